@@ -20,6 +20,7 @@ settings.load_profile("same")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 os.environ.setdefault("WATTFLOW_TASKS_AS", "self")  # tasks of tests write into folders that are only the tests' own
+os.environ.setdefault("WATTFLOW_FIRST_RUN", "compile")  # no test leaves a process behind that compiles
 REQUIRED = os.environ.get("WATTFLOW_REQUIRE") == "1"
 KERNEL_MAY_LACK = ("this kernel refuses perf events", "this kernel runs no containers")
 """Beginnings of the reasons that stay reasons when nothing may skip."""

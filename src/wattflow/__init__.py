@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wattflow.sim.simulate import SimOptions, simulate
     from wattflow.traces import load, save
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Client": "wattflow.runtime.client",

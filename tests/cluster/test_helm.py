@@ -13,6 +13,7 @@ from kuberig.api import JSON
 from test_scheduler_deploy import DEPLOY, documents
 from under_test import Cluster, unavailable
 
+import wattflow
 from wattflow.kube import settings
 
 CHART = DEPLOY / "helm" / "wattflow"
@@ -50,7 +51,10 @@ def test_the_chart_says_what_the_base_says(helm: Path) -> None:
     del base["Namespace", "wattflow"]  # helm makes it, by --create-namespace
     deployment = base["Deployment", "wattflow-scheduler"]
     container = deployment["spec"]["template"]["spec"]["containers"][0]
-    container |= {"image": "wattflow:0.1.0", "imagePullPolicy": "IfNotPresent"}  # kustomize sets the tag apart
+    container |= {
+        "image": f"wattflow:{wattflow.__version__}",
+        "imagePullPolicy": "IfNotPresent",
+    }  # kustomize sets the tag apart
     assert chart == base
 
 
@@ -63,7 +67,9 @@ def test_rights_and_admission_are_asked_for_one_by_one(helm: Path) -> None:
         more = _rendered(helm, "--set", f"{value}=true")
         wanted = _named(documents(folder))
         for one in [one for one in wanted.values() if one["kind"] == "CronJob"]:  # kustomize sets the tag apart
-            one["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["image"] = "wattflow:0.1.0"
+            one["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["image"] = (
+                f"wattflow:{wattflow.__version__}"
+            )
         assert {key: more[key] for key in more.keys() - usual} == wanted, value
 
 

@@ -30,10 +30,10 @@ class Cluster:
         assert self.rig is not None
         return self.rig
 
-    def grant(self, name: str, *resources: str) -> None:
+    def grant(self, name: str, *resources: str, verb: str = "patch") -> None:
         """One right more for our scheduler's account: to patch these resources, as an overlay of deploy/ gives it."""
         group, api = "rbac.authorization.k8s.io", "/apis/rbac.authorization.k8s.io/v1"
-        rule = {"apiGroups": [""], "resources": list(resources), "verbs": ["patch"]}
+        rule = {"apiGroups": [""], "resources": list(resources), "verbs": [verb]}
         self.api.create(f"{api}/clusterroles", {"metadata": {"name": name}, "rules": [rule]}, exists_ok=True)
         role = {"apiGroup": group, "kind": "ClusterRole", "name": name}
         who = {"kind": "User", "apiGroup": group, "name": "wattflow-scheduler"}

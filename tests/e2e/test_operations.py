@@ -334,17 +334,16 @@ def test_who_came_later_has_a_share_at_once_and_no_room_stays_free(tmp_path: Pat
         token = boss.call("POST", "/v1/tokens", {"name": "n", "role": "agent", "node": "n"})["token"]
         agent = Connection(home.url(), token)
         agent.call("POST", "/v1/nodes", {"node": node_of("n") | {"cpus": 4}, "boot": "n"})
-        since: dict[int, float] = {}
+        held: list[int] = []
         leased: list[str] = []
 
         def turn() -> None:
-            """Take leases home and end those that are a tenth of a second old."""
-            over = [fence for fence, at_s in since.items() if time.monotonic() - at_s > 0.1]
-            ended = [{"fence": fence, "outcome": "done"} for fence in over if since.pop(fence)]
-            sync = {"node": "n", "boot": "n", "wait_s": 0.02, "holding": list(since), "ended": ended}
-            for lease in agent.call("POST", "/v1/agents/sync", sync).get("leases", []):
-                since[lease["fence"]] = time.monotonic()
-                leased.append(lease["workflow"])
+            """End what was leased, and take home what is leased next."""
+            ended = [{"fence": fence, "outcome": "done"} for fence in held]
+            sync = {"node": "n", "boot": "n", "wait_s": 1.0, "ended": ended}
+            got = agent.call("POST", "/v1/agents/sync", sync).get("leases", [])
+            held[:] = [lease["fence"] for lease in got]
+            leased.extend(lease["workflow"] for lease in got)
 
         for name, count in (("alice", 1000), ("bob", 4)):
             tasks = [{"key": str(n), "name": "t", "command": ["x"], "estimate_s": 0.1} for n in range(count)]
@@ -352,9 +351,11 @@ def test_who_came_later_has_a_share_at_once_and_no_room_stays_free(tmp_path: Pat
             if name == "alice":
                 for _ in range(5):
                     turn()
-        before, end_s = len(leased), time.monotonic() + 30
+        before, end_s = len(leased), time.monotonic() + 120
         while leased.count("bob") < 4:
             turn()
             assert time.monotonic() < end_s
-        assert leased[before:].count("alice") < 200  # of 1,000 that came before
+        # Bob has two processors of four from the next end on. What is leased is counted, not how long that takes: at
+        # most the four that were placed before he came, and two beside each two of his.
+        assert leased[before:].count("alice") <= 12
         users["alice"].call("POST", "/v1/workflows/alice/cancel", b"")

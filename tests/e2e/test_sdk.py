@@ -19,6 +19,7 @@ import pytest
 
 import wattflow
 from wattflow.runtime.client import TaskFailed
+from wattflow.runtime.connection import Connection
 from wattflow.runtime.future import RemoteTraceback
 from wattflow.runtime.home import Home
 
@@ -274,3 +275,27 @@ def test_batches_of_joblib_run_here(client: wattflow.Client) -> None:
         with pytest.raises(ZeroDivisionError):
             joblib.Parallel()(joblib.delayed(divmod)(1, n) for n in range(2))
     assert client.submit(power, 2, 3).result(60) == 8  # the client given stays open
+
+
+def test_two_clients_with_unlike_objectives_are_served_at_the_same_time(home: Path, tmp_path: Path) -> None:
+    place, released = Home.of(home), tmp_path / "released"
+
+    def until_released(path: str) -> str:
+        import time
+        from pathlib import Path
+
+        while not Path(path).exists():
+            time.sleep(0.02)
+        return "released"
+
+    with wattflow.Client(place.url(), place.token("user"), objective="energy") as first:
+        open_task = first.submit(until_released, str(released))
+        try:
+            with wattflow.Client(place.url(), place.token("user"), objective="makespan") as second:
+                assert list(second.map(abs, [-1, -2, -3], timeout=120)) == [1, 2, 3]
+                assert not open_task.done()
+            policy = Connection(place.url(), place.token("user")).call("GET", "/v1/status")["policy"]
+            assert policy == "weighted"
+        finally:
+            released.touch()
+        assert open_task.result(120) == "released"

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 from wattflow.cli.main import COMMANDS, app
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "kepler-nx12-platform.model"
 CALLS = int(os.environ.get("WATTFLOW_CALLS", "30"))
 HANG_S = 120
 SEED = time.time_ns() if os.environ.get("WATTFLOW_FUZZ") else 20
@@ -253,7 +254,7 @@ def fit(make: Maker) -> list[str]:
 
 
 def predict(make: Maker) -> list[str]:
-    model = make.draw.choice(["kepler-nx12-platform", make.file("m.model", "{}" * 20), make.nasty()])
+    model = make.draw.choice([str(EXAMPLE), make.file("m.model", "{}" * 20), make.nasty()])
     counters = "bpf_cpu_time_us,cache_miss,cpu_cycles,cpu_instructions\n1,2,3,4\n5,6,7,8\n"
     source = make.draw.choice([make.file("u.csv", counters), make.file("t.csv", TASKS), make.nasty()])
     return ["predict", model, source, *make.draw.choice([[], make.options("--level", "--out", "--data")])]

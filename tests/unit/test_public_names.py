@@ -76,3 +76,14 @@ def test_starting_is_quick(arguments: tuple[str, ...], goal_s: float) -> None:
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     assert min(spent_s() for _ in range(3)) < goal_s
+
+
+def test_the_version_stands_in_one_place_and_what_repeats_it_agrees() -> None:
+    root = Path(__file__).parents[2]
+    chart = (root / "deploy" / "helm" / "wattflow" / "Chart.yaml").read_text()
+    assert re.findall(r'^(?:version|appVersion): "?([\d.]+)"?$', chart, re.M) == [wattflow.__version__] * 2
+    for part in ("base", "claims"):
+        tag = re.search(r'newTag: "([\d.]+)"', (root / "deploy" / part / "kustomization.yaml").read_text())
+        assert tag is not None and tag[1] == wattflow.__version__
+    project = (root / "pyproject.toml").read_text()
+    assert 'dynamic = ["version"]' in project and 'attr = "wattflow.__version__"' in project

@@ -131,13 +131,13 @@ def _clocks(holder: Holder, device: str) -> list[Knob]:
 
 def _meter_of(knobs: list[Knob]) -> tuple[Meter, str, str]:
     """Open the meter that counts the device's joules, and name the device's model and driver."""
-    from wattflow.energy import machine
+    from wattflow.energy import machine_facts
     from wattflow.energy.meters.nvml import NvmlMeter
     from wattflow.energy.meters.probe import open_node_meter
 
     device = knobs[0].device
     if not device.startswith("gpu-"):
-        return open_node_meter(), machine.cpu_model() or "cpu", ""
+        return open_node_meter(), machine_facts.cpu_model() or "cpu", ""
     gpus = NvmlMeter((int(device.removeprefix("gpu-")),))
     about = gpus.about(device)
     return gpus, str(about["model"] or "gpu"), str(about["driver"] or "")

@@ -58,7 +58,7 @@ def predict(
     the truth, the errors are printed on stderr.
 
     Example: wattflow model predict runtimes.model tasks.csv --out predicted.csv
-    Example: wattflow model predict kepler-nx12-platform counters.csv
+    Example: wattflow model predict my.model counters.csv
     """
     from wattflow.files.whole import whole_file
     from wattflow.predict import modelfile, sources

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from wattflow.cli import first_run
 from wattflow.cli import options as o
 from wattflow.cli.completion import policy_names
 from wattflow.cli.screen import check_outputs, chosen_form, deliver, never_onto, print_tables, progress_bar, remark
@@ -48,6 +49,7 @@ def simulate(
 
     Example: wattflow simulate montage:tasks=200 -c mixed -p heft --attempts run.parquet
     """
+    first_run.prepare(workflow, policy, quiet)
     from wattflow.cli.compare import write
     from wattflow.cli.estimated_input import estimated
     from wattflow.clusters import load_cluster

@@ -35,6 +35,15 @@ class Bound(Enum):
     CONFLICT = "another placer was quicker"
 
 
+@dataclass(slots=True)
+class Outcome:
+    """A binding that ended."""
+
+    uid: str
+    bound: Bound
+    text: str
+
+
 def stamp() -> str:
     """Now, as the API writes times."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

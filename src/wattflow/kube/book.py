@@ -11,13 +11,13 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-import msgspec
-
-from wattflow.kube import accounting, gangs, gpus, objects, power
-from wattflow.kube.decider import Decider, Wanted
+from wattflow.kube import accounting, changes, gangs, gpus, objects, power
+from wattflow.kube.decider_port import Decider, Wanted
 from wattflow.kube.filters import feasible, interpod, snapshot, volumes
 from wattflow.kube.grouping import Groups, Rules
+from wattflow.kube.nominated import Nominations
 from wattflow.kube.reflect import DELETED
+from wattflow.kube.scores.offers import Offers
 from wattflow.model.profile import PowerProfile
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,9 @@ class Book:
         serves: Whether a node is one that we may use; others only count for rules between pods.
         live: Whether the decider is told. One who waits for the lease only keeps book, until `begin`.
         version: Rises with every change that filters which count pods may feel.
+        nominated: Pods that room is kept for, by uid.
+        not_before_s: Pods whose binding was refused, and when they may be looked at again.
+        offers: What pods prefer, and who is offered which nodes therefore.
     """
 
     decider: Decider
@@ -66,6 +69,10 @@ class Book:
     claimed: asyncio.Event = field(default_factory=asyncio.Event)
     version: int = 0
     live: bool = True
+    offers: Offers = field(init=False)
+    nominated: Nominations = field(default_factory=Nominations)
+    not_before_s: dict[str, float] = field(default_factory=dict)
+    _now_s: float = 0.0
     _by_node: dict[str, set[str]] = field(default_factory=dict)
     _dirty: set[str] = field(default_factory=set)
     _shy: dict[str, objects.Pod] = field(default_factory=dict)
@@ -76,12 +83,16 @@ class Book:
     _counted: dict[str, int] = field(default_factory=dict)
     _amounts: dict[str, accounting.Amounts] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.offers = Offers(self.cluster, serves=lambda node: self.serves(node))
+
     # what watches say
 
     def on_node(self, kind: str, node: objects.Node) -> None:
         """A node came, changed or went."""
         name = node.metadata.name
         self.version += 1
+        self.offers.on_node(kind, node)
         if kind == DELETED:
             self.cluster.nodes.pop(name, None)
             if self.live:
@@ -93,7 +104,7 @@ class Book:
             pods = [self.records[uid].pod for uid in self._by_node.get(name, ())]
             self.cluster.nodes[name] = view = snapshot.NodeView.of(node, pods)
             self._dirty.add(name)
-        elif not _matters(view.node, node):
+        elif not changes.matters(view.node, node):
             view.node = node
             return
         served = self.serves(view.node)
@@ -176,23 +187,32 @@ class Book:
                 self._counted[uid] = -1
             return reason
         del self.waiting[uid]
+        self.nominated.pop(uid, None)
         self._amounts.pop(uid, None)
         self._counted.pop(uid, None)
+        self.offers.forget(uid)
         asked = gpus.wish(pod)
         if asked is not None:
             index = gpus.place(view.node, view.gpus, asked)
-            pod = _noted(pod, {gpus.INDEX: str(index)})
+            pod = changes.noted(pod, {gpus.INDEX: str(index)})
         self._put(Record(pod, node, amounts, held=True, assumed=True))
         return None
+
+    def start_together(self, uids: Iterable[str]) -> None:
+        """Note in assumed pods of a gang which start together, so that a later run of us can tell them from others."""
+        records = [self.records[uid] for uid in uids]
+        newest = gangs.newest(record.pod for record in records)
+        for record in records:
+            record.pod = changes.noted(record.pod, {gangs.STARTED: newest})
 
     def forget(self, uid: str, now_s: float) -> None:
         """Undo an assumption: the binding was refused."""
         record = self.records.get(uid)
         if record is not None and record.assumed:
             self._take(uid)
-            self.waiting[uid] = record.pod = _noted(record.pod, {gpus.INDEX: None})
+            self.waiting[uid] = record.pod = changes.noted(record.pod, {gpus.INDEX: None, gangs.STARTED: None})
             self.since_s.setdefault(uid, now_s)
-            if self._unsure(record.pod):
+            if self._unsure(record.pod) or self.offers.concern(record.pod):
                 self._counted[uid] = -1
 
     def against(self, record: Record) -> str | None:
@@ -202,7 +222,7 @@ class Book:
             return "the pod or the node is gone"
         view.remove(record.pod.metadata.uid)
         try:
-            return self._against(_noted(record.pod, {gpus.INDEX: None}), record.amounts, view)
+            return self._against(changes.noted(record.pod, {gpus.INDEX: None}), record.amounts, view)
         finally:
             view.add(record.pod, record.amounts)
 
@@ -227,13 +247,20 @@ class Book:
 
     def flush(self, now_s: float, most: int = 64) -> None:
         """Tell the decider what changed since the last step."""
+        self._now_s = now_s
         for name in self._dirty:
             if name in self.cluster.nodes:
                 self.decider.set_load(name, self._foreign(name))
         self._dirty.clear()
-        stale = [uid for uid, seen in self._counted.items() if seen != self.version]
+        stale = [
+            uid for uid, seen in self._counted.items()
+            if seen != self.version and self.not_before_s.get(uid, now_s) <= now_s
+        ]  # fmt: skip
         for uid in stale[:most]:
             self._want(self.waiting[uid])
+        for uid in self.offers.due(now_s):
+            if uid in self.waiting:
+                self._want(self.waiting[uid], turn=True)
 
     # inside
 
@@ -241,8 +268,8 @@ class Book:
         uid = pod.metadata.uid
         wanted = self.owns(pod) and not pod.spec.scheduling_gates and pod.metadata.deletion_timestamp is None
         if uid in self.records:
-            index = self.records[uid].pod.metadata.annotations.get(gpus.INDEX)
-            self.records[uid].pod = _noted(pod, {gpus.INDEX: index})
+            notes = self.records[uid].pod.metadata.annotations
+            self.records[uid].pod = changes.noted(pod, {key: notes.get(key) for key in (gpus.INDEX, gangs.STARTED)})
             return
         if not wanted:
             self._unwant(uid)
@@ -257,10 +284,11 @@ class Book:
         self.gated.pop(uid, None)
         known = self.waiting.get(uid)
         self.waiting[uid] = pod
-        if known is None or _wishes(known) != _wishes(pod):
+        if known is None or changes.wishes(known) != changes.wishes(pod):
             self._want(pod)
 
-    def _want(self, pod: objects.Pod) -> None:
+    def _want(self, pod: objects.Pod, turn: bool = False) -> None:
+        """Tell the decider of a pod's wish; one with preferences has to wait for its turn."""
         uid = pod.metadata.uid
         if volumes.claims(pod):
             self._claiming.add(uid)
@@ -269,21 +297,30 @@ class Book:
         if reason is not None:
             self.refused[uid] = reason
             self._counted.pop(uid, None)
+            self.offers.forget(uid)
             self.decider.unwant(uid)
             return
         self.refused.pop(uid, None)
         if not self.live:
             return
-        nodes = None
+        prefers, nodes = self.offers.concern(pod), None
+        if prefers and not turn:
+            self._counted.pop(uid, None)
+            self.decider.unwant(uid)  # else it might be placed by what its scores were before
+            self.offers.queue(pod, self._now_s)
+            return
         rules = self._rules[uid] = self._rules_of(pod)
-        if uid in self._doubted or self._groups.unsure(pod, rules):
+        unsure = uid in self._doubted or self._groups.unsure(pod, rules)
+        self._counted.pop(uid, None)
+        if unsure or prefers:
             self._counted[uid] = self.version
+        if unsure:
             asked = feasible.Question.of(pod, self.cluster)
             views = self.cluster.nodes.items()
             nodes = tuple(name for name, view in views if feasible.counted_against(asked, view) is None)
-        else:
-            self._counted.pop(uid, None)
         amounts = self._amounts[uid] = accounting.pod_requests(pod)
+        if prefers:
+            nodes = self.offers.nodes(pod, amounts, nodes, self._now_s)
         self.decider.want(Wanted(pod, amounts, nodes, self.estimate_of(pod), rules))
 
     def _rules_of(self, pod: objects.Pod) -> Rules:
@@ -326,6 +363,9 @@ class Book:
         self.gated.pop(uid, None)
         self.refused.pop(uid, None)
         self._counted.pop(uid, None)
+        self.not_before_s.pop(uid, None)
+        self.nominated.pop(uid, None)
+        self.offers.forget(uid)
         self._drop_rules(uid)
         self._amounts.pop(uid, None)
         self.since_s.pop(uid, None)
@@ -346,7 +386,7 @@ class Book:
             self._unwant(uid)
             self._put(Record(pod, node, accounting.pod_requests(pod), held=False, assumed=False))
             return
-        amounts = record.amounts if _same_needs(record.pod, pod) else accounting.pod_requests(pod)
+        amounts = record.amounts if changes.same_needs(record.pod, pod) else accounting.pod_requests(pod)
         relabelled = record.pod.metadata.labels != pod.metadata.labels
         leaving = record.pod.metadata.deletion_timestamp != pod.metadata.deletion_timestamp
         record.pod = pod
@@ -372,6 +412,7 @@ class Book:
         self._take(uid)
         self._drop_rules(uid)
         self.since_s.pop(uid, None)
+        self.not_before_s.pop(uid, None)
         if record.held:
             self.decider.ended(uid)
 
@@ -394,6 +435,7 @@ class Book:
             self._rules_of(record.pod)
         if shy or len(self._groups):  # tens of thousands come at a start, most of them plain
             self._count(record)
+        self.offers.placed(record.pod, record.node)
         if not record.held:
             self._dirty.add(record.node)
         self.version += 1
@@ -405,6 +447,7 @@ class Book:
         if view is not None:
             view.remove(uid)
         self._shy.pop(uid, None)
+        self.offers.left(uid)
         self._groups.left(uid)
         if not record.held:
             self._dirty.add(record.node)
@@ -438,48 +481,9 @@ class Book:
         short = feasible.lacking(amounts, view)
         if short is not None:
             return f"too little {short}"
+        if self.nominated and self.nominated.keep_off(pod, amounts, view):
+            return "room that is kept for a pod of higher priority"
         reason = feasible.standing(pod, view.node) or volumes.unsupported(pod, self.cluster.storage)
         if reason is None and self._is_counted(pod):
             reason = feasible.counted_against(feasible.Question.of(pod, self.cluster), view)
         return reason
-
-
-def _noted(pod: objects.Pod, notes: dict[str, str | None]) -> objects.Pod:
-    """The pod with these annotations, or, where they are None, without."""
-    if not any(value is not None or key in pod.metadata.annotations for key, value in notes.items()):
-        return pod
-    found = {key: value for key, value in {**pod.metadata.annotations, **notes}.items() if value is not None}
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=found))
-
-
-def _same_needs(old: objects.Pod, new: objects.Pod) -> bool:
-    """Whether two states of a pod surely take the same: most changes are of its status, and reckoning is dear."""
-    before, after = old.spec, new.spec
-    return (
-        before.containers == after.containers
-        and not (old.status.container_statuses or new.status.container_statuses)
-        and before.init_containers == after.init_containers
-        and before.resources is None
-        and after.resources is None
-        and before.overhead == after.overhead
-        and old.metadata.annotations.get(gpus.SHARE) == new.metadata.annotations.get(gpus.SHARE)
-        and old.metadata.annotations.get(gpus.MEMORY) == new.metadata.annotations.get(gpus.MEMORY)
-    )
-
-
-def _matters(old: objects.Node, new: objects.Node) -> bool:
-    """Whether a change of a node is one that placement can feel; heartbeats are not."""
-    return (
-        old.metadata.labels != new.metadata.labels
-        or old.metadata.annotations != new.metadata.annotations
-        or old.spec != new.spec
-        or old.status.allocatable != new.status.allocatable
-        or old.status.capacity != new.status.capacity
-    )
-
-
-def _wishes(pod: objects.Pod) -> tuple[object, ...]:
-    """What of a waiting pod may change and matters."""
-    spec = pod.spec
-    return (spec.containers, spec.node_selector, spec.affinity, spec.tolerations, spec.priority, pod.metadata.labels,
-            spec.scheduling_gates, pod.metadata.annotations)  # fmt: skip

@@ -95,9 +95,17 @@ class PodAffinityTerm(Object):
     mismatch_label_keys: list[str] = []
 
 
+class WeightedPodTerm(Object):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = msgspec.field(default_factory=PodAffinityTerm)
+
+
 class PodAffinity(Object):
     required: list[PodAffinityTerm] = msgspec.field(
         default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[WeightedPodTerm] = msgspec.field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 
@@ -256,7 +264,60 @@ class Namespace(Object):
         return self.metadata.name
 
 
+class ServiceSpec(Object):
+    selector: dict[str, str] = {}
+
+
+class Service(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: ServiceSpec = msgspec.field(default_factory=ServiceSpec)
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class ReplicasSpec(Object):
+    """A selector: of labels in a ReplicationController, else a LabelSelector, which has keys of its own."""
+
+    selector: dict[str, str | dict[str, str] | list[Requirement]] = {}
+
+
+class Replicas(Object):
+    """A ReplicaSet, StatefulSet or ReplicationController."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: ReplicasSpec = msgspec.field(default_factory=ReplicasSpec)
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class TopologyLabel(Object):
+    key: str = ""
+    values: list[str] = []
+
+
+class TopologyTerm(Object):
+    match_label_expressions: list[TopologyLabel] = []
+
+
+class StorageClass(Object):
+    """How claims of a class get their volumes."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: list[TopologyTerm] = []
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
 class ClaimSpec(Object):
+    storage_class_name: str | None = None
     volume_name: str = ""
     access_modes: list[str] = []
 

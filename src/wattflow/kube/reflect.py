@@ -46,7 +46,7 @@ class Mirror(Generic[K]):
 
     Attributes:
         aside: Told of an object that cannot be read or whose receiver failed, and why: it alone is left out.
-        optional: A collection that the server does not serve counts as empty, and is asked for again and again.
+        optional: A collection that the server does not serve to us counts as empty, and is asked for again and again.
     """
 
     client: Client
@@ -89,9 +89,9 @@ class Mirror(Generic[K]):
                 log.info("%s: version expired, listing anew", self.path)
             except (aiohttp.ClientError, TimeoutError, ApiError, OSError, msgspec.MsgspecError) as error:
                 # What cannot be read does not end the scheduler: it is told, and asked for again.
-                if isinstance(error, ApiError) and error.code == 404 and self.optional:
+                if isinstance(error, ApiError) and error.code in (403, 404) and self.optional:
                     if not self.synced.is_set():
-                        log.warning("%s is not served; it is looked for again", self.path)
+                        log.warning("%s is not served to us; it is looked for again", self.path)
                     self.synced.set()
                 elif isinstance(error, ApiError) and error.code in (401, 403, 404):
                     log.error("%s: %s", self.path, error)

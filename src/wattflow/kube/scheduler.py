@@ -17,45 +17,36 @@ from typing import Any
 
 import msgspec
 
-from wattflow.kube import accounting, carbon, gpus, objects, sleeping
-from wattflow.kube.aside import Aside
-from wattflow.kube.binder import Binder, Bound
+from wattflow.kube import accounting, carbon_hold, gangs, gpus, objects, sleeping
+from wattflow.kube.binder import Binder, Bound, Outcome
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
 from wattflow.kube.client import Client, uncollected
-from wattflow.kube.decider import Choice, Chosen, Decider
+from wattflow.kube.decider_port import Choice, Chosen, Decider
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
-from wattflow.kube.frame.ledger import Ledger, Page
+from wattflow.kube.frame.reservations import Ledger, Page
 from wattflow.kube.frame.role import Role
 from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
-from wattflow.kube.metrics import Metrics
 from wattflow.kube.power import GROUP, NodePowerProfile, Watts
+from wattflow.kube.prometheus_text import Metrics
 from wattflow.kube.publish import Publisher
+from wattflow.kube.quarantine import Aside
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.resize import Raiser
 from wattflow.kube.settings import SchedulerSettings
 from wattflow.kube.shadow import Shadow
 from wattflow.kube.sleeping import Sleeper
 from wattflow.kube.storage import Shelves
+from wattflow.kube.telling import Teller
 from wattflow.kube.tenant import PREFIX
 from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
 DECISION = f"{PREFIX}decision"
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
-_GATES_S, _GATHER_S = 5.0, 0.002
-_TELL_AFTER_S, _TELL_AGAIN_S = 0.5, 20.0
-
-
-@dataclass(slots=True)
-class Outcome:
-    """A binding that ended."""
-
-    uid: str
-    bound: Bound
-    text: str
+_GATHER_S = 0.002
 
 
 @dataclass(slots=True)
@@ -71,11 +62,13 @@ class Scheduler:
     clock: Callable[[], float] = time.monotonic
     book: Book = field(init=False)
     binder: Binder = field(init=False)
+    shelves: Shelves = field(init=False)
+    teller: Teller = field(init=False)
     leader: Leader = field(init=False)
     claims: Claims | None = None
     executions: Executions | None = None
     sleeper: Sleeper | None = None
-    holds: carbon.Holds | None = None
+    holds: carbon_hold.Holds | None = None
     role: Role | None = None
     ledger: Ledger | None = None
     thief: Thief | None = None
@@ -89,7 +82,6 @@ class Scheduler:
     _queue: asyncio.Queue[Sequence[tuple[str, str, float]]] = field(default_factory=asyncio.Queue)
     _outcomes: list[Outcome] = field(default_factory=list)
     _failures: dict[str, int] = field(default_factory=dict)
-    _told: dict[str, tuple[str, float]] = field(default_factory=dict)
     _integrated_s: float = 0.0
     _drawn_w: float = 0.0
     _until_awake: dict[str, list[tuple[str, str, float]]] = field(default_factory=dict)
@@ -105,6 +97,10 @@ class Scheduler:
             estimate_of=self.estimates.of,
         )
         self.estimates.speed_of = self.book.speed_of
+        self.book.offers.joules = 1.0 if settings.mode == "extender" else settings.joules
+        self.book.offers.capped = self.watts.capped
+        self.shelves = Shelves(self.client, self.book, self._wake.set)
+        self.shelves.storage.provisions = settings.provision and settings.mode == "schedule"
         if settings.mode == "shadow":
             self.shadow = Shadow(self.book, self.watts)
         if self.role is not None:
@@ -113,6 +109,7 @@ class Scheduler:
             self.book.keeps_back = self.executions.keeps_back
             self.executions.on_released = self._released
         self.binder = Binder(self.client, settings.name, settings.events_per_s, settings.lease_s - settings.renew_s - 1)
+        self.teller = Teller(self.book, self.decider, self.binder, self.metrics, settings.name, self.clock)
         times = settings.lease_s, settings.renew_s, settings.retry_s
         self.leader = Leader(self.client, settings.lease_namespace, settings.lease, settings.who, *times)
         if settings.claim:
@@ -121,7 +118,7 @@ class Scheduler:
         if settings.resize and settings.mode == "schedule":
             self.raiser = Raiser(self.client, self.book, self.watts, self.clock, settings.resize_after_s)
         if settings.forecast and settings.mode == "schedule":
-            self.holds = carbon.Holds(self.client, Path(settings.forecast))
+            self.holds = carbon_hold.Holds(self.client, Path(settings.forecast))
         if settings.hook and settings.mode == "schedule":
             in_use = lambda name: self.book.in_use(name, sleeping.is_daemon)  # noqa: E731
             self.sleeper = Sleeper(
@@ -210,7 +207,7 @@ class Scheduler:
                 tasks.create_task(mirror.run())
             for job in self.extra:
                 tasks.create_task(job())
-            tasks.create_task(Shelves(self.client, self.book, self._wake.set).run())
+            tasks.create_task(self.shelves.run())
             for mirror in self.mirrors:
                 await mirror.synced.wait()
             log.info("synced: %d nodes, %d pods wait", len(self.book.cluster.nodes), len(self.book.waiting))
@@ -222,7 +219,7 @@ class Scheduler:
             self._begin()
             for _ in range(self.settings.concurrency):
                 tasks.create_task(self._bind_worker())
-            tasks.create_task(self._tell())
+            tasks.create_task(self.teller.run(lambda: self.may_bind))
             tasks.create_task(self.binder.write_events(self._queue.empty))
             if self.ledger is not None:
                 tasks.create_task(self.ledger.sweep())
@@ -234,7 +231,7 @@ class Scheduler:
             if self.settings.publish:
                 tasks.create_task(Publisher(self.client, self.book, self.watts).run(lambda: self.may_bind))
             if self.holds is not None:
-                tasks.create_task(self._open_gates(self.holds))
+                tasks.create_task(self.holds.run(self.book.gated, self.estimates.of, lambda: self.may_bind))
             await self._decide_forever()
 
     def _begin(self) -> None:
@@ -299,7 +296,7 @@ class Scheduler:
         self._order(chosen)
         if self.shadow is not None:
             self.shadow.settle()
-        return chosen.wake_at_s
+        return began_s if self.book.offers.waits(began_s) else chosen.wake_at_s
 
     # nodes that sleep
 
@@ -328,7 +325,8 @@ class Scheduler:
         elif state is Power.ON:
             self.watts.asleep_w.pop(name, None)
             for waiting in self._until_awake.pop(name, ()):
-                self._queue.put_nowait([waiting])
+                if waiting[0] in self.book.records:
+                    self._send(waiting)
         self._wake.set()
 
     def _unwoken(self, name: str) -> None:
@@ -353,6 +351,8 @@ class Scheduler:
                 for other in choices:
                     self._undo(other.uid, reason, began_s)
                 return
+        if len(choices) > 1:
+            self.book.start_together([choice.uid for choice in choices])
         if self.settings.mode == "schedule":
             together = [(choice.uid, choice.node, began_s) for choice in choices]
             if self.ledger is not None:  # room for all of them is promised before any is bound
@@ -360,9 +360,22 @@ class Scheduler:
                 return
             for choice, waiting in zip(choices, together, strict=True):
                 if self.sleeper is None or self.sleeper.awake(choice.node):
-                    self._queue.put_nowait([waiting])
+                    self._send(waiting)
                 else:
                     self._until_awake.setdefault(choice.node, []).append(waiting)
+
+    def _send(self, waiting: tuple[str, str, float]) -> None:
+        """Have a pod bound, after its volumes are made where there are any to make."""
+        uid, node, _ = waiting
+
+        def made(why: str | None) -> None:
+            if why is None:
+                self._queue.put_nowait([waiting])
+            else:
+                self._report(Outcome(uid, Bound.FAILED, why))
+
+        if not self.shelves.makes(self.book.records[uid].pod, node, made):
+            self._queue.put_nowait([waiting])
 
     def _capped(self, choice: Choice) -> str | None:
         cap_w = self.settings.cluster_cap_w
@@ -382,6 +395,7 @@ class Scheduler:
         # a first conflict is tried again at once, with what the watch has told meanwhile
         until_s = now_s + min(_MOST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** (failures - 2)) if failures > 1 else 0.0
         self.decider.refused(uid, until_s)
+        self.book.not_before_s[uid] = until_s
         self._wake.set()
 
     def _settle(self, outcome: Outcome, now_s: float) -> None:
@@ -438,7 +452,7 @@ class Scheduler:
         self.metrics.attempt_s.observe(now_s - began_s)
         self.metrics.sli_s.observe(now_s - self.book.since_s.get(uid, began_s))
         self.metrics.attempts.add(result="scheduled", profile=self.settings.name)
-        self._told.pop(uid, None)
+        self.teller.forget(uid)
         self.binder.event(record.pod, "Normal", "Scheduled", f"Successfully assigned {record.pod.key} to {node}")
 
     def _notes(self, record: Record) -> dict[str, str]:
@@ -452,45 +466,6 @@ class Scheduler:
         note |= self.note_of(record.pod.metadata.uid)
         if self.role is not None:
             note |= {"placer": self.role.index}
-        gpu = record.pod.metadata.annotations.get(gpus.INDEX)
-        return {DECISION: msgspec.json.encode(note).decode()} | ({gpus.INDEX: gpu} if gpu is not None else {})
-
-    # those who wait
-
-    async def _tell(self) -> None:
-        """Write into pods that wait why they do; a few at a time, and again only when the reason has changed."""
-        while True:
-            await asyncio.sleep(_TELL_AFTER_S)
-            if not self.may_bind:
-                continue
-            now_s = self.clock()
-            due = [
-                uid for uid, pod in self.book.waiting.items()
-                if now_s - self.book.since_s.get(uid, now_s) >= _TELL_AFTER_S
-                and now_s - self._told.get(uid, ("", -1e9))[1] >= _TELL_AGAIN_S
-            ]  # fmt: skip
-            for uid in due[:20]:
-                await self._tell_one(uid, now_s)
-
-    async def _open_gates(self, holds: carbon.Holds) -> None:
-        """Let pods go that waited for clean electricity."""
-        while True:
-            await asyncio.sleep(_GATES_S)
-            holds.refresh()
-            now_s = time.time()
-            for pod in [one for one in self.book.gated.values() if carbon.gated(one)] if self.may_bind else ():
-                if holds.go_at_s(pod, self.estimates.of(pod), now_s) <= now_s:
-                    await holds.release(pod)
-
-    async def _tell_one(self, uid: str, now_s: float) -> None:
-        pod = self.book.waiting.get(uid)
-        if pod is None:
-            return
-        text = self.book.refused.get(uid) or self.decider.why(uid)
-        before = self._told.get(uid, ("", 0.0))[0]
-        self._told[uid] = (text, now_s)
-        if text == before:
-            return
-        self.metrics.attempts.add(result="unschedulable", profile=self.settings.name)
-        await self.binder.unschedulable(pod, text)
-        self.binder.event(pod, "Warning", "FailedScheduling", text)
+        known = record.pod.metadata.annotations
+        found = {key: known[key] for key in (gpus.INDEX, gangs.STARTED) if key in known}
+        return {DECISION: msgspec.json.encode(note).decode()} | found

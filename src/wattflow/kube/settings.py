@@ -31,7 +31,11 @@ class SchedulerSettings:
         resize: Whether guarantees of long-running pods are moved in place; see `wattflow.kube.resize`.
         data: Whether the sizes that tasks of a workflow state count as transfers between nodes.
         predict: Whether runtimes that nobody states come from `wattflow.predict`, refitted as tasks end.
-        journal: Folder in which past decisions can be looked up; see `wattflow.kube.decisions`.
+        joules: How far below the best node's scores a node may lie to be chosen for its joules; see
+            `wattflow.kube.scores.offers`.
+        provision: Whether volumes that wait for their first pod are asked for; see `wattflow.kube.storage`.
+        preempt: Whether pods of lower priority are evicted for one that fits nowhere; see `wattflow.kube.preempt`.
+        journal: Folder in which past decisions can be looked up; see `wattflow.kube.past_decisions`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
     """
 
@@ -72,6 +76,9 @@ class SchedulerSettings:
     publish: bool = False
     resize: bool = False
     resize_after_s: float = 60.0
+    joules: float = 0.1
+    provision: bool = False
+    preempt: bool = False
     journal: str = ""
     forecast: str = ""
     hook: str = ""
@@ -150,6 +157,9 @@ def _read(root: StrictTable) -> SchedulerSettings:
         ("workflows", ("argo", "finish_first", "executions", "data", "predict")),
         ("decisions", ("journal",)),
         ("carbon", ("forecast",)),
+        ("scores", ("joules",)),
+        ("volumes", ("provision",)),
+        ("priority", ("preempt",)),
         (
             "sleep",
             (
@@ -179,6 +189,8 @@ def _read(root: StrictTable) -> SchedulerSettings:
             resolve_profile(settings.default_profile, 1)
         except WattflowError as error:
             root.problem("energy", f"default_profile: {error}")
+    if not 0 <= settings.joules <= 1:
+        root.problem("scores", "joules must be from 0 (kube-scheduler's scores alone) to 1 (joules alone)")
     if not settings.events_per_s > 0:
         root.problem("limits", "events_per_s must be more than 0; 0.01 is as good as none")
     if settings.executions and not settings.token_file:

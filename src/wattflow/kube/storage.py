@@ -1,6 +1,8 @@
 """Volume claims, volumes and what limits their attachments, followed from the first pod of ours that names a claim.
 
-Most clusters never need it.
+Most clusters never need it. Where we may (`[volumes] provision`), volumes of classes that wait for their first pod are
+asked for as kube-scheduler does: the claim gets the node's name as an annotation, whoever provisions makes the volume,
+and the pod is bound when its claims are.
 """
 
 from __future__ import annotations
@@ -8,13 +10,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import aiohttp
+import msgspec
 
 from wattflow.kube import objects
 from wattflow.kube.book import Book
-from wattflow.kube.client import Client
+from wattflow.kube.client import MERGE, ApiError, Client
 from wattflow.kube.filters import volumes
 from wattflow.kube.reflect import DELETED, Mirror, Receiver
+
+
+class Asked(NamedTuple):
+    """Volumes that are to be made for a pod on a node."""
+
+    pod: objects.Pod
+    node: str
+    done: Callable[[str | None], None]
 
 
 @dataclass(slots=True)
@@ -25,6 +38,9 @@ class Shelves:
     book: Book
     wake: Callable[[], None]
     storage: volumes.Storage = field(default_factory=volumes.Storage)
+    wait_s: float = 600.0
+    _asked: asyncio.Queue[Asked] = field(default_factory=asyncio.Queue)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Follow all collections until cancelled; the book sees none before all are listed."""
@@ -35,15 +51,66 @@ class Shelves:
             (f"{core}/persistentvolumes", objects.PersistentVolume, self.on_volume),
             (f"{group}/csinodes", objects.CsiNode, self._on(self.storage.drivers)),
             (f"{group}/volumeattachments", objects.VolumeAttachment, self._on(self.storage.attachments)),
+            (f"{group}/storageclasses", objects.StorageClass, self._on(self.storage.classes)),
         )
         async with asyncio.TaskGroup() as tasks:
-            mirrors = [Mirror(self.client, *one, after_batch=self.wake) for one in kinds]
+            wake, lesser = self.wake, objects.StorageClass  # who may not read classes asks for no volumes
+            mirrors = [Mirror(self.client, *one, after_batch=wake, optional=one[1] is lesser) for one in kinds]
             for mirror in mirrors:
                 tasks.create_task(mirror.run())
             for mirror in mirrors:
                 await mirror.synced.wait()
             self.listed()
             self.wake()
+            while True:
+                asked = await self._asked.get()
+                tasks.create_task(self._make(asked))
+
+    def makes(self, pod: objects.Pod, node: str, done: Callable[[str | None], None]) -> bool:
+        """Have the volumes of a pod made on a node; ``done`` hears None, or why not. False where there are none."""
+        if not self.storage.provisions or not self.storage.to_make(pod):
+            return False
+        self._asked.put_nowait(Asked(pod, node, done))
+        return True
+
+    async def _make(self, asked: Asked) -> None:
+        """Ask for the volumes and wait until all are there; what a provisioner gives up is no longer asked for."""
+        keys = self.storage.to_make(asked.pod)
+        try:
+            async with asyncio.timeout(self.wait_s):
+                for key in keys:
+                    await self._select(key, asked.node)
+                while any(not self._is_bound(key) for key in keys):
+                    for key in keys:
+                        claim = self.storage.claims.get(key)
+                        if claim is None or claim.metadata.annotations.get(volumes.SELECTED_NODE) is None:
+                            asked.done(f"the volume of claim {key} could not be made on {asked.node}")
+                            return
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            asked.done(f"no volume was made on {asked.node} within {self.wait_s:.0f} s")
+        except (ApiError, aiohttp.ClientError, OSError) as error:
+            asked.done(f"a volume could not be asked for: {error}")
+        else:
+            asked.done(None)
+
+    async def _select(self, key: str, node: str) -> None:
+        space, _, name = key.partition("/")
+        body = {"metadata": {"uid": self.storage.claims[key].metadata.uid,
+                             "annotations": {volumes.SELECTED_NODE: node}}}  # fmt: skip
+        path = f"/api/v1/namespaces/{space}/persistentvolumeclaims/{name}"
+        raw = await self.client.call("PATCH", path, body, content=MERGE)
+        if key in self.storage.claims:  # what the watch tells later is newer
+            self.storage.claims[key] = msgspec.json.decode(raw, type=objects.PersistentVolumeClaim)
+
+    def _is_bound(self, key: str) -> bool:
+        claim = self.storage.claims.get(key)
+        return (
+            claim is not None
+            and claim.spec.volume_name in self.storage.volumes
+            and volumes.BOUND in claim.metadata.annotations
+        )
 
     def _on(self, known: dict[str, Any]) -> Receiver[Any]:
         """A receiver of what limits and counts attachments: whoever has a claim is looked at again."""
@@ -68,6 +135,7 @@ class Shelves:
             self.storage.claims.pop(claim.key, None)
         else:
             self.storage.claims[claim.key] = claim
+        self._changed.set()
         self.book.storage_changed(lambda pod: claim.key in volumes.claims(pod))
 
     def on_volume(self, kind: str, volume: objects.PersistentVolume) -> None:
@@ -76,6 +144,7 @@ class Shelves:
             self.storage.volumes.pop(volume.key, None)
         else:
             self.storage.volumes[volume.key] = volume
+        self._changed.set()
         known = self.storage.claims
         self.book.storage_changed(
             lambda pod: any(known[key].spec.volume_name == volume.key for key in volumes.claims(pod) if key in known)

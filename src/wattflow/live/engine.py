@@ -15,13 +15,13 @@ from wattflow.engine.build import Names
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
 from wattflow.kernel import jit, random
-from wattflow.live import describing, desk, growth, kernels, reasons, stepping
+from wattflow.live import describing, growth, kernels, reasons, step_buffers, stepping
 from wattflow.live import protocol as p
+from wattflow.live.caller_choice import Wanted
 from wattflow.live.inbox import Inbox
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook, shape_facts
-from wattflow.live.wanted import Wanted
 from wattflow.live.workflow_notes import Places, live_policy, needs_places, open_flows
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
@@ -69,7 +69,7 @@ class Engine:
         self._nodes = NodeBook(self.state, names)
         self._shapes = ShapeBook(self.state, names, self._nodes, self.policy.settings)
         self._places = Places(self.state, self._nodes, self._shapes, cluster)
-        self._desk = desk.make_desk(1024, len(self.state.placed), len(self.state.actions))
+        self._desk = step_buffers.make_desk(1024, len(self.state.placed), len(self.state.actions))
         self._now = -math.inf
         self._timers = self._told_last = 0
         with jit.compiling():
@@ -119,9 +119,8 @@ class Engine:
         state.params[:] = 0
         for i, value in enumerate(policy.params.values()):
             state.params[i] = value
-        if (
-            policy.score is None or policy.score is not before.score
-        ):  # another setting of the same rules may go on with what it noted
+        same = policy.score is not None and policy.score is before.score
+        if not same:  # another setting of the same rules may go on with what it noted
             state.memory[:] = 0
         self._functions = bind.bind(policy, state)
         self._sees_workflows = needs_places(policy)
@@ -252,20 +251,22 @@ class Engine:
         """What is known of a function is this from now on; shapes and tasks that name it stay as they are."""
         self._shapes.function(function)
 
-    def workflow(self, submit_s: float | None = None, deadline_s: float | None = None, tag: int = 0) -> int:
-        """Open a workflow; its id. It was submitted at the last step's time, unless told otherwise."""
-        deadline = math.inf if deadline_s is None else deadline_s
+    def workflow(
+        self, submit_s: float | None = None, deadline_s: float | None = None, tag: int = 0, weights: float = 0.0
+    ) -> int:
+        """Open a workflow, submitted at the last step's time unless told otherwise; its id. See `weighted.packed`."""
         submit = float(self.state.clock["now"][0]) if submit_s is None else submit_s
-        identity = self._kernels.open_workflow(self.state.handle(), submit, deadline, tag)
+        about = (submit, math.inf if deadline_s is None else deadline_s, tag)
+        identity = self._kernels.open_workflow(self.state.handle(), *about)
         if identity < 0:
             growth.grow_workflows(self.state, 2 * len(self.state.workflows))
             self._refresh()
-            identity = self._kernels.open_workflow(self.state.handle(), submit, deadline, tag)
+            identity = self._kernels.open_workflow(self.state.handle(), *about)
+        self.state.workflows["rank"][identity & p.ROW_MASK] = weights
         return int(identity)
 
     def room(self, tasks: int, attempts: int) -> None:
-        """Take memory for so many tasks and attempts now. Tables grow by themselves; who must not be held up while
-        they do asks before. Ids that come after may be others than without."""
+        """Take memory for so many tasks and attempts now, ahead of need. Ids that come after may be others."""
         if len(self.state.tasks) < tasks:
             growth.grow_tasks(self.state, tasks)
         if len(self.state.attempts) < attempts:

@@ -152,6 +152,7 @@ __all__ = [
     "is_on", "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "lost_s", "mean_w",
     "memory_share", "next_attempt", "next_room", "node_added_w", "node_cores", "node_idle_w", "node_memory",
     "node_now_w", "node_of", "node_sleep_w", "node_tdp_w", "node_threads", "node_wake_s", "nodes_n", "notes", "now_s",
+    "objective_weight",
     "param", "parts_of", "path_s", "place_of", "priced_w", "rank", "ready_in_s", "ready_s", "recall", "request_cores",
     "requested", "running", "runtime_s", "shape_count", "shape_seen", "slack_s", "sleep_after_s", "sleep_cycle_j",
     "spare_containers", "stands_for", "submit_s", "taken_u", "tasks_on", "throughput", "transfer_j", "transfer_s",
@@ -310,6 +311,13 @@ def rank(state, task):
 def submit_s(state, task):
     """When the task's workflow arrived."""
     return state.workflows[state.tasks[task].workflow].submit
+
+
+@jit
+def objective_weight(state, task, place):
+    """A weight of the task's workflow (`policy.weighted.packed`), or of the policy's numbers where it carries none."""
+    packed = int(state.workflows[state.tasks[task].workflow].rank)
+    return ((packed >> (12 * place)) & 4095) / 4095.0 if packed > 0 else state.params[place]
 
 
 @jit

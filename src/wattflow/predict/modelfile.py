@@ -13,7 +13,6 @@ import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -86,14 +85,14 @@ def save(path: Path, model: object, manifest: Manifest) -> str:
 
 
 def find(name: str | Path) -> Path:
-    """A model file by path, or a packaged one by name (with or without ``.model``)."""
-    path = Path(name)
-    packaged = Path(str(resources.files("wattflow") / "data" / "models"))
-    for candidate in (path, packaged / path.name, packaged / f"{path.name}.model"):
-        if candidate.is_file():
-            return candidate
-    known = ", ".join(sorted(entry.stem for entry in packaged.glob("*.model")))
-    raise InvalidInput(str(path), f"no such model file; `wattflow fit` writes one, packaged are: {known}")
+    """The file of a model.
+
+    Raises:
+        InvalidInput: There is none.
+    """
+    if not Path(name).is_file():
+        raise InvalidInput(str(name), "no such model file; `wattflow model fit` writes one")
+    return Path(name)
 
 
 def load(path: Path) -> tuple[Any, Manifest]:

@@ -75,9 +75,10 @@ class Accounts:
 
     def set(self, account: Account, limits: Limits) -> None:
         """Change what an account may use, from now on."""
-        if limits.carbon_g is not None and self.usage.carbon_g_per_kwh is None:
+        if limits.carbon_g is not None and self.usage.intensity is None:
             raise InvalidInput(
-                " ".join(account), "a budget of carbon needs what electricity emits: `wattflow up --carbon G_PER_KWH`"
+                " ".join(account),
+                "a budget of carbon needs what electricity emits: `carbon` in zone.toml, or `wattflow up --carbon G`",
             )
         self.limits[account] = limits
 
@@ -116,7 +117,7 @@ class Accounts:
         used = self.usage.used(*account, self.now())
         if limits.energy_j is not None:
             yield "energy budget", limits.energy_j, used.energy_j
-        intensity = self.usage.carbon_g_per_kwh
+        intensity = self.usage.intensity(self.now()) if self.usage.intensity is not None else 0.0
         if limits.carbon_g is not None and intensity:
             joules = J_PER_KWH / intensity
             yield f"carbon budget ({limits.carbon_g:g} g)", limits.carbon_g * joules, (used.carbon_g or 0.0) * joules

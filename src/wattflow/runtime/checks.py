@@ -8,7 +8,6 @@ from collections.abc import Container, Iterable, Sequence
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput, Problem
 from wattflow.runtime import messages as m
-from wattflow.runtime.decider import POLICY_OF
 from wattflow.runtime.messages import Task
 from wattflow.runtime.records import WorkflowRecord
 
@@ -42,14 +41,22 @@ def problems(new: Sequence[Task], before: Container[str]) -> Iterable[Problem]:
 
 def unmet(new: Sequence[Task], nodes: Sequence[m.Node]) -> Iterable[Problem]:
     """Tasks whose needs no node can meet, even empty; nothing where no node is known yet."""
-    told: dict[tuple[m.Variant, ...], str | None] = {}
+    told: dict[tuple[str | None, tuple[m.Variant, ...]], str | None] = {}
     for task in new if nodes else ():
-        ways = tuple(task.variants)
-        if ways not in told:
-            lacking = [_lacking(way, nodes) for way in ways]
-            told[ways] = "; or ".join(filter(None, lacking)) if all(lacking) else None
-        if (what := told[ways]) is not None:
+        needs = task.python if task.function is not None else None, tuple(task.variants)
+        if needs not in told:
+            lacking = [_lacking(way, nodes) for way in task.variants]
+            found = "; or ".join(filter(None, lacking)) if all(lacking) else None
+            told[needs] = found or _lacks_python(needs[0], nodes)
+        if (what := told[needs]) is not None:
             yield Problem(f"task {task.key} ({task.name})", f"no node can ever run it: it needs {what}")
+
+
+def _lacks_python(python: str | None, nodes: Sequence[m.Node]) -> str | None:
+    """Say that no node runs the Python that made a payload; None where one does, or does not tell."""
+    if python is None or any(node.python in ("", python) for node in nodes):
+        return None
+    return f"Python {python}, which made its payload; nodes here run {', '.join(sorted({one.python for one in nodes}))}"
 
 
 def _lacking(way: m.Variant, nodes: Sequence[m.Node]) -> str | None:
@@ -81,14 +88,12 @@ def check_submission(
     new: Sequence[m.Task],
     workflow: WorkflowRecord | None,
     owner: str,
-    others_policy: str | None,
     nodes: Sequence[m.Node] = (),
 ) -> None:
     """Refuse what cannot be right before any of it is taken.
 
     Args:
         new: The tasks that are not known yet.
-        others_policy: What other open workflows run under: an engine has one policy at a time.
         nodes: All nodes that are known, whatever their state.
     """
     name = f"workflow {submission.workflow}"
@@ -99,8 +104,6 @@ def check_submission(
     found = [*problems(new, workflow.keys if workflow is not None else ()), *unmet(new, nodes)]
     if found:
         raise InvalidInput(name, found)
-    wanted = POLICY_OF.get(submission.objective or "")
-    if wanted is not None and others_policy is not None and wanted != others_policy:
-        what = f"objective {submission.objective!r} needs the policy {wanted!r}"
-        why = f"other open workflows run under {others_policy!r}"
-        raise InvalidInput(name, f"{what}, but {why}; wait for them, or leave the objective out")
+    first = None if workflow is None else workflow.about.get("objective")
+    if workflow is not None and submission.objective not in (None, first):
+        raise InvalidInput(name, f"was opened with the objective {first}, not {submission.objective!r}; open another")

@@ -7,7 +7,7 @@ snapshot plus the calls after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from wattflow.live.protocol import Step, Why
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function
 from wattflow.policy.base import Policy
+from wattflow.policy.weighted import packed
 from wattflow.runtime import earlier_entries, facts
 from wattflow.runtime import messages as m
 from wattflow.runtime.aside import Aside
@@ -32,7 +33,18 @@ POLICY_OF = {
     "cost": "mashup",
     "utilisation": "most-allocated",
 }
-"""Which policy serves an objective."""
+"""Which policy serves an objective where all open workflows have the same."""
+WEIGHTS_OF = {
+    "energy": {"energy": 1.0},
+    "response": {"time": 1.0, "short": 1.0},
+    "makespan": {"time": 1.0},
+    "edp": {"energy": 0.5, "time": 0.5},
+    "cost": {"time": 1.0},
+    "utilisation": {"packing": 1.0},
+}
+"""What a workflow with an objective weighs where others have another."""
+WEIGHTED = "weighted"
+"""The policy that serves several objectives at once, each workflow by its own weights."""
 FALLBACK = "least-energy"
 """What decides where the policy in use broke its contract."""
 CHOSEN = "chosen"
@@ -49,7 +61,7 @@ class Decider:
 
     def __init__(self, policy: str, seed: int = 0, rehearsing: Rehearsing | None = None) -> None:
         self.entries: list[bytes] = []
-        self.policy = policy
+        self.policy = self._own = policy
         self.rehearsing = rehearsing
         self.aside = Aside()
         self._shapes: dict[bytes, int] = {}
@@ -101,9 +113,10 @@ class Decider:
         if not self.knows(function.name):
             self._call("function", facts.function_of(function))
 
-    def workflow(self, tag: int, deadline_s: float | None) -> int:
-        """A workflow opens."""
-        return int(self._call("workflow", deadline_s=deadline_s, tag=tag))
+    def workflow(self, tag: int, deadline_s: float | None, objective: str | None = None) -> int:
+        """A workflow opens. It carries its weights from the start: others may come with unlike ones."""
+        weights = {"weights": packed(**WEIGHTS_OF[objective])} if objective is not None else {}
+        return int(self._call("workflow", deadline_s=deadline_s, tag=tag, **weights))
 
     def put(self, kind: Kind, *who: int, **fields: Any) -> int | None:
         """An event. One that the engine refuses is not written down."""
@@ -115,18 +128,30 @@ class Decider:
         for task in tasks:
             self._call("pin", task, node)
         if node is not None:
-            self._call("prefer", list(tasks))
+            self.prefer(tasks)
+
+    def prefer(self, tasks: Sequence[int]) -> None:
+        """Let these tasks, as far as they wait, go before others that the policy takes for equal."""
+        self._call("prefer", list(tasks))
 
     def use(self, policy: str) -> None:
-        """Another policy from now on. Raises before anything is written where it cannot run live."""
+        """Another policy from now on, also for those who name no objective. Raises before anything is written where
+        it cannot run live."""
+        self._use(policy)
+        self._own = policy
+
+    def serve(self, objectives: Collection[str | None]) -> None:
+        """Use what serves the objectives of all open workflows (None for one without) from now on: the policy of the
+        one that they have in common, else the weights of each."""
+        wanted = {POLICY_OF[one] if one is not None else self._own for one in objectives}
+        if any(one is not None for one in objectives) or self.policy == WEIGHTED:
+            chosen = wanted.pop() if len(wanted) == 1 else WEIGHTED
+            if chosen != self.policy:
+                self._use(chosen)
+
+    def _use(self, policy: str) -> None:
         self._call("use", policy)
         self.policy = policy
-
-    def serve(self, objective: str | None) -> None:
-        """The policy that serves an objective from now on; the one in use where that is none."""
-        wanted = POLICY_OF.get(objective or "")
-        if wanted is not None and wanted != self.policy:
-            self.use(wanted)
 
     def step(self, now_s: float) -> Step:
         """Fold and decide; a rehearsal may choose other dials for what comes next, which is at once.

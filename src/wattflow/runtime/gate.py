@@ -1,7 +1,8 @@
 """Who may start now: budgets, quotas, priorities and fair shares, asked for each placement of the engine's.
 
-The engine decides where; the gate may say *not yet*. What it holds comes back to the engine after a second or more, and
-the engine decides again at once, so that whoever goes first is reached behind thousands of others' tasks. An owner is
+The engine decides where; the gate may say *not yet*. What it holds comes back to the engine after a while, and the
+engine decides again at once, with the tasks of whoever goes first at the head of its queue (behind thousands of others'
+they would be reached one hold after the other, and those held first be back before that). An owner is
 held for another only while that one wants to run and has less than its share, and only while holding helps: where
 nothing is placed in the room that was kept free (the other's tasks wait for their parents, or for a GPU), nobody waits
 for it.
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from wattflow.live import FAILED, REFUSED
 from wattflow.live.protocol import Placement
@@ -30,6 +32,8 @@ STEPS = 256
 """Steps of the engine in one turn, at most: others wait for its commit."""
 IGNORE_S = 2.0
 RECKON_S = 0.1
+PREFERRED = 64
+"""Waiting tasks of a party that are put first at a time."""
 LEAST_J = 1e-6
 """What any task uses."""
 
@@ -53,6 +57,7 @@ class _Party:
     ignored_until_s: float = 0.0
     back_s: deque[float] = field(default_factory=deque)
     ending: set[int] = field(default_factory=set)
+    tasks: dict[int, TaskRecord] = field(default_factory=dict)
 
     def waits(self, now_s: float) -> bool:
         """Say whether it has tasks that wait, and neither are held nor have ended without the engine knowing yet."""
@@ -94,6 +99,7 @@ class Gate:
         """A task is taken."""
         party = self._parties[_party(task)]
         party.open, party.ignored_until_s = party.open + 1, 0.0
+        party.tasks[task.id] = task
         for account, _ in self._accounts.of(*_whose(task)):
             self._open[account] += 1
 
@@ -101,6 +107,7 @@ class Gate:
         """A task is over."""
         party = _party(task)
         self._parties[party].open -= 1
+        self._parties[party].tasks.pop(task.id, None)
         self._parties[party].ending.discard(task.id)
         if self._parties[party].open <= 0 and self._parties[party].running <= 0:
             del self._parties[party]
@@ -162,6 +169,9 @@ class Gate:
             return False
         self._held, self._steps = False, self._steps + 1
         just, self._just_held = self._just_held, set()
+        for account in sorted(just):
+            waiting = (task.engine for task in self._parties[account].tasks.values() if task.state == "waiting")
+            self._decider.prefer(list(islice(waiting, PREFERRED)))
         step = self._decider.step(turn.now_s)
         turn.add(step)
         if not step.placements:  # there is room, and those who go first have nothing for it

@@ -82,6 +82,14 @@ class Ledger:
         """Somebody did something; written with what it changes."""
         self._put(Change.AUDIT, self.chain.append(at_s, who, action, about))
 
+    def token(self, row: Row) -> None:
+        """A token is given out; its audit entry is in the same commit."""
+        self._put(Change.TOKEN, row)
+
+    def token_revoked(self, digest: str, at_s: float) -> None:
+        """A token is not valid any more."""
+        self._put(Change.TOKEN_REVOKED, {"b_digest": digest, "revoked_s": at_s})
+
     def alert(self, at_s: float, account: tuple[str, str], said: str) -> None:
         """A budget is nearly, or quite, used up."""
         log.warning("%s: %s", " ".join(account), said, extra={"user": account[1]})

@@ -25,13 +25,13 @@ from wattflow.runtime.accounts import Accounts
 from wattflow.runtime.actions import Actions
 from wattflow.runtime.adopting import Adopting
 from wattflow.runtime.cancelling import Cancelling
-from wattflow.runtime.checks import check_submission
+from wattflow.runtime.checks import check_submission, unmet
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.gate import Gate
 from wattflow.runtime.joules import Joules
-from wattflow.runtime.learning import Learning
+from wattflow.runtime.learned_facts import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes
@@ -75,6 +75,7 @@ class Service:
         self.attempts, self.fences = Attempts(), Fences()
         self.nodes, self.aside = Nodes(), decider.aside
         self.learning = Learning(decider)
+        self.learning.ahead.held_back = driver.queues
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
         self.accounts = Accounts(self.ledger.usage, self.now, self.ledger.alert)
         self.gate = self.ledger.gate = Gate(self.accounts, self.nodes, decider, self.learning.estimates.runtime_s)
@@ -128,11 +129,11 @@ class Service:
         Broken.check(self.fault)
         workflow = self.workflows.get(submission.workflow)
         new = [task for task in submission.tasks if workflow is None or task.key not in workflow.keys]
-        others = any(w.state == "open" and w is not workflow for w in self.workflows.values())
-        check_submission(submission, new, workflow, owner, self.decider.policy if others else None, self.nodes.specs)
+        check_submission(submission, new, workflow, owner, self.nodes.specs)
         self.gate.check(owner, project, len(new))
         self.ledger.audit(self.now(), owner, "submit", workflow=submission.workflow, tasks=len(new), project=project)
-        self.decider.serve(submission.objective)  # `check_submission` has seen that nobody else is in its way
+        objective = submission.objective if workflow is None else workflow.about.get("objective")
+        self.decider.serve({w.about.get("objective") for w in self.workflows.values() if w.open} | {objective})
         if workflow is None:
             workflow = self._open(submission, owner, project)
         for function in submission.functions:
@@ -253,7 +254,8 @@ class Service:
         """An attempt ended, but not well: its task is tried again, or has failed for good (`verdicts`)."""
         task, now_s = attempt.task, self.now()
         self._end_attempt(attempt, end)
-        verdict = judge(task, end, attempt.node, attempt.stopping)
+        for_good = end.outcome == "refused" and any(unmet([task.spec], self.nodes.specs))
+        verdict = judge(task, end, attempt.node, attempt.stopping or for_good)
         task.reason, task.result = verdict.reason, end.result
         if end.outcome == "refused" and verdict.again:
             self.decider.put(REFUSED, attempt.engine, until_s=now_s + verdict.wait_s)
@@ -293,7 +295,7 @@ class Service:
     def _open(self, submission: m.Submission, owner: str, project: str) -> WorkflowRecord:
         now_s = self.now()
         deadline_s = None if submission.deadline_s is None else now_s + submission.deadline_s
-        engine = self.decider.workflow(self.next_workflow, deadline_s)
+        engine = self.decider.workflow(self.next_workflow, deadline_s, submission.objective)
         self.next_workflow += 1
         workflow = WorkflowRecord.opened(submission, owner, engine, deadline_s, self.decider.policy, now_s)
         workflow.about["project"] = project
@@ -306,7 +308,7 @@ class Service:
         deadline_s = submission.deadline_s if spec.deadline_s is None else spec.deadline_s
         known_s = self.learning.estimates.runtime_s(spec.function_name) if spec.estimate_s is None else spec.estimate_s
         duties = self.learning.gpus.duties(spec.function_name, spec.variants)
-        shape = self.decider.shape(list(spec.variants), spec.function_name, duties)
+        shape = self.decider.shape(self.learning.ahead.counted(spec), spec.function_name, duties)
         engine = self.decider.put(
             TASK, shape, workflow=workflow.engine, tag=self.next_task, estimate_s=known_s,
             release_s=now_s + spec.submit_s if spec.submit_s else None, input_bytes=float(spec.input_bytes),

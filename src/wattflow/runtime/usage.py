@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -41,11 +41,12 @@ class Usage:
     """The books of the months that are written to, as the store has them or will with the next commit.
 
     Attributes:
-        carbon_g_per_kwh: What the site's electricity emits; None where nobody says.
+        intensity: What the site's electricity emits at a moment, in grams for a kWh that a node draws; None where
+            nobody says.
     """
 
     def __init__(self) -> None:
-        self.carbon_g_per_kwh: float | None = None
+        self.intensity: Callable[[float], float] | None = None
         self._sums: defaultdict[Key, Sums] = defaultdict(Sums)
         self._of: defaultdict[tuple[str, str, str], Sums] = defaultdict(Sums)
         self._changed: dict[Key, None] = {}
@@ -63,7 +64,7 @@ class Usage:
 
     def joules(self, trace: Trace, energy_j: float, at_s: float) -> None:
         """Joules of an attempt that were not known before."""
-        grams = None if self.carbon_g_per_kwh is None else energy_j / J_PER_KWH * self.carbon_g_per_kwh
+        grams = None if self.intensity is None else energy_j / J_PER_KWH * self.intensity(at_s)
         self._book(_key(trace, at_s), Sums(energy_j=energy_j, carbon_g=grams))
 
     def used(self, scope: str, name: str, at_s: float) -> Sums:

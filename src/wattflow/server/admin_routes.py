@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -61,12 +62,14 @@ async def make_token(request: Request) -> Response:
     """Make a token; this answer is the only place where it is ever seen."""
     boss = allowed(request, "operator")
     wanted = await typed(request, NewToken)
-    token, who = await asyncio.to_thread(
-        house_of(request).tokens.make, wanted.name, wanted.role, project=wanted.project, node=wanted.node,
-        lifetime_s=wanted.lifetime_s,
-    )  # fmt: skip
-    await _noted(request, boss, "token create", token=who.id, name=who.name, role=who.role, project=who.project)
-    return answer(request, {"token": token, **_shown(who)}, 201)
+    house = house_of(request)
+    token, row = house.tokens.draft(
+        wanted.name, wanted.role, project=wanted.project, node=wanted.node, lifetime_s=wanted.lifetime_s
+    )
+    house.service.ledger.token(row)
+    about = {key: row[key] for key in ("name", "role", "project")}
+    await _noted(request, boss, "token create", token=row["id"], **about)
+    return answer(request, {"token": token, **_shown(house.tokens.know(row))}, 201)
 
 
 @router.get("/v1/tokens")
@@ -80,13 +83,16 @@ async def tokens(request: Request) -> Response:
 async def revoke_token(request: Request, named: str) -> Response:
     """Revoke a token by its id, or all tokens of a name."""
     boss = allowed(request, "operator")
-    ended = await asyncio.to_thread(house_of(request).tokens.revoke, named)
-    await _noted(request, boss, "token revoke", tokens=[who.id for who in ended])
-    return answer(request, [_shown(who) for who in ended])
+    house, now_s = house_of(request), time.time()
+    ended = house.tokens.revoke(named, now_s)
+    for digest in ended:
+        house.service.ledger.token_revoked(digest, now_s)
+    await _noted(request, boss, "token revoke", tokens=[who.id for who in ended.values()])
+    return answer(request, [_shown(who) for who in ended.values()])
 
 
 async def _noted(request: Request, who: Identity, action: str, **about: object) -> None:
-    """Write an entry of the audit log, and wait until it is on disk."""
+    """Write an entry of the audit log in one commit with what it tells of; wait until it is on disk."""
     service = house_of(request).service
     service.ledger.audit(service.now(), who.name, action, **about)
     await service.stored()

@@ -27,7 +27,7 @@ from wattflow import __version__
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.json_logs import REQUEST
-from wattflow.runtime.pulse import Pulse
+from wattflow.runtime.loop_lag import Pulse
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service

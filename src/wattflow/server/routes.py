@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from wattflow import __version__
+from wattflow.model.interfaces import VERSIONS
 from wattflow.runtime.messages import Outcomes, Submission, Task, Variant
 from wattflow.runtime.recovery import outcome_of
 from wattflow.server.app import allowed, house_of
@@ -56,7 +57,8 @@ async def status(request: Request) -> Response:
     service = house.service
     written = service.writer.figures
     return answer(request, {
-        "wattflow": __version__, "policy": service.decider.policy, "driver": service.driver.name, "now_s":
+        "wattflow": __version__, "interfaces": dict(VERSIONS),
+        "policy": service.decider.policy, "driver": service.driver.name, "now_s":
         service.now(),
         "nodes": sum(node.state != "down" for node in service.nodes), "running": len(service.attempts),
         "waiting": sum(flow.open for flow in service.workflows.values()) - len(service.attempts),
@@ -91,11 +93,13 @@ async def submit(request: Request) -> Response:
 
 
 @router.get("/workflows")
-async def workflows(request: Request, most: Annotated[int, Query(ge=1, le=10_000)] = 100) -> Response:
-    """Workflows, the latest first."""
+async def workflows(
+    request: Request, most: Annotated[int, Query(ge=1, le=10_000)] = 100, after: str | None = None
+) -> Response:
+    """Workflows, the latest first; those beyond the one with an id, so many at most."""
     who = allowed(request, "user")
     owner = None if who.sees_all else who.name
-    found = await asyncio.to_thread(reads.workflows, house_of(request).database, owner, None, most)
+    found = await asyncio.to_thread(reads.workflows, house_of(request).database, owner, None, most, after)
     return await answer_rows(request, found, _workflow)
 
 

@@ -25,11 +25,13 @@ from wattflow.server.app import House, make_app
 from wattflow.server.connections import Connections, protocol
 from wattflow.server.settings import ServerSettings, address_of
 from wattflow.server.tokens import HOME_ROLES, Identity, Tokens, write_secret
+from wattflow.server.zone import intensity
 from wattflow.store import backup
 from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble, open_store, told
 from wattflow.store.layout import Gone
-from wattflow.store.objects import Objects, open_objects
+from wattflow.store.object_url import open_objects
+from wattflow.store.objects import Objects
 from wattflow.store.short_turns import ask_for_short_turns
 from wattflow.store.writer import Writer
 from wattflow.store.writing import Refused, WritingProcess
@@ -64,7 +66,7 @@ def open_house(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
     )  # fmt: skip
     known_store.remember(home, database, place, service.fences.epoch)
-    service.ledger.usage.carbon_g_per_kwh = settings.carbon_g_per_kwh
+    service.ledger.usage.intensity = intensity(home.folder, settings.carbon_g_per_kwh)
     if claim is not None:
         claim.hold()
     return House(
@@ -140,7 +142,9 @@ def open_tokens(home: Home, database: sa.Engine) -> Tokens:
         if kept and not tokens.knows(kept):
             tokens.adopt(kept, Identity(role, role))
         elif not kept or tokens.user_of(kept) is None:
-            write_secret(path, tokens.make(role, role)[0])
+            token, row = tokens.draft(role, role)
+            tokens.store(row)
+            write_secret(path, token)
     return tokens
 
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput
 from wattflow.store import reads, schema
+from wattflow.store.schema import Row
 
 ROLES = ("user", "agent", "operator", "viewer")
 """``user`` submits and reads its own, ``agent`` leases and completes, ``operator`` may do everything, ``viewer`` looks
@@ -83,10 +84,10 @@ class Tokens:
         """Say whether some valid token is that of a node."""
         return any(who.valid(time.time()) for who in self._of_node.get(node, ()))
 
-    def make(
+    def draft(
         self, name: str, role: str, *, project: str = "", node: str = "", lifetime_s: float | None = None
-    ) -> tuple[str, Identity]:
-        """Make a token; it is shown once and not kept.
+    ) -> tuple[str, Row]:
+        """Think up a token, which is shown once and not kept, and its row; it is valid once that is stored and known.
 
         Raises:
             InvalidInput: No such role, or a node for a role that has none.
@@ -97,7 +98,19 @@ class Tokens:
             raise InvalidInput("node", f"only agents speak for a node; this token's role is {role}")
         token = f"wf_{role}_{secrets.token_urlsafe(32)}"
         expires_s = None if lifetime_s is None else time.time() + lifetime_s
-        return token, self.adopt(token, Identity(name, role, project, node, expires_s=expires_s))
+        return token, _row(_digest(token), Identity(name, role, project, node, expires_s=expires_s))
+
+    def store(self, row: Row) -> Identity:
+        """Store a token's row at once, before there is a server that could do it."""
+        with self._database.begin() as connection:
+            connection.execute(sa.insert(schema.tokens), row)
+        return self.know(row)
+
+    def know(self, row: Row) -> Identity:
+        """A token's row is stored: it is valid from now on."""
+        who = Identity(**{key: value for key, value in row.items() if key != "digest"})  # type: ignore[arg-type]
+        self._know(str(row["digest"]), who)
+        return who
 
     def adopt(self, token: str, identity: Identity) -> Identity:
         """Take a token that its owner keeps already, as that of a home whose store was made anew."""
@@ -117,27 +130,20 @@ class Tokens:
         """All tokens, oldest first."""
         return sorted(self._known.values(), key=lambda who: (who.created_s, who.id))
 
-    def revoke(self, named: str) -> list[Identity]:
-        """Revoke the token with this id, or all tokens of this name; returns those that were valid until now."""
+    def revoke(self, named: str, now_s: float) -> dict[str, Identity]:
+        """Take the token with this id, or all tokens of this name, for invalid from now on; returns those that were
+        valid, by digest, for whoever writes that down."""
         chosen = {digest: who for digest, who in self._known.items() if named in (who.id, who.name)}
         if not chosen:
             raise InvalidInput(named, "names no token: give the id or the name that `wattflow token list` shows")
-        now_s = time.time()
         ended = {digest: who for digest, who in chosen.items() if who.valid(now_s)}
         for digest, who in ended.items():
             self._of_node.get(who.node, [who]).remove(who)
             self._known[digest] = replace(who, revoked_s=now_s)
-        with self._database.begin() as connection:
-            table = schema.tokens
-            connection.execute(sa.update(table).where(table.c.digest.in_(ended)).values(revoked_s=now_s))
-        return list(ended.values())
+        return ended
 
     def _adopt(self, digest: str, who: Identity) -> Identity:
-        made = replace(who, id=digest[:ID_LENGTH], created_s=time.time())
-        with self._database.begin() as connection:
-            connection.execute(sa.insert(schema.tokens), {"digest": digest, **asdict(made)})
-        self._know(digest, made)
-        return made
+        return self.store(_row(digest, who))
 
     def _know(self, digest: str, who: Identity) -> None:
         self._known[digest] = who
@@ -151,6 +157,10 @@ def write_secret(path: Path, token: str) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w") as file:
         file.write(token + "\n")
+
+
+def _row(digest: str, who: Identity) -> Row:
+    return {"digest": digest, **asdict(replace(who, id=digest[:ID_LENGTH], created_s=time.time()))}
 
 
 def _digest(token: str) -> str:

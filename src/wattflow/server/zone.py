@@ -6,12 +6,14 @@ A series begins at midnight UTC and repeats, so 24 values with a step of an hour
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from wattflow.clusters.toml_file import parse_cluster
 from wattflow.files.reading import small_text
 from wattflow.model.cluster import Series, Zone
+from wattflow.model.errors import InvalidInput
 
 FILE = "zone.toml"
 _AROUND = ('name = "zone"\n[zones.default]\n', '\n[[nodes]]\nname = "n"\ncores = 1\nmemory = "1GiB"\n')
@@ -27,6 +29,21 @@ def read_zone(folder: Path) -> Zone:
     if not path.exists():
         return Zone()
     return parse_cluster(small_text(path, "zone").join(_AROUND), str(path), folder).zones[0]
+
+
+def intensity(folder: Path, told_g: float | None) -> Callable[[float], float] | None:
+    """Tell what electricity emits at a moment, in grams for a kWh that a node draws: the zone's series with its PUE, or
+    the one number that the server was started with; None where nobody says. Runs and budgets count alike.
+
+    Raises:
+        InvalidInput: Both say it.
+    """
+    zone = read_zone(folder)
+    if not zone.carbon_known:
+        return None if told_g is None else (lambda at_s: told_g)
+    if told_g is not None:
+        raise InvalidInput("--carbon", f"{folder / FILE} says what electricity emits here: leave one of the two out")
+    return lambda at_s: zone.carbon.at(at_s) * zone.pue
 
 
 def from_time(zone: Zone, start_s: float) -> Zone:

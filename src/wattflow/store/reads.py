@@ -29,10 +29,17 @@ def meta(database: sa.Engine) -> dict[str, str]:
     return {row["key"]: row["value"] for row in rows(database, sa.select(schema.meta))}
 
 
-def workflows(database: sa.Engine, owner: str | None = None, state: str | None = None, most: int = 1000) -> list[Found]:
-    """Workflows, the latest first, with how many of their tasks are in each state."""
+def workflows(
+    database: sa.Engine, owner: str | None = None, state: str | None = None, most: int = 1000, after: str | None = None
+) -> list[Found]:
+    """Workflows, the latest first, with how many of their tasks are in each state; those beyond ``after``, the id of
+    one that was told last. Nothing is beyond one that is not there."""
     table = schema.workflows
-    query = sa.select(table).order_by(table.c.submitted_s.desc()).limit(most)
+    query = sa.select(table).order_by(table.c.submitted_s.desc(), table.c.id.desc()).limit(most)
+    if after is not None:
+        last = sa.select(table.c.submitted_s, table.c.id).where(table.c.id == after).subquery()
+        earlier = (table.c.submitted_s == last.c.submitted_s) & (table.c.id < last.c.id)
+        query = query.where(sa.exists().where((table.c.submitted_s < last.c.submitted_s) | earlier))
     if owner is not None:
         query = query.where(table.c.owner == owner)
     if state is not None:

@@ -33,6 +33,7 @@ from wattflow.store.schema import (
     snapshot_pieces,
     snapshots,
     tasks,
+    tokens,
     usage,
     workflows,
 )
@@ -71,6 +72,8 @@ class Change(enum.IntEnum):
     AUDIT = 19
     ACCOUNT = 22
     USAGE = 23
+    TOKEN = 24
+    TOKEN_REVOKED = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,8 @@ class Update:
 
 
 INSERTS = {Change.WORKFLOW: workflows, Change.TASK: tasks, Change.ATTEMPT: attempts, Change.JOURNAL: journal,
-           Change.SNAPSHOT_PIECE: snapshot_pieces, Change.SNAPSHOT: snapshots, Change.AUDIT: audit}  # fmt: skip
+           Change.SNAPSHOT_PIECE: snapshot_pieces, Change.SNAPSHOT: snapshots, Change.AUDIT: audit,
+           Change.TOKEN: tokens}  # fmt: skip
 UPDATES = {
     Change.ATTEMPT_STARTED: Update(attempts, ("task", "number"), ("started_s", "cold_s")),
     Change.ATTEMPT_ENDED: Update(attempts, ("task", "number"), ("outcome", "started_s", "ended_s", "cold_s", "cpu_s",
@@ -111,6 +115,7 @@ UPDATES = {
                                   "provenance")),
     Change.TASK_STATE: Update(tasks, ("id",), ("state", "attempts", "ended_s", "sequence", "result", "reason")),
     Change.TASK_ENGINE: Update(tasks, ("id",), ("spec",)),
+    Change.TOKEN_REVOKED: Update(tokens, ("digest",), ("revoked_s",)),
     Change.WORKFLOW_STATE: Update(workflows, ("id",), ("state", "ended_s", "about")),
 }  # fmt: skip
 """Changes that write the same columns of a row each time: of several in a group only the last is written."""

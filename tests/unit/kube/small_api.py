@@ -126,7 +126,7 @@ class SmallApi:
             return self._bind(request.path.removesuffix("/binding"), body)
         if "leases" in parts:
             return self._lease(request, body)
-        if request.method == "PATCH" and parts[-2] in ("pods", "nodes"):
+        if request.method == "PATCH" and parts[-2] in ("pods", "nodes", "persistentvolumeclaims"):
             return self._label(request.path, body["metadata"], body.get("spec", {}))
         return web.json_response({}, status=201)
 
@@ -156,7 +156,8 @@ class SmallApi:
         for key in ("uid", "resourceVersion"):
             if key in wanted and found["metadata"][key] != wanted[key]:
                 return refusal(409, "Conflict")
-        found["metadata"].setdefault("labels", {}).update(wanted.get("labels", {}))
+        for key in ("labels", "annotations"):
+            found["metadata"].setdefault(key, {}).update(wanted.get(key, {}))
         found["spec"] |= {key: spec[key] for key in ("taints",) if key in spec}
         return web.json_response(self.put(f"/api/v1/{path.split('/')[-2]}", found))
 

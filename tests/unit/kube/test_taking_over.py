@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.kube import accounting, objects, process, settings
+from wattflow.kube import accounting, objects, scheduler_process, settings
 from wattflow.kube.access import Access
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.book import Book
 from wattflow.kube.client import Client
-from wattflow.kube.decide import EngineDecider
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.estimates import Estimates
 from wattflow.model.profile import PowerProfile
 
@@ -97,6 +97,67 @@ def test_a_gang_that_runs_in_part_does_not_wait_for_those_that_run() -> None:
     assert chosen(decider, 2.0) == {"g1": "n"}
 
 
+def gang_member(name: str, made: str, owner: str = "", started: str = "") -> objects.Pod:
+    one = pod(name, cpu="1")
+    one.metadata.annotations = {"wattflow.io/gang": "g", "wattflow.io/gang-size": "4"}
+    one.metadata.annotations |= {"wattflow.io/gang-started": started} if started else {}
+    one.metadata.creation_timestamp = made
+    if owner:
+        one.metadata.owner_references = [objects.OwnerReference(kind="Job", name="j", uid=owner, controller=True)]
+    return one
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("owner", ["", "job"])
+def test_a_reused_name_is_a_gang_of_its_own_while_one_of_the_old_runs(restart: bool, owner: str) -> None:
+    """Room is for three: none of the four new pods may start, also after a restart in between."""
+    early, late = "2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"
+    old = [gang_member(f"old{i}", early, owner) for i in range(4)]
+    decider = EngineDecider("fifo")
+    add(decider, node("n"))
+    if restart:
+        old[0].metadata.annotations |= {"wattflow.io/gang-started": early}
+        assert decider.adopt([(Wanted(old[0], accounting.pod_requests(old[0])), "n")], 1.0) == {"uid-old0"}
+    else:
+        want(decider, *old)
+        for uid in [choice.uid for choice in decider.step(1.0).choices]:
+            decider.started(uid)
+        for one in old[1:]:
+            decider.ended(one.metadata.uid)
+    want(decider, *[gang_member(f"new{i}", late, owner and "another job") for i in range(4)])
+    assert chosen(decider, 2.0) == {}
+    decider.ended("uid-old0")
+    assert len(chosen(decider, 3.0)) == 4
+
+
+@pytest.mark.parametrize("owner", ["", "job"])
+def test_the_rest_of_a_gang_follows_after_a_restart_and_is_not_taken_for_another(owner: str) -> None:
+    early, late = "2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"
+    decider = EngineDecider("fifo")
+    add(decider, node("n"))
+    runs = [gang_member(f"r{i}", early, owner, early) for i in range(2)]
+    assert len(decider.adopt([(Wanted(one, accounting.pod_requests(one)), "n") for one in runs], 1.0)) == 2
+    want(decider, gang_member("rest", early, owner))
+    assert chosen(decider, 2.0) == {"rest": "n"}
+    if owner:  # one in place of a member that failed
+        want(decider, gang_member("instead", late, owner))
+        assert chosen(decider, 3.0) == {"instead": "n"}
+
+
+def test_a_gang_that_loses_a_member_before_it_starts_takes_who_waits_beside_it() -> None:
+    decider = EngineDecider("fifo")
+    add(decider, node("n"))
+    load = dict.fromkeys([accounting.CPU], 1000)
+    decider.set_load("n", load)
+    want(decider, *[gang_member(f"g{i}", "2026-01-01T00:00:00Z") for i in range(4)])
+    assert chosen(decider, 1.0) == {}, "three cores for four"
+    want(decider, gang_member("fifth", "2026-01-01T00:00:01Z"))
+    assert decider.why("uid-fifth") == "its gang has 1 of 4 pods"
+    decider.unwant("uid-g1")
+    decider.set_load("n", {})
+    assert set(chosen(decider, 2.0)) == {"g0", "g2", "g3", "fifth"}
+
+
 def test_a_wish_told_anew_does_not_leave_the_tasks_after_it_waiting_for_ever() -> None:
     flows = Flows()
     decider = EngineDecider("least-energy", flows=flows)
@@ -149,26 +210,26 @@ def test_a_reload_changes_policy_and_caps_and_a_mistake_changes_nothing(
 
     name = next(one.name for one in profiles.list_profiles() if one.shipped)
     old = settings.parse(CAPS.format(profile=name, caps=""))
-    scheduler = process.make(Client(Access("http://127.0.0.1:1")), old)
+    scheduler = scheduler_process.make(Client(Access("http://127.0.0.1:1")), old)
     one = node("n", allocatable={"cpu": "8"})
     scheduler.book.on_node("ADDED", one)
     profile = scheduler.watts.profile_of(one)
     assert profile is not None
     cap_w = profile.at(3.0)
     capped = CAPS.format(profile=name, caps=f"node_cap_w = {cap_w}\ncluster_cap_w = {profile.at(2.0)}\n")
-    process.reload(scheduler, settings.parse('policy = "fifo"\n' + capped))
+    scheduler_process.reload(scheduler, settings.parse('policy = "fifo"\n' + capped))
     assert scheduler.settings.policy == "fifo" == scheduler.decider.engine.policy.name  # type: ignore[attr-defined]
     assert 2900 < scheduler.watts.capped("n", {"cpu": 8000})["cpu"] <= 3001
     for i in range(4):
         scheduler.book.on_pod("ADDED", pod(f"p{i}", cpu="1", schedulerName="wattflow"))
     scheduler.decide()
     assert len(scheduler.book.records) == 2, "the cluster's cap holds the third and fourth back"
-    process.reload(scheduler, settings.parse(CAPS.format(profile=name, caps=f"node_cap_w = {cap_w}\n")))
+    scheduler_process.reload(scheduler, settings.parse(CAPS.format(profile=name, caps=f"node_cap_w = {cap_w}\n")))
     scheduler.decide()
     assert len(scheduler.book.records) == 3, "the node's cap holds the fourth back"
-    process.reload(scheduler, settings.parse(CAPS.format(profile=name, caps="")))
+    scheduler_process.reload(scheduler, settings.parse(CAPS.format(profile=name, caps="")))
     scheduler.decide()
     assert len(scheduler.book.records) == 4, "no cap, no limit"
     with caplog.at_level(logging.ERROR):
-        process.reload(scheduler, settings.parse('name = "other"\n' + CAPS.format(profile=name, caps="")))
+        scheduler_process.reload(scheduler, settings.parse('name = "other"\n' + CAPS.format(profile=name, caps="")))
     assert "name changed" in caplog.text and scheduler.settings.name == "wattflow"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from wattflow.runtime.nodes import Nodes
 from wattflow.runtime.records import AttemptRecord, TaskRecord, Trace, WorkflowRecord
 from wattflow.runtime.turns import UnderWay
 from wattflow.runtime.usage import Usage, month_of
+from wattflow.server import zone
 
 NODE = m.Node(name="n", cpus=8.0, memory_bytes=1 << 30, busy=[0.0, 8.0], watts=[10.0, 80.0])
 
@@ -29,6 +31,9 @@ class Empty:
     """An engine that has nothing to place."""
 
     def put(self, *_: object, **__: object) -> None:
+        return None
+
+    def prefer(self, tasks: object) -> None:
         return None
 
     def step(self, now_s: float) -> Step:
@@ -187,11 +192,23 @@ def test_carbon_is_joules_of_this_sites_electricity() -> None:
     world = World()
     with pytest.raises(InvalidInput, match="--carbon"):
         world.accounts.set(("user", "alice"), Limits(carbon_g=1.0))
-    world.usage.carbon_g_per_kwh = 360.0  # 1 g for 10 kJ
+    world.usage.intensity = lambda at_s: 360.0  # 1 g for 10 kJ
     world.accounts.set(("user", "alice"), Limits(carbon_g=1.0))
     world.end(world.begin(world.task("alice")), 9_000.0)
     assert world.usage.used("user", "alice", world.now_s).carbon_g == pytest.approx(0.9)
     assert world.held(world.task("alice")).for_good
+
+
+def test_carbon_is_the_zones_where_the_zone_says_it(tmp_path: Path) -> None:
+    """A series of the hours of a day with the building's own share, as runs count it; two sources are refused."""
+    assert zone.intensity(tmp_path, None) is None
+    assert zone.intensity(tmp_path, 50.0)(0.0) == 50.0  # type: ignore[misc]
+    hours = ", ".join(str(100 + hour) for hour in range(24))
+    (tmp_path / "zone.toml").write_text(f'pue = 1.5\ncarbon = {{ step = "1h", values = [{hours}] }}\n')
+    found = zone.intensity(tmp_path, None)
+    assert found is not None and found(3 * 86400 + 5 * 3600 + 7) == 105 * 1.5
+    with pytest.raises(InvalidInput, match=r"zone\.toml"):
+        zone.intensity(tmp_path, 50.0)
 
 
 def test_the_books_are_whole_sums_by_owner_project_and_function() -> None:

@@ -33,6 +33,17 @@ def test_what_no_node_has_is_named(needs: dict[str, Any], said: str) -> None:
     assert told([SMALL, WITH_GPU], needs) == [f"task k (f): no node can ever run it: it needs {said}"]
 
 
+def test_a_payload_of_a_python_that_no_node_runs_is_named() -> None:
+    call = m.Task(key="k", name="f", function="a" * 64, call=m.Blob(data=b""), python="3.9")
+    nodes = [m.Node(name=name, cpus=2, memory_bytes=GIB, python=name) for name in ("3.11", "3.12")]
+    assert [str(one) for one in unmet([call], nodes)] == [
+        "task k (f): no node can ever run it: it needs Python 3.9, which made its payload; nodes here run 3.11, 3.12"
+    ]
+    assert not list(unmet([call], [*nodes, m.Node(name="3.9", cpus=2, memory_bytes=GIB, python="3.9")]))
+    assert not list(unmet([call], [*nodes, SMALL]))  # it does not tell
+    assert not list(unmet([m.Task(key="k", name="f", command=["x"], python="3.9")], nodes))
+
+
 def test_one_way_that_fits_is_enough_and_all_needs_must_fit_one_node() -> None:
     assert told([SMALL, WITH_GPU], {"cpus": 99.0}, {"gpu": 0.25}) == []
     big = m.Node(name="big", cpus=64, memory_bytes=GIB)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from wattflow.model.errors import InvalidInput
+from wattflow.policy.weighted import packed
 from wattflow.runtime import messages as m
 
 from .test_recovery import closed, opened, task
@@ -81,15 +82,60 @@ def test_the_other_objectives_decide_too(tmp_path: Path, objective: str) -> None
     assert first_node(tmp_path, objective) in ("quick", "frugal")
 
 
-def test_two_open_workflows_cannot_want_unlike_policies(tmp_path: Path) -> None:
+def test_open_workflows_with_unlike_objectives_are_served_together_each_by_its_own(tmp_path: Path) -> None:
+    """Also after a restart, and by the objective's own policy again once they have one in common."""
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        for node in (QUICK, FRUGAL):
+            service.announce(node)
+        for key, workflow in enumerate(("makespan", "energy", "utilisation", "edp", "response", "cost")):
+            one = m.Submission(workflow=workflow, tasks=[task(str(key), estimate_s=10.0)], objective=workflow)  # type: ignore[arg-type]
+            await service.submit(one, "me")
+        nodes = {lease.workflow: lease.node for lease in driver.leases}
+        assert (nodes["energy"], nodes["makespan"]) == ("frugal", "quick")
+        assert service.decider.policy == "weighted"
+        await closed(service, writer)
+
+        again, second, writer = await opened(tmp_path)
+        assert again.decider.policy == "weighted"
+        for fence in [lease.fence for lease in second.resumed]:
+            again.ended(m.Ended(fence=fence, outcome="done"))
+        await again.stored()
+        for lease in second.leases:
+            again.ended(m.Ended(fence=lease.fence, outcome="done"))
+        await again.stored()
+        second.leases.clear()
+        both = [m.Submission(workflow=name, tasks=[task("next", estimate_s=10.0)]) for name in ("energy", "makespan")]
+        await asyncio.gather(*(again.submit(one, "me") for one in both))
+        assert {lease.workflow: lease.node for lease in second.leases} == {"energy": "frugal", "makespan": "quick"}
+        for lease in second.leases:
+            again.ended(m.Ended(fence=lease.fence, outcome="done"))
+        await again.stored()
+        await again.submit(m.Submission(workflow="energy", tasks=[task("last", estimate_s=10.0)]), "me")
+        assert again.decider.policy == "least-energy"
+        await closed(again, writer)
+
+    asyncio.run(body())
+
+
+def test_a_workflow_keeps_the_objective_that_it_was_opened_with(tmp_path: Path) -> None:
     async def body() -> None:
         service, _, writer = await opened(tmp_path)
-        await service.submit(m.Submission(workflow="one", tasks=[task("a")], objective="energy"), "me")
-        with pytest.raises(InvalidInput, match="least-energy"):
-            await service.submit(m.Submission(workflow="two", tasks=[task("a")], objective="makespan"), "me")
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], objective="energy"), "me")
+        with pytest.raises(InvalidInput, match="energy"):
+            await service.submit(m.Submission(workflow="w", tasks=[task("b")], objective="makespan"), "me")
         await closed(service, writer)
 
     asyncio.run(body())
+
+
+def test_weights_travel_in_one_number() -> None:
+    with pytest.raises(ValueError, match="energy, time, packing"):
+        packed(short=1.0)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        packed(energy=2.0)
+    assert packed(energy=1.0, time=1.0, packing=1.0, short=1.0) == float((1 << 48) - 1)
 
 
 def test_a_node_that_never_wakes_is_marked_and_its_work_moves_on(tmp_path: Path) -> None:

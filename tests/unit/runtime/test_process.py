@@ -15,7 +15,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from wattflow.runtime.executors.forking import Zygote
+from wattflow.runtime.executors.forking import SPARES, Zygote
 from wattflow.runtime.executors.limits import Groups, Places
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 from wattflow.runtime.payload import load_failure
@@ -96,20 +96,39 @@ def test_a_process_waits_for_the_next_task_and_one_that_died_meanwhile_is_not_us
     on_executor(body)
 
 
+def test_a_task_may_fork_beside_its_threads_as_in_any_python() -> None:
+    def threads_after_a_fork() -> int:
+        import threading
+
+        over = threading.Event()
+        threading.Thread(target=over.wait).start()
+        pid = os.fork()
+        if pid == 0:
+            os._exit(threading.active_count())
+        over.set()
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    async def body(executor: ProcessExecutor) -> None:
+        assert value(await executor.run(call(1, threads_after_a_fork))) == 1
+
+    on_executor(body)
+
+
 def test_a_process_made_ahead_waits_in_a_control_group_which_is_used_again() -> None:
     groups = Groups.find(f"ahead-{os.getpid()}")
     if groups is None:
         pytest.skip("control groups cannot be made here")
 
     async def body(executor: ProcessExecutor) -> None:
-        for n in range(6):
+        for n in range(40):
             assert value(await executor.run(call(n, abs, -n))) == n
-            await asyncio.sleep(0.05)
+        while not executor.zygote._spares or executor.zygote._spares[0].pid is None:
+            await asyncio.sleep(0.01)
         spare = executor.zygote._spares[0]
         assert spare.hold is not None and not spare.hold.limits
-        where = Path(spare.hold.joins[0]).read_text().split()
-        assert str(spare.pid) in where
-        assert len(groups._made) <= 6
+        while str(spare.pid) not in Path(spare.hold.joins[0]).read_text().split():
+            await asyncio.sleep(0.01)
+        assert len(groups._made) <= 2 * SPARES
 
     on_executor(body, groups)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from wattflow.live import Engine
 from wattflow.model.errors import InvalidInput
@@ -19,10 +20,12 @@ from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import restore, wanted_objects
 from wattflow.runtime.service import Service
+from wattflow.server.tokens import Tokens
 from wattflow.store import reads
 from wattflow.store.database import open_store
 from wattflow.store.journal import snapshots
 from wattflow.store.objects import FolderObjects
+from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
 
 
@@ -30,6 +33,7 @@ class Hand:
     """A driver that keeps what it is given; tests play the nodes."""
 
     name = "hand"
+    queues = False
 
     def __init__(self) -> None:
         self.leases: list[m.Lease] = []
@@ -77,6 +81,48 @@ async def closed(service: Service, writer: Writer) -> None:
 
 
 NODE = m.Node(name="n", cpus=2.0, memory_bytes=1 << 30)
+
+
+def test_a_refusal_is_final_where_no_node_could_ever_run_the_task(tmp_path: Path) -> None:
+    """A payload of another Python, submitted before any node was known: it is not tried six times."""
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        spec = m.Task(key="a", name="a", function="a" * 64, call=m.Blob(data=b""), python="3.9")
+        await service.submit(m.Submission(workflow="w", tasks=[spec], seal=True), "me")
+        service.announce(replace(NODE, python="3.11"))
+        await service.stored()
+        service.ended(m.Ended(fence=driver.leases[0].fence, outcome="refused", reason="made by Python 3.9"))
+        await service.stored()
+        (outcome,) = (await service.outcomes("w", 0, 0)).outcomes
+        assert (outcome.state, outcome.reason) == ("failed", "made by Python 3.9")
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_a_token_and_its_entry_in_the_audit_log_are_one_commit(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, _, writer = await opened(tmp_path)
+        groups: list[set[Change]] = []
+        put = writer.put
+        writer.put = lambda *rows: (groups.append({change for change, _ in rows}), put(*rows))[1]  # type: ignore[method-assign]
+        tokens = Tokens(open_store(tmp_path / "s.db"))
+        _, row = tokens.draft("alice", "user")
+        service.ledger.token(row)
+        service.ledger.audit(service.now(), "boss", "token create", token=row["id"])
+        await service.stored()
+        service.ledger.token_revoked(str(row["digest"]), 1.0)
+        service.ledger.audit(service.now(), "boss", "token revoke", tokens=[row["id"]])
+        await service.stored()
+        looked_for = {Change.TOKEN, Change.TOKEN_REVOKED, Change.AUDIT}
+        together = [group & looked_for for group in groups if group & looked_for]
+        assert together == [{Change.TOKEN, Change.AUDIT}, {Change.TOKEN_REVOKED, Change.AUDIT}]
+        (known,) = Tokens(open_store(tmp_path / "s.db")).listed()
+        assert (known.name, known.revoked_s) == ("alice", 1.0)
+        await closed(service, writer)
+
+    asyncio.run(body())
 
 
 @pytest.mark.parametrize("snapshot", [False, True])

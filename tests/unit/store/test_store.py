@@ -39,6 +39,19 @@ def state(number: int, value: str) -> dict[str, object]:
     }
 
 
+def test_workflows_come_in_pages_whatever_arrived_at_one_time(tmp_path: Path) -> None:
+    database = open_store(tmp_path / "s.db")
+    about = {"name": "w", "owner": "me", "about": b"", "state": "open"}
+    rows = [{"id": str(n), "submitted_s": float(n // 3), **about} for n in range(8)]
+    with database.begin() as connection:
+        connection.execute(sa.insert(schema.workflows), rows)
+    told: list[str] = []
+    while page := reads.workflows(database, most=3, after=told[-1] if told else None):
+        told += [row["id"] for row in page]
+    assert told == [str(n) for n in reversed(range(8))]
+    assert reads.workflows(database, after="nowhere") == []
+
+
 def test_what_was_put_is_there_after_it_settled(tmp_path: Path) -> None:
     database = open_store(tmp_path / "s.db")
     writer = Writer(database)

@@ -28,6 +28,7 @@ class Hand:
     """A driver that keeps what it is given."""
 
     name = "hand"
+    queues = False
 
     def __init__(self) -> None:
         self.leases: list[m.Lease] = []

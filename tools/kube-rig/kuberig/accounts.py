@@ -28,6 +28,8 @@ _USERS: dict[str, tuple[str, str]] = {
 _READ = ["get", "list", "watch"]
 _RULES: list[JSON] = [
     {"apiGroups": [""], "resources": ["pods", "nodes", "namespaces", "services", "configmaps"], "verbs": _READ},
+    {"apiGroups": [""], "resources": ["services", "replicationcontrollers"], "verbs": _READ},
+    {"apiGroups": ["apps"], "resources": ["replicasets", "statefulsets"], "verbs": _READ},
     {"apiGroups": [""], "resources": ["persistentvolumeclaims", "persistentvolumes"], "verbs": _READ},
     {"apiGroups": ["storage.k8s.io"], "resources": ["*"], "verbs": _READ},
     {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": _READ},

@@ -80,6 +80,8 @@ def counted_against(asked: Question, view: snapshot.NodeView) -> str | None:
         return "GPU shares"
     if asked.claim_taken:
         return "claim in use by another pod"
+    if asked.storage is not None and asked.storage.cannot_make(asked.pod, view.node.metadata.name, view.labels):
+        return "volume topology"
     if asked.reach:
         name, pods = view.node.metadata.name, view.pods.values()
         reason = volumes.why_not(asked.reach, view.labels)

@@ -30,6 +30,18 @@ def anti_affinity_terms(pod: objects.Pod) -> list[objects.PodAffinityTerm]:
     return affinity.pod_anti_affinity.required
 
 
+def preferred_terms(pod: objects.Pod) -> list[tuple[int, objects.PodAffinityTerm]]:
+    """Preferred terms with their weights; those of anti-affinity have negative ones."""
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return []
+    wanted = affinity.pod_affinity.preferred if affinity.pod_affinity is not None else []
+    unwanted = affinity.pod_anti_affinity.preferred if affinity.pod_anti_affinity is not None else []
+    return [(one.weight, one.pod_affinity_term) for one in wanted] + [
+        (-one.weight, one.pod_affinity_term) for one in unwanted
+    ]
+
+
 def selects(
     term: objects.PodAffinityTerm,
     owner: objects.Pod,

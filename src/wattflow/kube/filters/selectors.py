@@ -51,10 +51,11 @@ def node_terms(selector: objects.NodeSelector | None, node: objects.Node) -> boo
     """Whether any term selects the node; None asks nothing, a selector without terms selects nothing."""
     if selector is None:
         return True
-    return any(_term(term, node) for term in selector.node_selector_terms)
+    return any(node_term(term, node) for term in selector.node_selector_terms)
 
 
-def _term(term: objects.NodeSelectorTerm, node: objects.Node) -> bool:
+def node_term(term: objects.NodeSelectorTerm, node: objects.Node) -> bool:
+    """Whether one term selects the node; one that asks nothing selects nothing."""
     if not term.match_expressions and not term.match_fields:
         return False
     labels = node.metadata.labels

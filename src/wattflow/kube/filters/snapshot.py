@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, gpus, objects
 from wattflow.kube.filters import ports, volumes
 
+_STAMPS = itertools.count(1)
+
 
 @dataclass(slots=True)
 class NodeView:
-    """One node with the pods on it, whoever bound them. Sums are kept as pods come and go."""
+    """One node with the pods on it, whoever bound them. Sums are kept as pods come and go.
+
+    Attributes:
+        stamp: Another number after every change of the pods, unique among all views: what was counted then holds.
+    """
 
     node: objects.Node
     allocatable: accounting.Amounts = field(default_factory=dict)
@@ -20,6 +27,7 @@ class NodeView:
     taken: dict[str, accounting.Amounts] = field(default_factory=dict)
     gpus: dict[str, gpus.Held] = field(default_factory=dict)
     used_ports: dict[str, tuple[ports.Port, ...]] = field(default_factory=dict)
+    stamp: int = field(default_factory=lambda: next(_STAMPS))
 
     @classmethod
     def of(cls, node: objects.Node, pods: Iterable[objects.Pod] = ()) -> NodeView:
@@ -34,6 +42,7 @@ class NodeView:
         """Account a pod, or account it anew after a change."""
         uid = pod.metadata.uid or pod.key
         self.remove(uid)
+        self.stamp = next(_STAMPS)
         self.pods[uid] = pod
         holding = gpus.held(pod)
         if holding is not None:
@@ -49,6 +58,7 @@ class NodeView:
         """Give back what a pod took; nothing where it is not here."""
         if self.pods.pop(uid, None) is None:
             return
+        self.stamp = next(_STAMPS)
         self.used_ports.pop(uid, None)
         self.gpus.pop(uid, None)
         for name, value in self.taken.pop(uid).items():

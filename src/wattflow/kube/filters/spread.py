@@ -14,6 +14,11 @@ def hard(pod: objects.Pod) -> list[objects.SpreadConstraint]:
     return [one for one in pod.spec.topology_spread_constraints if one.when_unsatisfiable == "DoNotSchedule"]
 
 
+def soft(pod: objects.Pod) -> list[objects.SpreadConstraint]:
+    """The constraints that only prefer."""
+    return [one for one in pod.spec.topology_spread_constraints if one.when_unsatisfiable == "ScheduleAnyway"]
+
+
 @dataclass(slots=True)
 class Spread:
     """One constraint of an incoming pod with the matching pods per domain."""
@@ -47,7 +52,7 @@ def spreads(pod: objects.Pod, cluster: snapshot.Snapshot) -> list[Spread]:
         for spread in found:
             if included(spread.constraint, pod, view.node):
                 domain = labels[spread.constraint.topology_key]
-                count = _matching(view, spread.selector, pod.metadata.namespace)
+                count = matching(view, spread.selector, pod.metadata.namespace)
                 spread.per_domain[domain] = spread.per_domain.get(domain, 0) + count
     return found
 
@@ -72,7 +77,8 @@ def included(one: objects.SpreadConstraint, pod: objects.Pod, node: objects.Node
     return not (honours_taints and taints.untolerated(pod.spec.tolerations, node.spec.taints))
 
 
-def _matching(view: snapshot.NodeView, selector: objects.LabelSelector | None, namespace: str) -> int:
+def matching(view: snapshot.NodeView, selector: objects.LabelSelector | None, namespace: str) -> int:
+    """How many pods of a node count for a selector; an empty one counts none."""
     if selector is None or selectors.is_empty(selector):
         return 0
     return sum(

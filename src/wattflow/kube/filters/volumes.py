@@ -1,8 +1,8 @@
 """Volumes: which kinds need nothing from the scheduler, where a claim's volume can be reached, and what is refused.
 
 A claim that is bound already goes where its volume's node affinity and zone labels allow, and where its CSI driver may
-attach one more; one for a single pod waits until no other pod uses it. A claim that nobody has bound is waited for:
-this scheduler chooses no volumes.
+attach one more; one for a single pod waits until no other pod uses it. A claim that nobody has bound is waited for,
+unless its class waits for its first consumer and we may ask for the volume: then it goes where the class can make one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ PLAIN = frozenset({
 CLAIM, _EPHEMERAL = "persistentVolumeClaim", "ephemeral"
 Handle = tuple[str, str]
 """A CSI driver and its own name of a volume."""
-_BOUND = "pv.kubernetes.io/bind-completed"
+BOUND, SELECTED_NODE = "pv.kubernetes.io/bind-completed", "volume.kubernetes.io/selected-node"
+_BY_HAND = "kubernetes.io/no-provisioner"
 _OLD_ZONE, _OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 _ZONES = {
     _OLD_ZONE: "topology.kubernetes.io/zone", _OLD_REGION: "topology.kubernetes.io/region",
@@ -33,12 +34,18 @@ _ZONES = {
 
 @dataclass(slots=True)
 class Storage:
-    """Claims by namespace and name, and volumes, CSI's nodes and attachments by name."""
+    """Claims by namespace and name, and volumes, CSI's nodes and attachments by name.
+
+    Attributes:
+        provisions: Whether we ask for volumes whose class waits for the first pod.
+    """
 
     claims: dict[str, objects.PersistentVolumeClaim] = field(default_factory=dict)
     volumes: dict[str, objects.PersistentVolume] = field(default_factory=dict)
     drivers: dict[str, objects.CsiNode] = field(default_factory=dict)
     attachments: dict[str, objects.VolumeAttachment] = field(default_factory=dict)
+    classes: dict[str, objects.StorageClass] = field(default_factory=dict)
+    provisions: bool = False
 
     @classmethod
     def of(
@@ -90,9 +97,37 @@ class Storage:
         name = claim.spec.volume_name
         if claim.status.phase == "Lost" or (name and name not in self.volumes):
             return f"the volume claim {key} is bound to the volume {name!r}, which is not there"
-        if not name or _BOUND not in claim.metadata.annotations:
+        if not name and self.waits_for_pod(key):
+            return None
+        if not name or BOUND not in claim.metadata.annotations:
             return f"the volume claim {key} is not bound to a volume; this scheduler waits for that, it binds none"
         return None if self.volumes[name].spec.known else f"the volume {name} is of a kind that is not supported"
+
+    def waits_for_pod(self, key: str) -> bool:
+        """Tell whether a claim without a volume gets one made when we have chosen a node."""
+        claim = self.claims[key]
+        kind = self.classes.get(claim.spec.storage_class_name or "")
+        return (
+            self.provisions
+            and not claim.spec.volume_name
+            and kind is not None
+            and kind.volume_binding_mode == "WaitForFirstConsumer"
+            and kind.provisioner != _BY_HAND
+        )
+
+    def to_make(self, pod: objects.Pod) -> list[str]:
+        """Keys of the pod's claims whose volumes are to be made on its node."""
+        return [key for key in claims(pod) if key in self.claims and self.waits_for_pod(key)]
+
+    def cannot_make(self, pod: objects.Pod, node: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether a volume of the pod cannot be made on a node: asked for elsewhere, or outside the topologies."""
+        for key in self.to_make(pod):
+            asked = self.claims[key].metadata.annotations.get(SELECTED_NODE, node)
+            terms = self.classes[self.claims[key].spec.storage_class_name or ""].allowed_topologies
+            met = [all(labels.get(one.key) in one.values for one in term.match_label_expressions) for term in terms]
+            if asked != node or (terms and not any(met)):
+                return True
+        return False
 
 
 def claims(pod: objects.Pod) -> list[str]:

@@ -39,6 +39,7 @@ class DaskDriver:
     """Nodes are the workers of a Dask cluster, named by their addresses."""
 
     name = "dask"
+    queues = False
 
     def __init__(self, objects: Objects, scheduler: str) -> None:
         self._objects, self._scheduler = objects, scheduler

@@ -52,6 +52,7 @@ class SlurmDriver:
     """
 
     name = "slurm"
+    queues = False
 
     def __init__(self, objects: Objects, folder: Path, partition: str | None = None) -> None:
         self._objects, self._folder, self._partition = objects, folder.absolute(), partition

@@ -22,8 +22,9 @@ ZYGOTE = Path(child.__file__)
 LOG_CHUNK = 1 << 16
 LOAD_S = 120.0
 """Longest wait for a function to be loaded ahead of need."""
-SPARES = 2
-"""Children forked ahead of need: the next task finds a process that waits for it. One takes a megabyte of its own."""
+SPARES = 8
+"""Children forked ahead of need, several at once when half are used: the next task finds a process that waits for it.
+One takes a megabyte of its own."""
 
 
 class Unfit(Exception):
@@ -166,11 +167,16 @@ class Zygote:
             raise Unfit(loaded["reason"])
         return float(loaded["seconds"])
 
-    async def fork(self, limits: dict[str, Any], group: Group | None, owner: str = "") -> Process:
-        """A child of an owner's: one that was made ahead, or a new one. It becomes theirs with the call it is sent."""
-        process = self._waiting() or await self._fork()
-        if process.hold is not None:  # it is in one already
-            limits.pop("hold", None)
+    async def fork(
+        self, limits: dict[str, Any], group: Group | None, owner: str, hold: Callable[[], Group | None]
+    ) -> Process:
+        """A child of an owner's: one that was made ahead, or a new one. It becomes theirs with the call it is sent.
+
+        Without a group that limits it, it is in one that holds it: made ahead it is there already.
+        """
+        process = self._waiting() or (await self._fork([()]))[0]
+        if group is None and process.hold is None and (held := hold()) is not None:
+            process.hold, limits["hold"] = held, held.joins
         process.group, who = group, self.privileges.become(owner)
         if self.privileges.contained or (who is not None and self.owner is not None):  # it could not join a group
             process.join([*limits.pop("groups", []), *limits.pop("hold", [])])
@@ -179,15 +185,17 @@ class Zygote:
 
     async def fork_ahead(self, hold: Callable[[], Group | None]) -> None:
         """Make children for the tasks to come, each in a control group, which takes the kernel milliseconds to join."""
+        if self._control is None or len(self._spares) > SPARES // 2:
+            return
         alone = self.owner is not None and self.privileges.become(self.owner) is not None
-        while self._control is not None and len(self._spares) < SPARES:
-            group = hold()
-            joins = group.joins if group is not None else []
-            outside = self.privileges.contained or alone
-            process = await self._fork([] if outside else joins)
+        outside = self.privileges.contained or alone
+        groups = [hold() for _ in range(SPARES - len(self._spares))]
+        joins = [group.joins if group is not None else [] for group in groups]
+        made = await self._fork([[] for _ in joins] if outside else joins)
+        for process, group, paths in zip(made, groups, joins, strict=True):
             process.hold = group
-            process.join(joins if outside else [])
-            self._spares.append(process)
+            process.join(paths if outside else [])
+        self._spares += made
 
     def released(self) -> list[Group]:
         """Groups of children that were made ahead and died before they were needed."""
@@ -206,26 +214,36 @@ class Zygote:
         process.close()
         self._released += [process.hold] if process.hold is not None else []
 
-    async def _fork(self, joins: Sequence[str] = ()) -> Process:
+    async def _fork(self, joins: Sequence[Sequence[str]]) -> list[Process]:
+        """Make children, each of which joins these control groups by itself."""
         if self._control is None:
             await self.start()
+        made, theirs = [], []
+        for _ in joins:
+            process, channel, pipe = self._new_child()
+            made.append(process)
+            theirs += [channel, pipe]
+        wanted = [(process.number, list(paths)) for process, paths in zip(made, joins, strict=True)]
+        try:
+            await self._ask(json.dumps({"op": "fork", "children": wanted}).encode(), theirs)
+        except OSError:
+            self._lost()
+            for process in made:
+                self._never(process)
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        return made
+
+    def _new_child(self) -> tuple[Process, int, int]:
+        """A child to be, with its ends of channel and log pipe."""
         self._number += 1
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         pipe, their_pipe = os.pipe()
         os.set_blocking(pipe, False)
-        process = Process(self._number, ours, pipe)
-        self._children[self._number] = process
-        request = json.dumps({"op": "fork", "id": self._number, "hold": list(joins)}).encode()
-        try:
-            await self._ask(request, [theirs.fileno(), their_pipe, their_pipe])
-        except OSError:
-            self._lost()
-            self._never(process)
-        finally:
-            theirs.close()
-            os.close(their_pipe)
-        return process
+        process = self._children[self._number] = Process(self._number, ours, pipe)
+        return process, theirs.detach(), their_pipe
 
     async def _ask(self, request: bytes, fds: list[int]) -> None:
         """Send a request; raises OSError where the zygote died before it was taken."""
@@ -270,17 +288,19 @@ class Zygote:
             if self._loading is not None and not self._loading.done():
                 self._loading.set_result(message)
             return
-        process = self._children.get(message["id"])
-        if process is None:
-            return
         if message["op"] == "forked":
-            process.begun(message["pid"])
+            for number, pid in message["children"]:
+                self._begun(self._children.get(number), pid)
+            return
+        process = self._children.pop(message["id"], None)
+        if process is not None and not process.ended.done():
+            process.ended.set_result(message)
+
+    def _begun(self, process: Process | None, pid: int) -> None:
+        if process is not None:
+            process.begun(pid)
             if process.stop_reason is not None:
                 process.kill(*process.stop_reason)
-        else:
-            del self._children[message["id"]]
-            if not process.ended.done():
-                process.ended.set_result(message)
 
     def _lost(self) -> None:
         """The zygote died, and its children with it."""

@@ -197,8 +197,7 @@ class Places:
 
 def process_limits(memory_bytes: int, group: Group | None, pinned: Sequence[int]) -> dict[str, object]:
     """What a new process is told to keep to: its group, or what it can limit by itself."""
-    if group is not None and group.limits:
+    if group is not None:
         return {"groups": group.joins}
     limits: dict[str, object] = {"cpus": list(pinned)} if pinned else {}
-    limits |= {"hold": group.joins} if group is not None else {}
     return limits | ({"memory_bytes": memory_bytes} if memory_bytes else {})

@@ -22,6 +22,7 @@ from wattflow.runtime.executors.forking import Process, Zygote
 from wattflow.runtime.executors.limits import Group, Groups, Places, process_limits
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
+from wattflow.runtime.executors.turns import Turns
 
 log = logging.getLogger(__name__)
 HEADER_BYTES = 1 << 20
@@ -130,7 +131,7 @@ class ProcessExecutor:
     """Runs work in processes of one environment.
 
     Args:
-        workers: How many reusable workers at most.
+        workers: How many reusable workers at most: one to a processor.
         groups: Control groups for limits; None where they cannot be made.
         keep_s: How long a function that had a cold start, or was ordered, is held warm without being used.
     """
@@ -140,6 +141,7 @@ class ProcessExecutor:
         made = zygote.privileges
         self.templates = Templates(lambda owner: Zygote(zygote.python, zygote.preload, made, owner), keep_s)
         self._running: dict[int, Process] = {}
+        self._turns = Turns(workers)
         self._places = Places(sorted(os.sched_getaffinity(0)))
         self._workers: list[_Worker] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -155,9 +157,13 @@ class ProcessExecutor:
 
     async def run(self, work: Work) -> Finish:
         """Run to the end. Never raises for what the task does."""
-        if work.isolate or work.command is not None:
+        if not work.isolate and work.command is None:
+            return await self._reused(work)
+        await self._turns.take(work.cpus)
+        try:
             return await self._alone(work)
-        return await self._reused(work)
+        finally:
+            self._turns.give_back(work.cpus)
 
     def stop(self, fence: int, outcome: str = "cancelled", reason: str = "cancelled") -> None:
         """Kill an attempt that runs here."""
@@ -198,11 +204,12 @@ class ProcessExecutor:
 
     async def _alone(self, work: Work) -> Finish:
         asked_s = time.monotonic()
-        group = self._group(work)
-        pinned = self._places.take(work.cpus) if group is None or not group.limits else ()
+        group = self._group(work) if _limited(work) else None
+        pinned = self._places.take(work.cpus) if group is None else ()
         try:
             zygote = await self.templates.zygote(work.function, work.owner) or self.zygote
-            process = await zygote.fork(process_limits(work.memory_bytes, group, pinned), group, work.owner)
+            limits = process_limits(work.memory_bytes, group, pinned)
+            process = await zygote.fork(limits, group, work.owner, self._group)
             if process.joins:
                 await process.forked
         except (OSError, TimeoutError) as error:
@@ -216,7 +223,7 @@ class ProcessExecutor:
         loop.add_reader(process.pipe, _follow, process, work.on_log)
         try:
             answer = await _talk(process, work)
-            self._later(zygote.fork_ahead(lambda: self._group(None)))
+            self._later(zygote.fork_ahead(self._group))
             ended = await process.ended
             self._keep_warm(work, answer)
             return _finish(work, asked_s, process, answer, ended)
@@ -231,14 +238,12 @@ class ProcessExecutor:
             for left in (group, process.hold, *zygote.released()):
                 self._give_back(left)
 
-    def _group(self, work: Work | None) -> Group | None:
-        """A control group for an attempt, or for a worker (None), where there are any."""
+    def _group(self, work: Work | None = None) -> Group | None:
+        """A control group that limits an attempt, or that only holds what is in it (None), where there are any."""
         if self._groups is None:
             return None
         try:
-            if work is not None and _limited(work):
-                return self._groups.take(work.cpus, work.memory_bytes)
-            return self._groups.hold()
+            return self._groups.hold() if work is None else self._groups.take(work.cpus, work.memory_bytes)
         except OSError as error:  # no more groups can be made
             log.warning("no control group: %s", error)
             return None
@@ -299,12 +304,7 @@ class ProcessExecutor:
             for idle in [worker for worker in others if not worker.pending][:1]:
                 idle.gone = True
                 idle.process.kill("cancelled", "its place was needed for another user")
-        group = self._group(None)
-        try:
-            process = await (template or self.zygote).fork(process_limits(0, group, ()), group, owner)
-        except (OSError, TimeoutError):
-            self._give_back(group)
-            raise
+        process = await (template or self.zygote).fork({}, None, owner, self._group)
         reader, writer = await asyncio.open_connection(sock=process.channel, limit=1 << 20)
         worker = _Worker(process, reader, writer, owner)
         self._workers.append(worker)

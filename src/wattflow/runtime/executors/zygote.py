@@ -39,9 +39,16 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 PRCTL = ctypes.CDLL(None, use_errno=True).prctl
 HEAD = struct.Struct("!I")
 MESSAGE_BYTES = 128 * 1024
+READ_BYTES = 1 << 20
+MOST_FORKS = 16
+"""Children that are asked for at once."""
 TRACE_CHARACTERS = 16_384
 _CAUGHT = (int(signal.SIGCHLD), int(signal.SIGINT))
 """What a zygote catches and its children do not; as plain numbers, since the names of `signal` cost a child 0.1 ms."""
+REHEARSALS = 20
+"""Calls before a zygote's first fork: Python has specialised what they touch by then."""
+_NEEDLESS: list[dict[str, Any]] = []
+"""What is called at a fork of a process with threads: a zygote has one, its children may have more."""
 RESULT_BYTES = 1 << 30
 """Largest result that is taken: the server keeps no larger object."""
 
@@ -74,18 +81,29 @@ class _Framed(io.TextIOBase):
         return len(text)
 
 
-def read_frame(file: Any) -> tuple[dict[str, Any], list[bytes]] | None:
+def read_frame(fd: int) -> tuple[dict[str, Any], list[bytes]] | None:
     """The next frame, or None at the end. A task's limits and its user hold before its payload is read."""
-    head = file.read(HEAD.size)
-    if len(head) < HEAD.size:
+    if (head := _exactly(fd, HEAD.size)) is None or (text := _exactly(fd, HEAD.unpack(head)[0])) is None:
         return None
-    header = json.loads(file.read(HEAD.unpack(head)[0]))
+    header = json.loads(text)
     limit(header.get("limits") or {})
     if header.get("become") is not None and os.getuid() == 0:
         become(header["become"])
         if PARENT[0]:
             die_with(PARENT[0])  # a change of user takes the order back
-    return header, [file.read(size) for size in header["sizes"]]
+    return header, [_exactly(fd, size) or b"" for size in header["sizes"]]
+
+
+def _exactly(fd: int, size: int) -> bytes | None:
+    """Read so many bytes; None where the channel ends before."""
+    data = os.read(fd, min(size, READ_BYTES))
+    if len(data) == size:
+        return data
+    pieces, left = [data], size - len(data)
+    while left and data:
+        pieces.append(data := os.read(fd, min(left, READ_BYTES)))
+        left -= len(data)
+    return None if left else b"".join(pieces)
 
 
 def frame(header: dict[str, Any], blobs: list[bytes]) -> bytes:
@@ -98,9 +116,8 @@ def frame(header: dict[str, Any], blobs: list[bytes]) -> bytes:
 def serve(channel: socket.socket) -> None:
     """Answer calls until the channel closes. A worker that is used again sees many, others one."""
     functions = dict(LOADED)
-    # Not `makefile`: every page of Python that a child is first to touch costs it microseconds.
-    file = io.BufferedReader(io.FileIO(channel.fileno(), closefd=False), 1 << 16)
-    while (request := read_frame(file)) is not None:
+    # Plain reads, not `makefile`: every page of Python that a child is first to touch costs it microseconds.
+    while (request := read_frame(channel.fileno())) is not None:
         header, blobs = request
         if header["op"] == "exec":
             _exec(header)
@@ -231,8 +248,11 @@ def limit(limits: dict[str, Any]) -> None:
 
 
 def _join(path: str) -> None:
-    with open(path, "w") as file:  # noqa: PTH123 (pathlib is not loaded here)
-        file.write(str(os.getpid()))
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, b"0")  # whoever writes it
+    finally:
+        os.close(fd)
 
 
 def die_with(parent: int) -> None:
@@ -255,20 +275,20 @@ def become(who: dict[str, Any]) -> None:
     PRCTL(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else even /proc/self is root's; there is nothing secret in here
 
 
-def _child(fds: list[int], control: int, parent: int, hold: list[str]) -> None:
+def _child(channel: int, pipe: int, parent: int, hold: list[str]) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in _CAUGHT:
         _signal.signal(number, _signal.SIG_DFL)
-    os.close(control)
-    os.dup2(fds[1], 1)
-    os.dup2(fds[2], 2)
-    for fd in fds[1:]:
-        os.close(fd)
+    os.dup2(pipe, 1)
+    os.dup2(pipe, 2)
+    os.close(pipe)
     PARENT[0] = parent
     die_with(parent)
+    for calls in _NEEDLESS:
+        os.register_at_fork(**calls)  # it may have threads when it forks
     limit({"hold": hold})
-    serve(socket.socket(fileno=fds[0]))
+    serve(socket.socket(fileno=channel))
 
 
 # ---- the zygote ----------------------------------------------------------------------------------------------------
@@ -289,9 +309,12 @@ def main(control_fd: int, preload: list[str]) -> None:
     # Children write through these: line by line, so that logs can be followed. Made once, they cost a child nothing.
     sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
-    for name in preload:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
+    with _plain_forks():
+        for name in preload:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+    with contextlib.suppress(Exception):  # a Python without cloudpickle
+        _rehearse()
     import gc
 
     gc.collect()
@@ -306,7 +329,7 @@ def main(control_fd: int, preload: list[str]) -> None:
             _reap(control, children)
         if control.fileno() in readable:
             try:
-                data, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 8)
+                data, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 2 * MOST_FORKS)
             except ConnectionResetError:
                 break
             if not data:
@@ -315,26 +338,69 @@ def main(control_fd: int, preload: list[str]) -> None:
             if request["op"] == "load":
                 _hold(control, request["function"], fds)
                 continue
-            parent = os.getpid()
-            pid = os.fork()
-            if pid == 0:
-                os.close(wake_read)
-                os.close(wake_write)
-                status = 1
-                try:
-                    _child(fds, control.detach(), parent, request["hold"])
-                    status = 0
-                except BaseException:
-                    traceback.print_exc()
-                finally:
-                    os._exit(status)
-            for fd in fds:
-                os.close(fd)
-            children[pid] = request["id"]
-            _tell(control, {"op": "forked", "id": request["id"], "pid": pid})
+            _fork_all(control, wake_read, wake_write, request["children"], fds, children)
     for pid in children:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+
+
+def _fork_all(
+    control: socket.socket, wake_read: int, wake_write: int, wanted: list[Any], fds: list[int], children: dict[int, int]
+) -> None:
+    """Fork so many children, each with a channel and a log pipe of its own; then tell of all of them at once.
+
+    After a fork the first write to any page copies it, here too, so nothing else is done between two forks.
+    """
+    parent, pids = os.getpid(), []
+    for place in range(len(wanted)):
+        if (pid := os.fork()) == 0:
+            status = 1
+            try:
+                for fd in (wake_read, wake_write, control.detach(), *fds[: 2 * place], *fds[2 * place + 2 :]):
+                    os.close(fd)
+                _child(fds[2 * place], fds[2 * place + 1], parent, wanted[place][1])
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        pids.append(pid)
+    for fd in fds:
+        os.close(fd)
+    numbers = [number for number, _ in wanted]
+    children.update(zip(pids, numbers, strict=True))
+    _tell(control, {"op": "forked", "children": list(zip(numbers, pids, strict=True))})
+
+
+@contextlib.contextmanager
+def _plain_forks() -> Any:
+    """Leave out what `threading` and `logging` do at each fork: they mend locks that other threads may hold, and a
+    zygote has none. It costs each child 150 pages of its own, a quarter of all."""
+    register = os.register_at_fork
+
+    def unless_needless(**calls: Any) -> None:
+        needless = all(call.__module__ in ("threading", "logging") for call in calls.values())
+        _NEEDLESS.append(calls) if needless else register(**calls)
+
+    os.register_at_fork = unless_needless
+    try:
+        yield
+    finally:
+        os.register_at_fork = register
+
+
+def _rehearse() -> None:
+    """Answer calls here as a child will. Python rewrites functions while they are new; a child that is first to call
+    them would have to copy their pages for it."""
+    ours, theirs = socket.socketpair()
+    call = [_dump(lambda *args: args), _dump(((0,), {}))]
+    for number in range(REHEARSALS):
+        about = {"op": "call", "id": 0, "python": PYTHON, "function": str(number), "env": {}, "limits": {}}
+        ours.sendall(frame({**about, "become": None}, call))
+    ours.shutdown(socket.SHUT_WR)
+    serve(theirs)
+    ours.close()
+    theirs.close()
 
 
 def _hold(control: socket.socket, name: str, fds: list[int]) -> None:

@@ -1,0 +1,16 @@
+.PHONY: dist test-dist test-python bench-first changelog
+dist: $(BIN)/.dev ## Wheel and sdist of this version in dist/
+	sh scripts/build-dist.sh $(PYTHON) dist
+
+test-dist: dist ## Install the wheel with all extras into an empty environment and run the README's commands there
+	sh scripts/test-dist.sh $(PYTHON) dist
+
+PY ?= 3.12
+test-python: ## The unit tests under another Python in an environment of its own: make test-python PY=3.13
+	sh scripts/test-python.sh python$(PY)
+
+bench-first: $(BIN)/.dev ## Seconds from pip install to the first decision, in an empty environment
+	$(RUN) benchmarks/first_decision.py
+
+changelog: ## Gather changelog.d/ into CHANGELOG.md under this version
+	$(PYTHON) tools/gather_changelog.py

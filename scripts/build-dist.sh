@@ -1,0 +1,20 @@
+#!/bin/sh
+# Wheel and sdist of this checkout, built as pip would build them.
+# Usage: build-dist.sh PYTHON FOLDER
+set -eu
+python=$1
+here=$(cd "$(dirname "$0")/.." && pwd)
+mkdir -p "$2"
+out=$(cd "$2" && pwd)
+tools=$here/build/dist-tools
+if [ ! -x "$tools/bin/pyproject-build" ]; then
+  "$python" -m venv "$tools"
+  "$tools/bin/pip" install -q --disable-pip-version-check build
+fi
+# From the files that git knows: what lies about in the folder must not travel.
+source=$(mktemp -d)
+trap 'rm -rf "$source"' EXIT
+git -C "$here" checkout-index -a --prefix="$source/"
+rm -f "$out"/wattflow-*
+"$tools/bin/pyproject-build" -o "$out" "$source" >/dev/null
+ls -l "$out"/wattflow-*

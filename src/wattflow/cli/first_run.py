@@ -1,0 +1,98 @@
+"""The first simulation on a machine, at once: a small one runs as plain Python while a process aside compiles.
+
+Compiling the simulator takes half a minute of one core, a small simulation without it a second; both give the same
+figures (``NUMBA_DISABLE_JIT=1``, kept by the golden tests). ``WATTFLOW_FIRST_RUN=compile`` compiles first instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from wattflow.cli.screen import remark
+
+MOST_TASKS, MOST_BYTES = 200, 128 * 1024
+"""Of a generated workload and of a trace: about ten seconds without compiled code, on a slow machine."""
+QUICK = ("fifo", "kubernetes", "least-energy", "wattflow", "eft", "hpe", "sjf")
+"""Policies that cost about a millisecond a task without compiled code; searches and networks cost much more."""
+LONGEST_S = 600.0
+_MARK = "compiling.pid"
+of_own_process = False
+"""Set by the console script alone: who calls a command from Python has a process with numba as it is."""
+
+
+def prepare(workflow: str, policy: str, quiet: bool) -> None:
+    """Settle whether this process compiles; called before anything imports the kernel."""
+    if not of_own_process or "wattflow.kernel.jit" in sys.modules or os.environ.get("WATTFLOW_FIRST_RUN") == "compile":
+        return
+    from wattflow.kernel import cache  # without numba's compiler
+
+    base = cache.base()
+    place = cache.name("kernel", "engine", "sim")
+    if base is None or any(_holds_code(folder / place) for folder in (base, cache.CARRIED)):
+        return
+    if not (is_small(workflow) and policy.split(":")[0] in QUICK):
+        _wait_for(base / _MARK, quiet)
+        return
+    import numba
+
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
+    settings: object = numba.config
+    settings.reload_config()  # type: ignore[attr-defined]
+    if not _is_alive(base / _MARK):
+        _compile_aside(base, policy)
+    remark("this run is plain Python: the simulator is compiled aside for the next ones, once, about a minute", quiet)
+
+
+def is_small(workflow: str) -> bool:
+    """Tell by what was typed whether a workload has few tasks; a folder counts as large."""
+    try:
+        status = Path(workflow).stat()
+    except (OSError, ValueError):  # no file: a recipe, or something that is refused later
+        status = None
+    if status is not None:
+        return stat.S_ISREG(status.st_mode) and status.st_size <= MOST_BYTES and not workflow.endswith(".gz")
+    told = re.search(r"[:,]tasks=(\d+)", workflow)
+    return told is not None and int(told[1]) <= MOST_TASKS
+
+
+def _holds_code(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _compile_aside(base: Path, policy: str) -> None:
+    """Start a process that compiles simulator, live engine and this policy, and outlives this one."""
+    base.mkdir(parents=True, exist_ok=True)
+    variables = {key: value for key, value in os.environ.items() if key != "NUMBA_DISABLE_JIT"}
+    with contextlib.suppress(OSError):  # without it the next run compiles, as it always did
+        process = subprocess.Popen(
+            ["nice", "-n", "5", sys.executable, "-m", "wattflow.live.warm", policy.split(":")[0]],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables,
+            start_new_session=True,
+        )  # fmt: skip
+        (base / _MARK).write_text(f"{process.pid}\n")
+
+
+def _is_alive(mark: Path) -> bool:
+    """Tell whether the process of a mark still compiles."""
+    try:
+        pid = int(mark.read_text())
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        return False
+    return b"wattflow.live.warm" in command
+
+
+def _wait_for(mark: Path, quiet: bool) -> None:
+    """Let the process that compiles end: two that compile the same take twice as long."""
+    if _is_alive(mark):
+        remark("waiting for the simulator to be compiled, once", quiet)
+    end_s = time.monotonic() + LONGEST_S
+    while _is_alive(mark) and time.monotonic() < end_s:
+        time.sleep(0.2)

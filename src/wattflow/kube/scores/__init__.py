@@ -1,0 +1,1 @@
+"""Scores as kube-scheduler gives them, and who is offered which nodes because of them."""

@@ -1,0 +1,206 @@
+"""Which nodes a pod with preferences is offered: those whose scores are near the best; joules decide among them.
+
+``joules`` says how near: 0 offers only the best nodes by all of kube-scheduler's scores, free room included; 1 all that
+can take the pod; 0.1 those that lack at most a tenth of the points that its preferences could give. Scores depend on
+where the pods before it went, so pods that count one another take turns: one of them is offered nodes in each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from wattflow.kube import accounting, gangs, objects
+from wattflow.kube.filters import feasible, interpod, snapshot, spread
+from wattflow.kube.reflect import DELETED
+from wattflow.kube.scores import points
+from wattflow.kube.scores.replicas import Replicas
+from wattflow.kube.scores.tally import Tally
+
+_HARD_WEIGHT = 1
+"""Weight of a required affinity term of a pod that runs, for one that it selects."""
+_OWNER_S = 2.0
+"""How long a pod waits for its controller to be seen."""
+_PATIENCE_S = 10.0
+"""How long a pod is offered only a part of the nodes: preferences are wishes, they keep nobody waiting."""
+Weighted = tuple[int, list[int]]
+
+
+@dataclass(slots=True)
+class Offers:
+    """Preferences of pods over one cluster.
+
+    Attributes:
+        capped: What of a node's room may be used.
+        fond: Placed pods, with their nodes, whose terms may draw others near or keep them off.
+    """
+
+    cluster: snapshot.Snapshot
+    joules: float = 1.0
+    capped: Callable[[str, accounting.Amounts], accounting.Amounts] = lambda name, amounts: amounts
+    serves: Callable[[objects.Node], bool] = lambda node: True
+    replicas: Replicas = field(default_factory=Replicas)
+    tally: Tally = field(default_factory=Tally)
+    fond: dict[str, tuple[objects.Pod, str]] = field(default_factory=dict)
+    _soft: dict[str, list[objects.Taint]] = field(default_factory=dict)
+    _queue: dict[str, tuple[objects.Pod, float, object]] = field(default_factory=dict)
+    _offered_s: dict[str, float] = field(default_factory=dict)
+    _names: object = None
+
+    # what happens
+
+    def on_node(self, kind: str, node: objects.Node) -> None:
+        """Know the soft taints."""
+        soft = [one for one in node.spec.taints if one.effect == "PreferNoSchedule"]
+        if soft and kind != DELETED:
+            self._soft[node.metadata.name] = soft
+        else:
+            self._soft.pop(node.metadata.name, None)
+
+    def placed(self, pod: objects.Pod, node: str) -> None:
+        """A pod is on a node, or on its way."""
+        if interpod.affinity_terms(pod) or interpod.preferred_terms(pod):
+            self.fond[pod.metadata.uid] = (pod, node)
+
+    def left(self, uid: str) -> None:
+        """It is on none any more."""
+        self.fond.pop(uid, None)
+
+    # turns
+
+    def concern(self, pod: objects.Pod) -> bool:
+        """Tell whether scores may matter to a pod. Gangs are placed as one and stay with joules."""
+        if self.joules >= 1 or gangs.gang_of(pod) is not None:
+            return False
+        if points.preferred_nodes(pod) or interpod.preferred_terms(pod) or spread.soft(pod):
+            return True
+        if any(one.kind == "Workflow" for one in pod.metadata.owner_references):
+            return False  # whose structure the engine follows; soft taints decide among equal nodes there
+        if not pod.spec.topology_spread_constraints and (self.replicas.awaited(pod) or self.replicas.selector(pod)):
+            return True
+        return any(points.soft_taints(pod, soft) for soft in self._soft.values()) or self._liked(pod)
+
+    def _liked(self, pod: objects.Pod) -> bool:
+        names = self.cluster.namespaces
+        return any(
+            interpod.selects(term, other, pod, names) for other, _ in self.fond.values() for _, term in _terms(other)
+        )
+
+    def queue(self, pod: objects.Pod, now_s: float) -> None:
+        """Have a pod wait for its turn; one that waits already keeps its place."""
+        uid, labels = pod.metadata.uid, pod.metadata.labels
+        since_s = self._queue[uid][1] if uid in self._queue else now_s
+        # scores of free room concern all, those of pods alike only them
+        alike = None if self.joules == 0 else (pod.metadata.namespace, tuple(sorted(labels.items())))
+        self._queue[uid] = (pod, since_s, alike)
+
+    def due(self, now_s: float) -> list[str]:
+        """Pods whose turn it is: of those alike the one of highest priority that has waited longest."""
+        turns: dict[object, tuple[int, str]] = {}
+        for uid, (pod, since_s, alike) in self._queue.items():
+            if self._early(pod, since_s, now_s):
+                continue
+            first = turns.get(alike)
+            if first is None or pod.spec.priority > first[0]:
+                turns[alike] = (pod.spec.priority, uid)
+        for _, uid in turns.values():
+            del self._queue[uid]
+        late = [uid for uid, at_s in self._offered_s.items() if now_s - at_s >= _PATIENCE_S and uid not in self._queue]
+        return list(dict.fromkeys([*(uid for _, uid in turns.values()), *late]))
+
+    def _early(self, pod: objects.Pod, since_s: float, now_s: float) -> bool:
+        return now_s - since_s < _OWNER_S and self.replicas.awaited(pod)
+
+    def waits(self, now_s: float) -> bool:
+        """Tell whether a pod's turn could come at once."""
+        return any(not self._early(pod, since_s, now_s) for pod, since_s, _ in self._queue.values())
+
+    def forget(self, uid: str) -> None:
+        """A pod is placed, or wants no place."""
+        self._queue.pop(uid, None)
+        self._offered_s.pop(uid, None)
+
+    # scores
+
+    def nodes(
+        self, pod: objects.Pod, amounts: accounting.Amounts, among: tuple[str, ...] | None, now_s: float
+    ) -> tuple[str, ...] | None:
+        """Return the nodes to offer a pod, of those that filters left (None: all); as they came where none could."""
+        uid = pod.metadata.uid
+        views = list(self._feasible(pod, amounts, among))
+        if not views or now_s - self._offered_s.setdefault(uid, now_s) >= _PATIENCE_S:
+            if not views:
+                self._offered_s.pop(uid, None)
+            return among
+        given = self.scores(pod, amounts, views)
+        if not given:
+            return among
+        totals = [sum(weight * found[i] for weight, found in given) for i in range(len(views))]
+        enough = max(totals) - self.joules * points.HIGHEST * sum(weight for weight, _ in given)
+        near = tuple(view.node.metadata.name for view, total in zip(views, totals, strict=True) if total >= enough)
+        return among if len(near) == len(views) else near
+
+    def scores(self, pod: objects.Pod, amounts: accounting.Amounts, views: points.Views) -> list[Weighted]:
+        """Return the points of each kind that tells some nodes from others, with the weight of the kind."""
+        found: list[Weighted] = [
+            (points.TAINT, points.of_taints(pod, views)),
+            (points.NODE_AFFINITY, points.of_node_affinity(pod, views)),
+        ]
+        spreading = points.Spreading.of(pod, self.replicas.selector(pod))
+        if spreading is not None:
+            everywhere = list(self.cluster.nodes.values())
+            found.append((points.SPREAD, points.of_spread(pod, views, everywhere, spreading, self.tally.matching)))
+        found.append((points.INTERPOD, points.of_neighbours(views, self.neighbours(pod))))
+        if self.joules == 0:
+            found.append((points.ROOM, points.of_room(amounts, pod, views)))
+            found.append((points.BALANCE, points.of_balance(amounts, views)))
+        return [(weight, each) for weight, each in found if min(each) < max(each)]
+
+    def neighbours(self, pod: objects.Pod) -> points.Pairs:
+        """Weights by topology pair: what the pod's preferred terms find, and the terms of others that find the pod."""
+        if self._names is not self.cluster.namespaces:
+            self._names = self.cluster.namespaces
+            self.tally.clear()
+        weights: dict[interpod.Pair, int] = {}
+        for weight, term in interpod.preferred_terms(pod):
+            count = self._meeting(pod, term)
+            for view in self.cluster.nodes.values():
+                _add(weights, view, term.topology_key, weight * count(view))
+        for other, name in self.fond.values():
+            for weight, term in _terms(other) if name in self.cluster.nodes else ():
+                if interpod.selects(term, other, pod, self.cluster.namespaces):
+                    _add(weights, self.cluster.nodes[name], term.topology_key, weight)
+        return weights
+
+    def _meeting(self, pod: objects.Pod, term: objects.PodAffinityTerm) -> points.Counter:
+        """Return what counts the pods of a node that a term of a newcomer speaks of."""
+        names = self.cluster.namespaces
+
+        def count(view: snapshot.NodeView) -> int:
+            return sum(interpod.selects_as_newcomer(term, pod, other, names) for other in view.pods.values())
+
+        return self.tally.of(("term", pod.metadata.namespace, msgspec.json.encode(term)), count)
+
+    def _feasible(
+        self, pod: objects.Pod, amounts: accounting.Amounts, among: tuple[str, ...] | None
+    ) -> Iterator[snapshot.NodeView]:
+        named = self.cluster.nodes if among is None else among
+        for name in named:
+            view = self.cluster.nodes[name]
+            room = self.capped(name, view.allocatable)
+            fits = all(value <= room.get(key, 0) - view.requested.get(key, 0) for key, value in amounts.items())
+            if fits and self.serves(view.node) and feasible.standing(pod, view.node) is None:
+                yield view
+
+
+def _terms(pod: objects.Pod) -> list[tuple[int, objects.PodAffinityTerm]]:
+    """Terms of a placed pod that speak of newcomers, with their weights."""
+    return [*interpod.preferred_terms(pod), *((_HARD_WEIGHT, term) for term in interpod.affinity_terms(pod))]
+
+
+def _add(weights: dict[interpod.Pair, int], view: snapshot.NodeView, key: str, weight: int) -> None:
+    value = view.labels.get(key)
+    if value is not None and weight:
+        weights[key, value] = weights.get((key, value), 0) + weight

@@ -1,0 +1,96 @@
+"""Volumes that wait for their first pod: asked for on the chosen node, and the pod is bound when they are there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from wattflow.kube import scheduler_process, settings
+from wattflow.kube.access import Access
+from wattflow.kube.client import Client
+
+from .small_api import SmallApi, small_api
+from .test_scheduler_whole import CONFIG, NODES, PODS, node, pod, until, where
+
+pytestmark = pytest.mark.slow
+CLAIMS, VOLUMES = "/api/v1/persistentvolumeclaims", "/api/v1/persistentvolumes"
+STORAGE = "/apis/storage.k8s.io/v1"
+SELECTED, BOUND = "volume.kubernetes.io/selected-node", "pv.kubernetes.io/bind-completed"
+
+
+def prepared(api: SmallApi, zone: str) -> None:
+    """Two nodes in two zones, a class for one of them, a claim of it, and a pod with the claim."""
+    for name in ("a", "b"):
+        made = node(name)
+        made["metadata"]["labels"] = {"zone": name}
+        api.put(NODES, made)
+    for path in ("/api/v1/namespaces", VOLUMES, f"{STORAGE}/csinodes", f"{STORAGE}/volumeattachments"):
+        api.items[path] = {}
+    api.put(f"{STORAGE}/storageclasses", {
+        "metadata": {"name": "late"}, "provisioner": "disks.example", "volumeBindingMode": "WaitForFirstConsumer",
+        "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": [zone]}]}],
+    })  # fmt: skip
+    api.put(CLAIMS, claim())
+    with_claim = pod("p", "1")
+    with_claim["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    api.put(PODS, with_claim)
+
+
+def claim(volume: str = "", **notes: str) -> dict[str, Any]:
+    about = {"name": "c", "namespace": "default", "uid": "uid-c", "annotations": notes}
+    spec = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"]} | ({"volumeName": volume} if volume else {})
+    return {"metadata": about, "spec": spec, "status": {"phase": "Bound" if volume else "Pending"}}
+
+
+def selected(api: SmallApi) -> str | None:
+    found: str | None = api.items[CLAIMS]["default/c"]["metadata"].get("annotations", {}).get(SELECTED)
+    return found
+
+
+async def scheduled(access: Access, act: Any) -> None:
+    async with Client(access) as client:
+        chosen = settings.parse(CONFIG.format(who="one") + "[volumes]\nprovision = true\n")
+        task = asyncio.create_task(scheduler_process.make(client, chosen).run())
+        try:
+            await act()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("zone", ["a", "b"])
+def test_the_volume_is_asked_for_where_its_class_allows_and_waited_for(zone: str) -> None:
+    async def whole() -> None:
+        async with small_api() as (api, access):
+            prepared(api, zone)
+
+            async def act() -> None:
+                await until(lambda: selected(api) == zone)
+                assert where(api)["p"] == "", "not bound before its volume is"
+                volume = {"metadata": {"name": "pv", "uid": "uid-pv"}, "spec": {"csi": {"driver": "disks.example"}}}
+                api.put(VOLUMES, volume)
+                api.put(CLAIMS, claim("pv", **{SELECTED: zone, BOUND: "yes"}))
+                await until(lambda: where(api)["p"] == zone)
+
+            await scheduled(access, act)
+
+    asyncio.run(whole())
+
+
+def test_a_provisioner_that_gives_a_node_up_is_asked_again() -> None:
+    async def whole() -> None:
+        async with small_api() as (api, access):
+            prepared(api, "a")
+
+            async def act() -> None:
+                asked = lambda: [one for one in api.calls if one[0] == "PATCH" and "/persistentvolumeclaims/" in one[1]]  # noqa: E731
+                await until(lambda: selected(api) == "a")
+                api.put(CLAIMS, claim())  # the annotation is taken off: it could not be made
+                await until(lambda: len(asked()) >= 2)
+                assert where(api)["p"] == ""
+
+            await scheduled(access, act)
+
+    asyncio.run(whole())
