@@ -20,7 +20,8 @@ from wattflow.levels.port import Knob, LevelRefused
 from wattflow.runtime import messages as m
 
 log = logging.getLogger(__name__)
-LOOK_S, SILENT_S, TRY_AGAIN_S = 1.0, 15.0, 300.0
+LOOK_S, SILENT_S, TRY_AGAIN_S = 0.5, 3.0, 300.0
+"""A server that is silent for so long has lost the lease of its levels: it takes an agent for lost after as long."""
 KINDS = ("clock_mhz", "cap_w")
 GRID, LOWEST = 8, 0.5
 """Clocks that are announced, evenly spaced from full to half."""
