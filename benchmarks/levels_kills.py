@@ -62,6 +62,11 @@ class Rig:
         with (self.folder / "agent.log").open("ab") as log:
             return subprocess.Popen([sys.executable, "-m", "wattflow.cli", *words], env=environment, stderr=log)
 
+    def ready(self) -> bool:
+        """Return whether the node is on: a plan is made when a workflow arrives, with the nodes that are there."""
+        rows = json.loads(self.cli("server", "nodes", "-o", "json"))["rows"]
+        return any(row["state"] == "on" for row in rows)
+
     def server_pid(self) -> int:
         """Find the server."""
         return int(json.loads((self.folder / "home" / "server.json").read_text())["pid"])
@@ -112,6 +117,7 @@ def slowed(rig: Rig, number: int) -> Iterator[Path]:
     """Have a task run at a lower clock."""
     from wattflow import task
 
+    wait(rig.ready)
     pid, stop = rig.folder / f"pid-{number}", rig.folder / f"stop-{number}"
     client: Any = Client(deadline="1h", name=f"kill-{number}")
     client.submit(task(estimate="60s")(waiting), str(pid), str(stop))

@@ -20,8 +20,10 @@ from wattflow.runtime.actions import Actions
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.slurm import level_flags
 from wattflow.runtime.executors.process import Finish
+from wattflow.runtime.learned_facts import Learning
 from wattflow.runtime.levelling import SILENT_S, TRY_AGAIN_S, NodeLevels
 from wattflow.runtime.nodes import Nodes
+from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.testing.played_sysfs import FULL_KHZ, FULL_UW, ceiling_khz, play_sysfs
 
 from .test_agent import Broken, NoEnergy, Server
@@ -283,3 +285,16 @@ def test_an_agent_carries_out_levels_of_node_and_attempt_and_leaves_none_behind(
     assert server.announced[0].caps and server.announced[0].clocks_mhz
     assert devices.seen == [(2_000_000, 100_000_000)] and server.ends[0].outcome == "done"
     assert ceiling_khz(tree) == FULL_KHZ and limit_uw(tree) == FULL_UW
+
+
+def test_an_attempt_at_a_lower_clock_teaches_no_runtime() -> None:
+    flow = WorkflowRecord("w", "w", "o", 1, {}, 0.0)
+    task = TaskRecord(1, flow, m.Task(key="a", name="a", function_name="f", command=["true"]), 1, 0.0, 0.0)
+    end = m.Ended(fence=1, outcome="done", started_s=10.0, ended_s=15.0)
+    learning = Learning(None)  # type: ignore[arg-type]
+    clocks = [3600.0, 2000.0]
+    for frequency, known_s in ((1, None), (0, 5.0)):
+        attempt = AttemptRecord(1, 1, task, 1, "n", 0.0, lease(1))
+        attempt.slow_down(frequency, clocks)
+        learning.finished(attempt, end, NODE)
+        assert learning.estimates.runtime_s("f") == (known_s and pytest.approx(known_s))
