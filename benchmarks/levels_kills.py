@@ -8,7 +8,6 @@ Ends with one line per figure.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import signal
@@ -16,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +111,8 @@ def waiting(pid: str, stop: str) -> None:
         time.sleep(0.02)
 
 
-@contextlib.contextmanager
-def slowed(rig: Rig, number: int) -> Iterator[Path]:
-    """Have a task run at a lower clock."""
+def slowed(rig: Rig, number: int) -> tuple[Any, Path, Path]:
+    """Have a task run at a lower clock; its client, the file with its process, and the one that ends it."""
     from wattflow import task
 
     wait(rig.ready)
@@ -122,11 +120,7 @@ def slowed(rig: Rig, number: int) -> Iterator[Path]:
     client: Any = Client(deadline="1h", name=f"kill-{number}")
     client.submit(task(estimate="60s")(waiting), str(pid), str(stop))
     wait(lambda: pid.exists() and ceiling_khz(rig.tree) < FULL_KHZ)
-    try:
-        yield pid
-    finally:
-        stop.touch()
-        client.shutdown(wait=False)
+    return client, pid, stop
 
 
 def as_before(rig: Rig) -> bool:
@@ -147,12 +141,14 @@ def main() -> None:
         try:
             for number in range(kills):
                 who = WHO[number % len(WHO)]
-                with slowed(rig, number) as task:
-                    held = ceiling_khz(rig.tree) < FULL_KHZ
-                    rig.kill(who, task)
-                    took_s[who].append(wait(lambda: as_before(rig)) if held else PATIENCE_S)
-                    print(f"{number}: {who} killed, as before after {took_s[who][-1]:.2f} s", flush=True)
+                client, pid, stop = slowed(rig, number)
+                held = ceiling_khz(rig.tree) < FULL_KHZ
+                rig.kill(who, pid)
+                took_s[who].append(wait(lambda: as_before(rig)) if held else PATIENCE_S)
+                print(f"{number}: {who} killed, as before after {took_s[who][-1]:.2f} s", flush=True)
+                stop.touch()
                 rig.mend(who)
+                client.shutdown(wait=False)  # with its server there again: it brings what it still has to say
                 wait(lambda: as_before(rig))
         finally:
             rig.close()

@@ -120,9 +120,12 @@ class NodeLevels:
             self.changed.set()
 
     def close(self) -> None:
-        """Give everything back."""
+        """Give everything back; what cannot be is left to the watchdog and the next start."""
         if self._holder is not None:
-            self._holder.close()
+            try:
+                self._holder.close()
+            except (LevelRefused, OSError) as error:
+                log.error("clocks and limits are not given back: %s", error)
 
     def _knobs(self, device: int, kind: str) -> list[Knob]:
         """Find the knobs of a device, or of the node's processors, that may be turned and were not refused."""
