@@ -7,3 +7,8 @@ bench-levels-gpu: $(BIN)/.dev ## Levels on a real NVIDIA GPU, in parts (LEVELS_P
 .PHONY: bench-levels
 bench-levels: $(BIN)/.dev ## Levels without a GPU: the profiler against a recorded sweep, 50 kills of owners on a played tree
 	$(RUN) benchmarks/levels.py
+
+.PHONY: bench-levels-kills
+LEVELS_KILLS ?= 50
+bench-levels-kills: $(BIN)/.dev ## Task, agent and server killed while a clock is held, on played files: as before within 5 s
+	$(RUN) benchmarks/levels_kills.py --kills $(LEVELS_KILLS)

@@ -8,13 +8,16 @@ import math
 import os
 import signal
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
 from wattflow.cli.live import check_address, given_token, home_of
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from wattflow.runtime.levelling import NodeLevels
 
 
 def agent(
@@ -40,6 +43,9 @@ def agent(
     pass_env: Annotated[
         str, typer.Option("--pass-env", help="Further variables of this environment for tasks, with commas between.")
     ] = "",
+    levels: Annotated[
+        bool, typer.Option("--levels", help="Let the server set clocks and power limits here, as far as they can be.")
+    ] = False,
     ca: Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="Certificate of a TLS server.")] = None,
 ) -> None:
     """Run work of a server on this machine until stopped.
@@ -86,6 +92,8 @@ def agent(
                           preload=tuple(preload.split(",")), executors=found,
                           keep_alive_s=keep_alive_s, privileges=apart, lineage=lineage.id)  # fmt: skip
         made.boot = lineage.boot()
+        if levels:
+            made.levels = _levels()
         running = asyncio.ensure_future(made.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)
@@ -101,3 +109,12 @@ def agent(
         uvloop.run(main())
     except ImportError:
         asyncio.run(main())
+
+
+def _levels() -> NodeLevels:
+    """Find what can be set here, and give back what an agent that was killed has left."""
+    from wattflow.levels.actuators import find_actuators, notes_folder
+    from wattflow.levels.holder import Holder
+    from wattflow.runtime.levelling import NodeLevels
+
+    return NodeLevels(Holder(find_actuators(), notes_folder()))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from wattflow.clusters.level_table import read_levels
 from wattflow.clusters.power_table import read_device_power, read_power
 from wattflow.files.strict_table import StrictTable
 from wattflow.model.cluster import CPU_SHARING, SHARING, Device, Faults, Frequency, Network, Node, Serverless, Sleep
@@ -151,6 +152,7 @@ def _devices(node: StrictTable) -> tuple[Device, ...]:
             power=read_device_power(table, kind),
             tdp_w=table.maybe_number("tdp_w"),
             switch_loss=table.number("switch_loss", 0.0),
+            levels=read_levels(table),
         )
         count = table.whole("count", 1)
         table.finish()

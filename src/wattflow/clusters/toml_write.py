@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wattflow.model.cluster import Cluster, Device, Network, Node, Series, Zone
+from wattflow.model.device_levels import DeviceLevels
 from wattflow.model.profile import DeviceProfile, PowerProfile
 
 _NODE_KEYS = {
@@ -114,7 +115,10 @@ def _devices(devices: Sequence[Device]) -> list[dict[str, object]]:
             tables[-1]["count"] = count + 1
             continue
         before = device
-        facts = {"kind": device.kind, **_changed(dataclasses.replace(device, power=DeviceProfile()))}
+        plain = dataclasses.replace(device, power=DeviceProfile(), levels=None)
+        facts = {"kind": device.kind, **_changed(plain)}
+        if device.levels is not None:
+            facts["levels"] = _levels(device.levels)
         if device.power != DeviceProfile():
             power = device.power
             facts["power"] = {
@@ -125,6 +129,18 @@ def _devices(devices: Sequence[Device]) -> list[dict[str, object]]:
             }
         tables.append(facts)
     return tables
+
+
+def _levels(levels: DeviceLevels) -> dict[str, object]:
+    table: dict[str, object] = {"knob": levels.knob, "values": levels.values}
+    if levels.compute_share is not None:
+        table["compute_share"] = levels.compute_share
+    if levels.functions:
+        table["functions"] = {
+            row.function: {"seconds": row.seconds, "joules": row.joules, "provenance": str(row.provenance)}
+            for row in levels.functions
+        }
+    return table
 
 
 def _power(power: PowerProfile) -> dict[str, object]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
+from wattflow.model.device_levels import DeviceLevels
 from wattflow.model.profile import DeviceProfile, PowerProfile
 
 CPU_SHARING = ("fair", "pinned")
@@ -40,6 +41,7 @@ class Device:
         switch_loss: Under time-slice, what changing turns adds to the time on the device, as a part of it.
         speed: Runtime of a task on it is divided by this.
         reconfigure_s: Time to load another function's kernel (FPGA).
+        levels: Clocks or caps at which it can run; None: only as it runs by itself.
     """
 
     kind: str
@@ -53,6 +55,7 @@ class Device:
     power: DeviceProfile = DeviceProfile()
     tdp_w: float | None = None
     switch_loss: float = 0.0
+    levels: DeviceLevels | None = None
 
     def __post_init__(self) -> None:
         if self.sharing not in SHARING:

@@ -1,4 +1,4 @@
-"""What the engine wants done: attempts launched and stopped, nodes put to sleep or woken, functions warmed."""
+"""What the engine wants done: attempts launched and stopped, nodes asleep or woken, functions warmed, clocks set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wattflow.live import Act
 from wattflow.live.protocol import Action
 from wattflow.runtime.drivers.base import Driver, Sink
-from wattflow.runtime.messages import Ended, Lease
+from wattflow.runtime.messages import Ended, Lease, Level
 from wattflow.runtime.nodes import Nodes
 from wattflow.runtime.records import Attempts
 from wattflow.runtime.waking import Waking
@@ -52,6 +52,19 @@ class Actions:
             self._power(action)
         elif action.kind == Act.WARM:
             self.warming.order(action)
+        elif action.kind in (Act.FREQUENCY, Act.CAP):
+            self._level(action)
+
+    def _level(self, action: Action) -> None:
+        """Order what the node announced that it can do; of others the engine knows one level, and nothing is done."""
+        node = self.nodes.by_engine(action.who)
+        if node is None:
+            return
+        clocks = node.spec.clocks_mhz
+        if action.kind == Act.CAP and node.spec.caps:
+            self.driver.level(node.spec.name, Level("cap_w", float(max(0, action.value))))
+        elif action.kind == Act.FREQUENCY and action.value < len(clocks):
+            self.driver.level(node.spec.name, Level("clock_mhz", clocks[action.value] if action.value else 0.0))
 
     def _power(self, action: Action) -> None:
         node = self.nodes.by_engine(action.who)

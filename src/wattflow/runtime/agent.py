@@ -29,6 +29,7 @@ from wattflow.runtime.executors.node_devices import Devices
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import Finish, Work
 from wattflow.runtime.executors.templates import Templates
+from wattflow.runtime.levelling import NodeLevels
 from wattflow.runtime.machine import LoadReader
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.outage_notice import Away
@@ -132,6 +133,7 @@ class Agent:
         self._name_of: OrderedDict[str, str] = OrderedDict()
         if isinstance(executor, Warmth):
             executor.templates.on_gone = self._cooled
+        self.levels = NodeLevels()
         self._loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -139,7 +141,7 @@ class Agent:
         self._folder.mkdir(parents=True, exist_ok=True)
         await self._warm_up()
         await self._announce()
-        loops = (self._poll, self._report, self._watch, self._tidy)
+        loops = (self._poll, self._report, self._watch, self._tidy, self._look_after_levels)
         self._loops = [asyncio.create_task(self._for_ever(one)) for one in loops]
 
     async def _warm_up(self) -> None:
@@ -169,6 +171,7 @@ class Agent:
         for task in [*self._tasks.values(), *self._warming]:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), *self._warming, return_exceptions=True)
+        self.levels.close()
         await self._executor.close()
         await self._devices.close()
         self._energy.close()
@@ -244,17 +247,29 @@ class Agent:
         await asyncio.to_thread(trim_own_log)
         await asyncio.sleep(TIDY_EVERY_S)
 
+    async def _look_after_levels(self) -> None:
+        """Notice what became of clocks and limits; what can be set no more, or again, is announced."""
+        await self.levels.look()
+        if self.levels.changed.is_set():
+            self.levels.changed.clear()
+            await self._announce()
+
     async def _turn(self, sync: m.Sync) -> bool:
         """One request; False when the server could not be reached."""
         try:
             orders = await self._transport.sync(sync)
             if orders.announce:
+                await self.levels.forget()  # a server that does not know this node ordered none of them
                 await self._announce()
         except Unreachable as error:
             self._away.failed(error)
             await asyncio.sleep(TRY_AGAIN_S)
             return False
         self._away.answered()
+        self.levels.heard()
+        for level in orders.levels:
+            with self.aside.guard("level of", level.kind):
+                await self.levels.order(level)
         for lease in orders.leases:
             self._take(lease)
         for fence in orders.stop:
@@ -280,7 +295,7 @@ class Agent:
         taken_until_s = time.monotonic() + NAME_TAKEN_S
         while True:
             try:
-                await self._transport.announce(self.node, self.boot)
+                await self._transport.announce(self.levels.describe(self.node), self.boot)
                 self._away.answered()
                 return
             except (Unreachable, NameTaken, Denied) as error:
@@ -433,7 +448,8 @@ class Agent:
             cpus=variant.cpus,
             memory_bytes=variant.memory_bytes, timeout_s=spec.timeout_s, on_log=output.add,
         )  # fmt: skip
-        return await self._devices.run(lease, work, self._executor)
+        async with self.levels.held(lease):
+            return await self._devices.run(lease, work, self._executor)
 
     async def _keep(self, data: bytes) -> m.Blob:
         """A result as it travels; large ones become objects first, for as long as it takes to reach the server."""

@@ -8,10 +8,11 @@ what the engine is told with what the simulator is told. What the wire has no wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields
 
 from wattflow.model import cluster as model
+from wattflow.model.device_levels import DeviceLevels
 from wattflow.model.profile import DeviceProfile, PowerProfile, Provenance, Scope
 from wattflow.model.workflow import Function, Task, Variant
 from wattflow.runtime import messages as m
@@ -84,8 +85,15 @@ def node_of(told: m.Node) -> model.Node:
     return model.Node(
         name=told.name, cores=max(1, int(told.cpus)), allocatable_cores=told.cpus, memory_bytes=told.memory_bytes,
         architecture=told.architecture, features=tuple(told.features), power=power, devices=devices, speed=told.speed,
-        sleep=sleep, keep_alive_s=told.keep_alive_s,
+        sleep=sleep, keep_alive_s=told.keep_alive_s, frequencies=frequencies_of(told.clocks_mhz),
     )  # fmt: skip
+
+
+def frequencies_of(clocks_mhz: Sequence[float]) -> tuple[model.Frequency, ...]:
+    """Decode announced clocks: speed follows the clock, half of a work's joules its cube (as `levels.response` begins
+    with)."""
+    shares = [clock / clocks_mhz[0] for clock in clocks_mhz] or [1.0]
+    return tuple(model.Frequency(share, share * (1 + share**3) / 2) for share in shares)
 
 
 def node_message(node: model.Node) -> m.Node:
@@ -128,6 +136,7 @@ def device_of(told: m.Device) -> model.Device:
         kind=told.kind, model=told.model, memory_bytes=told.memory_bytes, sharing=told.sharing, slots=told.slots,
         speed=told.speed, interference=told.interference, reconfigure_s=told.reconfigure_s,
         switch_loss=told.switch_loss, power=power,
+        levels=DeviceLevels("clock_mhz", tuple(told.clocks_mhz)) if len(told.clocks_mhz) > 1 else None,
     )  # fmt: skip
 
 
@@ -139,8 +148,13 @@ def device_message(device: model.Device) -> m.Device:
         kind=device.kind, model=device.model, memory_bytes=device.memory_bytes, sharing=device.sharing,  # type: ignore[arg-type]
         slots=device.slots, interference=device.interference, speed=device.speed, reconfigure_s=device.reconfigure_s,
         switch_loss=device.switch_loss, busy=list(power.share) if known else [],
-        watts=list(power.watts) if known else [], provenance=power.provenance.value,
+        watts=list(power.watts) if known else [], provenance=power.provenance.value, clocks_mhz=_clocks(device),
     )  # fmt: skip
+
+
+def _clocks(device: model.Device) -> list[float]:
+    levels = device.levels
+    return list(levels.values) if levels is not None and levels.knob == "clock_mhz" else []
 
 
 def asleep_w(node: m.Node) -> float:

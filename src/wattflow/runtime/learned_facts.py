@@ -66,6 +66,8 @@ class Learning:
     def finished(self, attempt: AttemptRecord, end: m.Ended, node: m.Node) -> None:
         """A task ended well: its runtime counts; a node that is not as fast as it said is told to the engine."""
         self.ahead.ended(attempt.task.spec, end)
+        if attempt.lease.level is not None:
+            return  # at a lower clock it took longer than it takes
         self.estimates.finished(attempt.task.spec.function_name, end, node.name, node.speed)
         speed = self.estimates.news(node.name, node.speed)
         if speed is not None:

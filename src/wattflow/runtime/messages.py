@@ -175,11 +175,23 @@ class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
     gpu: GpuUse | None = None
 
 
+class Level(Struct, frozen=True, omit_defaults=True):
+    """A ceiling of the clock, or a limit of the watts, of one device (its number) or of a node's processors (−1).
+
+    ``value`` 0 is none: as it runs by itself.
+    """
+
+    kind: Literal["clock_mhz", "cap_w"]
+    value: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    device: Annotated[int, Meta(ge=-1, le=62)] = -1
+
+
 class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An attempt to run: everything that its node must know.
 
     ``fence`` is the attempt's id, ``owner`` whose workflow it is; ``adopts`` is that of an attempt that was given up
-    while the node was silent, and that this one goes on with where it still runs.
+    while the node was silent, and that this one goes on with where it still runs. ``level`` is in force while it runs,
+    where its node announced that it can be.
     """
 
     fence: Fence
@@ -194,12 +206,14 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
     inputs: list[Blob] = []
     owner: str = ""
     adopts: Fence | None = None
+    level: Level | None = None
 
 
 class Device(Struct, frozen=True, omit_defaults=True):
     """A GPU or FPGA of a node, as its agent found it; watts where somebody knows or guesses them.
 
     ``busy`` and ``watts`` are the points of its curve over the busy share; without them ``idle_w`` and ``full_w`` are.
+    ``clocks_mhz`` are the ceilings that its agent can set, falling, the first of them full; empty: none.
     """
 
     kind: Literal["gpu", "fpga"]
@@ -216,6 +230,7 @@ class Device(Struct, frozen=True, omit_defaults=True):
     busy: Annotated[list[Seconds], Meta(max_length=1024)] = []
     watts: Annotated[list[Seconds], Meta(max_length=1024)] = []
     provenance: Literal["measured", "attributed", "modelled", "guessed"] = "modelled"
+    clocks_mhz: Annotated[list[Seconds], Meta(max_length=32)] = []
 
 
 class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -223,7 +238,8 @@ class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     ``busy`` and ``watts`` are the points of its P(k), where known; ``wake_w`` is what it draws while it wakes,
     ``sleep_w`` while it sleeps, where somebody measured that. ``keep_alive_s`` is how long it holds a function warm
-    that nobody uses; 0 says that nothing stays warm there.
+    that nobody uses; 0 says that nothing stays warm there. ``clocks_mhz`` are ceilings of its processors' clock that
+    its agent can set, falling, the first of them full; ``caps`` says that it can limit their watts.
     """
 
     name: Name
@@ -242,6 +258,8 @@ class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):
     wake_w: Seconds | None = None
     sleep_w: Seconds | None = None
     keep_alive_s: Seconds = 600.0
+    clocks_mhz: Annotated[list[Seconds], Meta(max_length=32)] = []
+    caps: bool = False
 
 
 class TaskEnergy(Struct, frozen=True):
@@ -337,6 +355,7 @@ class Orders(Struct, frozen=True, omit_defaults=True):
     Attributes:
         epoch: The server's; an answer of an earlier one than the last comes from a server that was taken over.
         servers: Where the server, and those that wait to take over from it, are reached.
+        levels: Clocks and limits to have in force from now on.
     """
 
     leases: list[Lease] = []
@@ -346,6 +365,7 @@ class Orders(Struct, frozen=True, omit_defaults=True):
     warm: list[Warm] = []
     epoch: int = 0
     servers: list[str] = []
+    levels: list[Level] = []
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -11,7 +11,7 @@ from msgspec import structs
 from wattflow.live.protocol import Placement
 from wattflow.model.errors import WattflowError
 from wattflow.model.own_code import own_fault
-from wattflow.runtime.messages import Blob, Lease, Outcome, Outcomes, Submission, Task
+from wattflow.runtime.messages import Blob, Lease, Level, Outcome, Outcomes, Submission, Task
 
 
 class Broken(WattflowError):
@@ -222,6 +222,11 @@ class AttemptRecord:
         """Go on with an attempt that was given up; None where it begins anew."""
         if before is not None:
             self.lease = structs.replace(self.lease, adopts=before)
+
+    def slow_down(self, frequency: int, clocks_mhz: Sequence[float]) -> None:
+        """Give its lease the clock of a frequency level, where its node announced that level."""
+        if 0 < frequency < len(clocks_mhz):
+            self.lease = structs.replace(self.lease, level=Level("clock_mhz", clocks_mhz[frequency]))
 
 
 class Attempts(dict[int, AttemptRecord]):

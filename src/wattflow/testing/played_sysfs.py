@@ -24,8 +24,9 @@ def play_sysfs(root: Path, packages: int = 1, policies: int = 2) -> Path:
 
 
 def ceiling_khz(root: Path, policy: int = 0) -> int:
-    """Read the ceiling of a frequency domain."""
-    return int((root / f"devices/system/cpu/cpufreq/policy{policy}/scaling_max_freq").read_text())
+    """Read the ceiling of a frequency domain. A plain file is empty for a moment while somebody writes it."""
+    path = root / f"devices/system/cpu/cpufreq/policy{policy}/scaling_max_freq"
+    return next(int(text) for _ in range(10_000) if (text := path.read_text().strip()))
 
 
 def _write(folder: Path, **files: object) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.lineage import lineage_of
-from wattflow.runtime.messages import Ended, Lease, Node, Orders, Sync, Warm
+from wattflow.runtime.messages import Ended, Lease, Level, Node, Orders, Sync, Warm
 from wattflow.runtime.power_hooks import HookFailed, PowerHook
 
 log = logging.getLogger(__name__)
@@ -64,6 +64,7 @@ class _Agent:
     stopped_s: dict[int, float] = field(default_factory=dict)
     sleep: bool = False
     warm: list[Warm] = field(default_factory=list)
+    levels: dict[tuple[int, str], Level] = field(default_factory=dict)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     token: str = ""
 
@@ -156,6 +157,13 @@ class AgentsDriver:
         agent = self._agents.get(node)
         if agent is not None and not on:
             agent.sleep = True
+            agent.tell()
+
+    def level(self, node: str, order: Level) -> None:
+        """Its agent is told at its next turn; of two orders for one thing the later counts."""
+        agent = self._agents.get(node)
+        if agent is not None:
+            agent.levels[order.device, order.kind] = order
             agent.tell()
 
     def warm(self, node: str, order: Warm) -> None:
@@ -366,9 +374,10 @@ class AgentsDriver:
         agent.stops &= set(agent.leases)
         sleep, agent.sleep = agent.sleep, False
         warm, agent.warm = agent.warm, []
-        if not (leases or stop or sleep or warm):
+        levels, agent.levels = list(agent.levels.values()), {}
+        if not (leases or stop or sleep or warm or levels):
             return None
-        return Orders(leases, stop, power="sleep" if sleep else "", warm=warm)
+        return Orders(leases, stop, power="sleep" if sleep else "", warm=warm, levels=levels)
 
     def _forget(self, agent: _Agent, fence: int) -> None:
         agent.leases.pop(fence, None)

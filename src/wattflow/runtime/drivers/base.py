@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from wattflow.runtime.aside import Aside
-from wattflow.runtime.messages import Ended, Lease, Load, Node, TaskEnergy, Warm, Warmed, Window
+from wattflow.runtime.messages import Ended, Lease, Level, Load, Node, TaskEnergy, Warm, Warmed, Window
 from wattflow.store.objects import Objects
 
 
@@ -89,6 +89,9 @@ class Driver(Protocol):
 
     def power(self, node: str, *, on: bool) -> None:
         """Wake a node or put it to sleep; reported by `Sink.announce` or `Sink.asleep` when it is so."""
+
+    def level(self, node: str, order: Level) -> None:
+        """Have a clock or a limit in force on a node that announced it; a node that cannot announces so."""
 
     def warm(self, node: str, order: Warm) -> None:
         """Hold a function ready on a node ahead of need; answered by `Sink.warmed`, also where it cannot be."""

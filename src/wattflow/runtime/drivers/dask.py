@@ -122,6 +122,9 @@ class DaskDriver:
                 await self._client.run(kill_errand, fence, workers=[node], on_error="ignore")
         self.sink.ended(m.Ended(fence=fence, outcome="cancelled", reason="cancelled"))
 
+    def level(self, node: str, order: m.Level) -> None:
+        """Cannot be: no node here announces a clock or a limit, so nobody asks."""
+
     def warm(self, node: str, order: m.Warm) -> None:
         """Cannot be."""
         told = m.Warmed(order.function_name, False, reason="Dask's workers load a function with its first task")

@@ -112,6 +112,9 @@ class SlurmDriver:
             self._errands.add(task)
             task.add_done_callback(self._errands.discard)
 
+    def level(self, node: str, order: m.Level) -> None:
+        """Cannot be: no node here announces a clock or a limit, so nobody asks."""
+
     def warm(self, node: str, order: m.Warm) -> None:
         """Cannot be."""
         told = m.Warmed(order.function_name, False, reason="a Slurm job begins with a process of its own")
@@ -135,6 +138,7 @@ class SlurmDriver:
         command += ["--mem", f"{max(1, variant.memory_bytes >> 20)}M"] if variant.memory_bytes else []
         command += ["-t", str(max(1, math.ceil(spec.timeout_s / 60)))] if spec.timeout_s else []
         command += [f"--gres=gpu:{max(1, math.ceil(variant.gpu))}"] if variant.gpu else []
+        command += level_flags(lease.level)
         command += ["--wrap", f"exec {sys.executable} -m wattflow.runtime.executors.once {place}"]
         try:
             place.mkdir(parents=True, exist_ok=True)
@@ -275,6 +279,14 @@ class SlurmDriver:
 
     def _place(self, fence: int) -> Path:
         return self._folder / f"attempt-{fence}"
+
+
+def level_flags(level: m.Level | None) -> list[str]:
+    """Say a level in Slurm's words: `--cpu-freq` in kHz for processors, `--gpu-freq` in MHz for GPUs. It has none for
+    power limits."""
+    if level is None or level.kind != "clock_mhz" or level.value <= 0:
+        return []
+    return [f"--cpu-freq={round(level.value * 1000)}" if level.device < 0 else f"--gpu-freq={round(level.value)}"]
 
 
 async def _run(*command: str) -> tuple[int, str]:
