@@ -20,16 +20,6 @@ OLD_CIRCLES = {
     ("wattflow.kernel.jit", "wattflow.kernel.linking"),
     ("wattflow.sim.build", "wattflow.sim.simulate"),
     ("wattflow.live.engine", "wattflow.live.wanted"),
-    (
-        "wattflow.server.admin_routes",
-        "wattflow.server.agent_routes",
-        "wattflow.server.app",
-        "wattflow.server.dashboard_routes",
-        "wattflow.server.hot",
-        "wattflow.server.metrics",
-        "wattflow.server.routes",
-    ),
-    ("wattflow.runtime.client", "wattflow.runtime.dask_graph", "wattflow.runtime.future", "wattflow.runtime.payload"),
     ("wattflow.traces.wfformat", "wattflow.traces.wfformat_write"),
     ("wattflow.store.objects", "wattflow.store.s3"),
     (

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.runtime.test_recovery import NODE, closed, opened
 from wattflow.runtime import messages as m
 from wattflow.runtime.ahead import AHEAD, ENOUGH, SHORT_S, Ahead
 from wattflow.runtime.executors import turns
+
+from .test_recovery import NODE, closed, opened
 
 SHORT = "a" * 64
 
