@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from wattflow.energy.enrich import Busy, node_energy
-from wattflow.energy.load_curve import threads_profile
+from wattflow.model.load_curve import threads_profile
 from wattflow.model.profile import PowerProfile, Scope
 
 DATA = Path(os.environ.get("WATTFLOW_DATA", Path(__file__).parents[2] / "shared" / "data"))

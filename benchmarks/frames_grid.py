@@ -24,8 +24,8 @@ from pathlib import Path
 from frames_designs import twelve
 
 from wattflow import frames
-from wattflow.frames import metrics, workloads
-from wattflow.frames.run import run_frame
+from wattflow.frames import slowdowns, workloads
+from wattflow.frames.frame_run import run_frame
 
 COLUMNS = (
     "trace", "tasks", "hosts", "design", "p50", "p90", "p99", "p99.9", "mean", "energy_mj", "utilisation", "messages",
@@ -56,7 +56,7 @@ def one_trace(job: tuple[int, int]) -> list[Row]:
         started = time.process_time()
         run = run_frame(frame, workload, cluster)
         spent = time.process_time() - started
-        shown = metrics.tail(run)
+        shown = slowdowns.tail(run)
         values: dict[str, object] = {"trace": trace, "tasks": tasks, "hosts": len(cluster.nodes), "design": name}
         values |= {key: f"{shown[key]:.6g}" for key in ("p50", "p90", "p99", "p99.9", "mean")}
         values |= {"energy_mj": f"{run.total_j / 1e6:.6g}", "utilisation": f"{run.scalars['utilisation']:.5g}"}

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from wattflow.kube import client, objects, process
+from wattflow.kube import client, objects, scheduler_process
 from wattflow.kube.access import Access
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.settings import SchedulerSettings
@@ -122,7 +122,7 @@ class Answering(client.Client):
 def filled(nodes: int, pods: int, api: Answering) -> tuple[Scheduler, float]:
     """A scheduler that has seen nodes and pods; the second figure is the processor time of that."""
     chosen = SchedulerSettings(leader_elect=False, profiles=False, argo=False)
-    scheduler = process.make(api, chosen)
+    scheduler = scheduler_process.make(api, chosen)
     raw_nodes = [node_bytes(i) for i in range(nodes)]
     raw_pods = [json.dumps(pod_object(i, i + 1)).encode() for i in range(pods)]
     began_s = time.process_time()

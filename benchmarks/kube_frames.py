@@ -26,8 +26,8 @@ from kuberig.processes import free_ports
 from kuberig.rig import Rig
 
 from wattflow.frames import workloads
+from wattflow.frames.frame_run import run_frame
 from wattflow.frames.library import load_frame
-from wattflow.frames.run import run_frame
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 

@@ -23,7 +23,7 @@ from kuberig.api import JSON
 from kuberig.kwok import Shape
 from kuberig.rig import Rig
 
-from wattflow.kube.decide import as_requested
+from wattflow.kube.engine_decider import as_requested
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.workload import Workload
 from wattflow.sim import simulate

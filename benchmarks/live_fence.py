@@ -20,8 +20,8 @@ from live_figures import at_least, at_most
 
 from wattflow.clusters import load_cluster
 from wattflow.live import FINISHED, LOAD, STARTED, TASK, Engine
+from wattflow.live.caller_choice import NONE, WantedMany
 from wattflow.live.fork import fork
-from wattflow.live.wanted import NONE, WantedMany
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant

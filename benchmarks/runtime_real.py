@@ -39,8 +39,8 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.simulated import model_curve
-from wattflow.runtime.executors.devices import Devices
 from wattflow.runtime.executors.forking import Zygote
+from wattflow.runtime.executors.node_devices import Devices
 from wattflow.runtime.executors.process import ProcessExecutor
 from wattflow.runtime.facts import node_message
 from wattflow.runtime.node_energy import NodeEnergy
@@ -136,7 +136,7 @@ async def _until_over(service: Service) -> None:
 
 def _agent(node: Node, driver: AgentsDriver, objects: FolderObjects, folder: Path) -> Agent:
     told = node_message(node)
-    energy = NodeEnergy(model_curve(told), folder / f"meter-{node.name}", sysfs=folder / "no-counter")
+    energy = NodeEnergy(model_curve(told), folder / f"meter-{node.name}")
     processes = ProcessExecutor(Zygote(), node.cores)
     return Agent(DirectTransport(driver, objects), told, processes, energy, Devices(), folder / f"work-{node.name}")
 

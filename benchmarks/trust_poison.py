@@ -174,7 +174,7 @@ def document(draw: random.Random, folder: Path) -> Case:
 
     def send(client: Any, calls: Connection) -> Any:
         from wattflow import traces
-        from wattflow.runtime.documents import submissions
+        from wattflow.runtime.wfformat_submission import submissions
 
         path = folder / "poison.json"
         path.write_bytes(data)

@@ -24,8 +24,8 @@ from wattflow.files.columns import Column, pack, unpack
 from wattflow.generate.demo import DEMOS
 from wattflow.lab.compare.comparison import Comparison, SeedResult
 from wattflow.lab.figures.metrics import metrics
-from wattflow.lab.show.columns import More, run_columns
 from wattflow.lab.show.report import report
+from wattflow.lab.show.run_columns import More, run_columns
 from wattflow.model.run import Run
 from wattflow.sim.simulate import SimOptions, simulate
 

@@ -5,3 +5,7 @@ notebook: $(BIN)/.dev ## Execute docs/first-hour.ipynb and store what it shows
 .PHONY: wrap-docs
 wrap-docs: ## Wrap the prose of all pages at 120 columns
 	$(PYTHON) tools/wrap_docs.py $(wildcard docs/*.md) README.md CONTRIBUTING.md CHANGELOG.md
+
+.PHONY: interfaces
+interfaces: $(BIN)/.dev ## Write down what other people's code builds on, at a release (tests/golden/interfaces.txt)
+	$(RUN) tests/golden/interfaces.py

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from research import shipped, training
 from wattflow.learn import episode, scenarios, streams
 from wattflow.learn.environment import ROWS, Episode
-from wattflow.live import wanted
+from wattflow.live import caller_choice
 from wattflow.policy import distilled, placing, weights
 
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ def recorded(fold: int, count: int, tasks: int = 200) -> tuple[Floats, NDArray[n
     out = np.zeros((ROWS, episode.WIDTH), np.float32)
     for seed in range(FIRST_SEED, FIRST_SEED + count):
         one = Episode(scenarios.draw(seed, allowed, tasks), seed, joint=False)
-        shown = one.step(wanted.NONE, out)
+        shown = one.step(caller_choice.NONE, out)
         while shown > 0:
             if shown > 1:
                 rows.append(out[: min(shown, ROWS), : placing.N].astype(np.float64))

@@ -9,7 +9,7 @@ from research.rivals.agent import Agent
 from wattflow.learn import episode
 from wattflow.learn.environment import Episode
 from wattflow.learn.scenarios import Scenario
-from wattflow.live import wanted
+from wattflow.live import caller_choice
 
 
 def open_stream(agent: Agent, scenario: Scenario, seed: int) -> Episode:
@@ -21,7 +21,7 @@ def roll(agent: Agent, stream: Episode) -> Result:
     """The stream from its first event to its last, always by what the agent thinks best."""
     stream.restart()
     seen = np.zeros((1, agent.shown, episode.WIDTH), np.float32)
-    shown = np.array([stream.step(wanted.NONE, seen[0])])
+    shown = np.array([stream.step(caller_choice.NONE, seen[0])])
     while shown[0] > 0:
         row = agent.choose(seen, shown, [stream.ask])
         shown[0] = stream.step(int(row[0]), seen[0])

@@ -22,7 +22,7 @@ from kuberig.rig import CONTROL_PLANE, Rig
 from parity_cases import NAMESPACES, Cases
 from under_test import unavailable
 
-from wattflow.kube import access, process, settings
+from wattflow.kube import access, scheduler_process, settings
 from wattflow.kube.client import Client
 from wattflow.kube.scheduler import Scheduler
 
@@ -65,7 +65,7 @@ async def _ask_all(rig: Rig) -> list[tuple[int, str, list[str]]]:
     async with Client(access.find(rig.kubeconfig)) as client:
         chosen = settings.parse(CONFIG)
         assert chosen.score_limit == 512, "feasible nodes scored, as by default"
-        scheduler = process.make(client, chosen)
+        scheduler = scheduler_process.make(client, chosen)
         running = asyncio.create_task(scheduler.run())
         try:
             number = 0

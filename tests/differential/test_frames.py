@@ -13,7 +13,7 @@ from reference_frames.cases import random_cluster, random_workload
 from reference_frames.simulator import Design, Reference
 from wattflow.frames import frame as frames
 from wattflow.frames.frame import Delay, Frame
-from wattflow.frames.run import run_frame
+from wattflow.frames.frame_run import run_frame
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.profile import PowerProfile
 from wattflow.model.run import Run

@@ -10,7 +10,7 @@ import pytest
 from reference_frames.exde import ExDe, Plan
 from wattflow.frames import frame as frames
 from wattflow.frames.frame import Delay, Frame
-from wattflow.frames.run import run_frame
+from wattflow.frames.frame_run import run_frame
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.workload import Workload
 

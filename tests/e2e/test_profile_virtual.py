@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wattflow.energy import machine, virtual
+from wattflow.energy import machine_facts, virtual
 from wattflow.energy.cpu_load import StressNg
 from wattflow.energy.meters.powercap import PowercapMeter
 from wattflow.energy.profiler import Profiler, ProfilerSettings
@@ -21,7 +21,7 @@ pytestmark = [
 
 def test_the_profiler_finds_the_curve_behind_the_virtual_meter(tmp_path: Path) -> None:
     curve = PowerProfile((0.0, 1.0, 2.0), (20.0, 60.0, 80.0))
-    topology = machine.topology()
+    topology = machine_facts.topology()
     load = StressNg()
     source = virtual.VirtualMeter(tmp_path, curve, lambda: {"load": load.cpu_s()})
     with source:
@@ -41,5 +41,5 @@ def test_the_profiler_finds_the_curve_behind_the_virtual_meter(tmp_path: Path) -
 
 def test_a_benchmark_of_fixed_work_takes_longer_with_more_of_it() -> None:
     load = StressNg()
-    cpu = machine.topology().order[0]
+    cpu = machine_facts.topology().order[0]
     assert load.bench_s(cpu, 2000) > load.bench_s(cpu, 10)

@@ -13,7 +13,7 @@ from reference_frames.cases import random_cluster, random_frame, random_workload
 from reference_frames.laws import check_laws
 from wattflow.frames import frame as frames
 from wattflow.frames import policies
-from wattflow.frames.run import run_frame
+from wattflow.frames.frame_run import run_frame
 from wattflow.model.errors import InfeasibleTask, InvalidInput
 
 

@@ -23,7 +23,7 @@ from wattflow.model.workload import Workload
 from wattflow.runtime import facts
 from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
-from wattflow.runtime.documents import submissions
+from wattflow.runtime.wfformat_submission import submissions
 from wattflow.testing import generators
 
 _WIRE = msgspec.msgpack.Decoder(m.Submission)

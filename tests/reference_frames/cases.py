@@ -8,7 +8,7 @@ import numpy as np
 
 from wattflow.frames import frame as frames
 from wattflow.frames.frame import Delay, Frame
-from wattflow.frames.validate import problems_of
+from wattflow.frames.frame_rules import problems_of
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Function, Variant

@@ -15,9 +15,9 @@ import pytest
 from wattflow.files.columns import Column, Values, pack, unpack
 from wattflow.generate.recipe import Recipe
 from wattflow.lab.figures.metrics import metrics
-from wattflow.lab.figures.power import power_curve
+from wattflow.lab.figures.power_series import power_curve
 from wattflow.lab.run.run_file import write_run
-from wattflow.lab.show.columns import More, run_columns
+from wattflow.lab.show.run_columns import More, run_columns
 from wattflow.lab.show.viewer import Viewer, find_runs
 from wattflow.model.run import Run
 from wattflow.sim.simulate import SimOptions, simulate

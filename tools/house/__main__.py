@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BEFORE = "9bf97a3a8098dd62c8fd46d24a053b185de582dc"
 """The last commit of 0.1.0, which kernels are compared with."""
 NOT_PHYSICS = ("wattflow.frames",)
-MUTANTS = ROOT / "out" / "mutants" / "results.jsonl"
+MUTANTS = ROOT / "out" / "mutants"
 
 
 def figure(name: str, value: float | str, unit: str, goal: str, ok: bool) -> None:
@@ -117,15 +117,15 @@ def is_there(ref: str) -> bool:
 
 def mutants() -> None:
     """Print the share of planted faults that were noticed in the two rooms that everybody passes."""
-    rows = [json.loads(line) for line in MUTANTS.read_text().splitlines()] if MUTANTS.is_file() else []
-    for room in ("live", "runtime/service"):
-        some = [row for row in rows if f"wattflow/{room}" in str(row["key"])]
-        name = f"house_faults_noticed_{room.replace('/', '_')}"
-        if not some:
+    for room in ("live", "runtime_service"):
+        name, path = f"house_faults_noticed_{room}", MUTANTS / room / "share.json"
+        if not path.is_file():
             missing(name, "%", "≥90")
             continue
-        share = 100.0 * sum(bool(row["noticed"]) for row in some) / len(some)
-        figure(name, share, f"%_of_{len(some)}", "≥90", share >= 90.0)
+        found = json.loads(path.read_text(encoding="utf-8"))
+        share = 100.0 * found["share"]
+        unit = f"%_of_{found['counted']}_of_seed_{found['seed']}"
+        figure(name, share, unit, "≥90", share >= 90.0 and found["done"])
 
 
 def missing(name: str, unit: str, goal: str) -> None:

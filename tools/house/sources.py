@@ -159,14 +159,17 @@ def private_uses(known: dict[str, Module]) -> list[str]:
 
 
 def _defined(tree: ast.Module) -> set[str]:
+    """Private attributes and methods of a module's classes; a function of a module is no attribute of an object."""
     found: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value):
             found.add(node.attr)
+        elif isinstance(node, ast.ClassDef):
+            for one in node.body:
+                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+                    found.add(one.name)
+                elif isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+                    found.add(one.target.id)
     return {name for name in found if _is_private(name)}
 
 

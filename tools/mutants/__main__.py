@@ -1,11 +1,11 @@
 """`make mutants`: plant small faults, one at a time, and see whether the tests notice.
 
-A seeded choice of faults in `engine`, `sim`, `policy` and `lab/figures`: a comparison, an operator, a constant or a
-condition is changed in a copy of the sources, and the tests that call the faulty function run, uncompiled, golden ones
-and then the quickest first, until one fails. Which tests those are is recorded by running all once (`map.jsonl` beside
-the results), and later those whose file is new or changed. Results are kept as they come: started again, the run goes
-on where it stopped. A fault that changes no answer is listed with its reason in `tests/mutants_unchanged.toml` and left
-out of the share.
+A seeded choice of faults in `engine`, `sim`, `policy` and `lab/figures` (or in one room of `faults.ROOMS`): a
+comparison, an operator, a constant or a condition is changed in a copy of the sources, and the tests that call the
+faulty function run, uncompiled, golden ones and then the quickest first, until one fails. Which tests those are is
+recorded by running all once (`map.jsonl` beside the results), and later those whose file is new or changed. Results are
+kept as they come: started again, the run goes on where it stopped. A fault that changes no answer is listed with its
+reason in `tests/mutants_unchanged.toml` and left out of the share.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from pathlib import Path
 
 import affected
 import recording
-from faults import ROOT, Fault, choose
+from faults import PACKAGES, ROOMS, ROOT, Fault, choose
 
 REASONS = ROOT / "tests" / "mutants_unchanged.toml"
 GOAL = 0.90
+KEPT = ROOT / "out" / "mutants"
 Row = dict[str, object]
 
 
@@ -126,8 +127,8 @@ class Trial:
             print(f"{self.done:4d}/{self.total} {mark:8s} {row['seconds']:6.1f} s  {row['key']}", flush=True)
 
 
-def report(results: list[Row], wanted: int) -> None:
-    """Survivors, those that change no answer, and the figures."""
+def report(results: list[Row], wanted: int) -> Row:
+    """Print survivors, those that change no answer, and the figures; returns what `make house` prints of them."""
     known = reasons()
     unchanged = [row for row in results if not row["noticed"] and row["key"] in known]
     survivors = [row for row in results if not row["noticed"] and row["key"] not in known]
@@ -143,27 +144,31 @@ def report(results: list[Row], wanted: int) -> None:
     print(f"figure mutants_unchanged {len(unchanged)} faults goal none ok")
     print(f"figure mutants_seconds_each {mean_s:.1f} s goal <=20 {'ok' if mean_s <= 20 else 'short'}")
     print(f"figure mutants_noticed {share:.3f} share goal >={GOAL} {'ok' if share >= GOAL and done else 'short'}")
+    return {"share": share, "counted": counted, "done": done}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, default=ROOT / "out" / "mutants", help="map and results as they come")
+    parser.add_argument("--folder", type=Path, help="map and results as they come; out/mutants/ROOM by default")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--limit-s", type=float, default=1e6, help="start nothing after so long")
     parser.add_argument("--again", action="store_true", help="try survivors again, as after adding tests")
     parser.add_argument("--map", nargs="*", metavar="TESTS", help="record the map, or that of new tests; try none")
     parser.add_argument("--list", action="store_true", help="print the faults; try none")
+    parser.add_argument("--room", choices=[*ROOMS], help="faults in this room alone, noticed by its own tests")
     given = parser.parse_args()
-    faults = choose(given.count, given.seed)
+    faults = choose(given.count, given.seed, [given.room] if given.room else PACKAGES)
     if given.list:
         for fault in faults:
             print(f"{fault.path}:{fault.line} {fault.function}: {fault.before} -> {fault.after}")
         return
-    given.folder.mkdir(parents=True, exist_ok=True)
-    mapped, kept = given.folder / "map.jsonl", given.folder / "results.jsonl"
-    recording.record(mapped, given.map or recording.TESTS, given.processes, given.limit_s)
+    folder = given.folder or KEPT / (given.room or "").replace("/", "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    mapped, kept = folder / "map.jsonl", folder / "results.jsonl"
+    usual = recording.ROOM_TESTS[given.room] if given.room else recording.TESTS
+    recording.record(mapped, given.map or usual, given.processes, given.limit_s)
     if given.map is not None:
         return
     known = results_kept(kept)
@@ -172,7 +177,8 @@ def main() -> None:
     left = [fault for fault in faults if fault.key not in known]
     Trial(left, kept, affected.load(mapped)).run(given.processes, given.limit_s)
     known = results_kept(kept)
-    report([known[fault.key] for fault in faults if fault.key in known], len(faults))
+    found = report([known[fault.key] for fault in faults if fault.key in known], len(faults))
+    (folder / "share.json").write_text(json.dumps(found | {"seed": given.seed}), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,13 +5,31 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src" / "wattflow"
 PACKAGES = ("engine", "sim", "policy", "lab/figures")
+ROOMS = {
+    "live": ("live",),
+    "runtime/service": tuple(
+        f"runtime/{name}.py"
+        for name in [
+            "service",
+            "verdicts",
+            "adopting",
+            "cancelling",
+            "records",
+            "decider",
+            "compaction",
+            "recovery",
+            "turns",
+        ]
+    ),
+}
+"""The two rooms that everybody passes, by name: folders and files. `Service` is cut into several modules."""
 
 _COMPARE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 _ARITHMETIC = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
@@ -48,7 +66,7 @@ def faults_of(path: Path) -> list[Fault]:
     name = path.relative_to(SOURCES).as_posix()
     found: dict[tuple[int, int], Fault] = {}
     seen: Counter[tuple[str, str, str]] = Counter()
-    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
         for node in _expressions(function):
             changed = _changed(node)
             if changed is None:
@@ -62,12 +80,12 @@ def faults_of(path: Path) -> list[Fault]:
     return list(found.values())
 
 
-def _expressions(function: ast.FunctionDef) -> Iterator[ast.expr]:
+def _expressions(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
     """Expressions of a function's own body: no annotations, defaults, decorators, docstrings, messages of errors."""
     stack: list[ast.AST] = list(function.body)
     while stack:
         node = stack.pop()
-        if isinstance(node, ast.FunctionDef | ast.Raise | ast.Assert | ast.JoinedStr):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Raise | ast.Assert | ast.JoinedStr):
             continue
         if isinstance(node, ast.expr):
             yield node
@@ -107,7 +125,7 @@ def _changed(node: ast.expr) -> ast.expr | None:
     return None
 
 
-def choose(count: int, seed: int) -> list[Fault]:
+def choose(count: int, seed: int, packages: Sequence[str] = PACKAGES) -> list[Fault]:
     """A seeded choice, as many from each package as it has of all faults' square roots: small packages count too.
 
     Faults are drawn by the hash of their names, so that an edit elsewhere leaves the choice as it was.
@@ -117,10 +135,15 @@ def choose(count: int, seed: int) -> list[Fault]:
         return hashlib.sha256(f"{seed} {fault.key}".encode()).hexdigest()
 
     pools = {
-        package: sorted((f for path in (SOURCES / package).rglob("*.py") for f in faults_of(path)), key=drawn)
-        for package in PACKAGES
+        package: sorted((f for path in _files(package) for f in faults_of(path)), key=drawn) for package in packages
     }
     roots = sum(len(pool) ** 0.5 for pool in pools.values())
     shares = {package: round(count * len(pool) ** 0.5 / roots) for package, pool in pools.items()}
-    shares[PACKAGES[0]] += count - sum(shares.values())
+    shares[packages[0]] += count - sum(shares.values())
     return sorted((fault for package, pool in pools.items() for fault in pool[: shares[package]]), key=drawn)
+
+
+def _files(package: str) -> list[Path]:
+    """List the sources of a package, or of a room by its name."""
+    places = [SOURCES / place for place in ROOMS.get(package, (package,))]
+    return [path for place in places for path in (sorted(place.rglob("*.py")) if place.is_dir() else [place])]

@@ -28,6 +28,24 @@ TESTS = (
     "tests/property/test_lab.py", "tests/property/test_bounds.py", "tests/differential/test_closed_forms.py",
     "tests/differential/test_saga.py", "tests/differential/test_frames.py", "tests/differential/test_reference.py",
 )  # fmt: skip
+ROOM_TESTS = {
+    "live": ("tests/unit/live", "tests/property/test_live.py"),
+    "runtime/service": tuple(
+        f"tests/unit/runtime/test_{name}.py"
+        for name in [
+            "service_rules",
+            "recovery",
+            "records",
+            "once",
+            "feed",
+            "objectives",
+            "learning",
+            "agents_driver",
+            "cold_starts",
+        ]
+    ),
+}
+"""The tests of the rooms in `faults.ROOMS`."""
 SLOW = (
     "tests/unit/lab/test_report_browser.py", "tests/unit/lab/test_experiment_hpe.py", "tests/unit/lab/test_notebook.py",
     "tests/unit/lab/test_explore_run.py", "tests/unit/policy/test_learned.py", "tests/unit/live/test_boards.py",

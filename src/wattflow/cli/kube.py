@@ -68,7 +68,7 @@ def scheduler(
     import logging
 
     where = _access(kubeconfig)
-    from wattflow.kube import process, settings
+    from wattflow.kube import scheduler_process, settings
     from wattflow.policy import registry
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
@@ -90,7 +90,7 @@ def scheduler(
     elif placer >= 0 or broker:
         raise InvalidInput("--placer and --broker", "are parts of a frame: name it by --frame")
     else:
-        job = process.check(where, chosen) if check else process.run(where, chosen, config)
+        job = scheduler_process.check(where, chosen) if check else scheduler_process.run(where, chosen, config)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(job)
 

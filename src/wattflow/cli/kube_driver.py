@@ -25,7 +25,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.base import Sink
-from wattflow.runtime.executors.devices import Devices
+from wattflow.runtime.executors.node_devices import Devices
 from wattflow.runtime.executors.once import Errand, write_whole
 from wattflow.runtime.executors.process import Finish, Work
 from wattflow.runtime.node_energy import NodeEnergy
@@ -162,7 +162,7 @@ async def make_agent(
         raise InvalidInput(client.access.server, "the cluster has no node that pods could go to")
     pods = Pods(made, folder.absolute(), **about)
     pods.largest = float(largest)
-    energy = NodeEnergy(DEMO_CURVE, folder / "meter", sysfs=folder / "no-counter", machine=pods.machine)
+    energy = NodeEnergy(DEMO_CURVE, folder / "meter", machine=pods.machine)
     energy.provenance = Provenance.GUESSED  # the curve is of no node of this cluster
     node = m.Node(name=name, cpus=cpus, memory_bytes=max(1, memory), features=["kubernetes"])
     return Agent(transport, node, pods, energy, pods, folder / "work")

@@ -10,7 +10,7 @@ import typer
 from wattflow import __version__
 from wattflow.cli import (
     account,
-    agent,
+    agent_command,
     bounds_command,
     clusters,
     compare,
@@ -26,17 +26,18 @@ from wattflow.cli import (
     generate,
     kube,
     learn,
+    levels_command,
     meters,
     policies_command,
     predict,
     profile_command,
     profiles_command,
-    run,
+    run_command,
     simulate_command,
-    store,
+    store_command,
     token,
     up,
-    view,
+    view_command,
     warm_command,
     watch,
 )
@@ -74,17 +75,17 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "learn": learn.learn,
     "up": up.up,
     "down": up.down,
-    "run": run.run,
+    "run": run_command.run,
     "ps": watch.ps,
     "logs": watch.logs,
     "cancel": watch.cancel,
     "nodes": watch.nodes,
     "top": watch.top,
     "why": watch.why,
-    "view": view.view,
+    "view": view_command.view,
     "report": account.report,
     "audit": account.audit,
-    "agent": agent.agent,
+    "agent": agent_command.agent,
     "warm": warm_command.warm,
     "completion": completion.completion,
 }
@@ -112,9 +113,10 @@ for _noun, (_about, _names) in NOUNS.items():
         _group.command(_name)(guarded(COMMANDS[_name]))
     app.add_typer(_group, name=_noun)
 app.add_typer(kube.app, name="kube")
-app.add_typer(store.app, name="store")
+app.add_typer(store_command.app, name="store")
 app.add_typer(account.app, name="account")
 app.add_typer(token.app, name="token")
+app.add_typer(levels_command.app, name="levels")
 
 
 def _version(wanted: bool) -> None:

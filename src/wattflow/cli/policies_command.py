@@ -47,7 +47,10 @@ def policies(
         ]  # fmt: skip
         deliver(rows, form, out, {})
         return
-    print_tables([_listed(title, some) for title, some in {"to start with": registry.START, **registry.GROUPS}.items()])
+    contributed = tuple(registry.usable())
+    more = {"of other packages": contributed} if contributed else {}
+    listed = {"to start with": registry.START, **registry.GROUPS, **more}
+    print_tables([_listed(title, some) for title, some in listed.items()])
 
 
 def _listed(title: str, some: Sequence[str]) -> Table:

@@ -119,11 +119,11 @@ def _measure(
     interference: bool,
     bar: Callable[[float, str], None] | None,
 ) -> CpuProfile:
-    from wattflow.energy import machine
+    from wattflow.energy import machine_facts
     from wattflow.energy.profiler import Profiler, ProfilerSettings
 
     assert isinstance(settings, ProfilerSettings)
-    topology = machine.topology()
+    topology = machine_facts.topology()
     if settings.levels is not None and settings.levels[-1] > topology.threads:
         raise InvalidInput("--levels", f"{settings.levels[-1]} threads asked for, this machine has {topology.threads}")
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from wattflow.runtime.home import Home
 
 POLICY = "least-energy"
-DRIVERS = ("agents", "local", "slurm", "dask", "simulated")
 START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
 CLEAR_TEXT = "WATTFLOW_CLEAR_TEXT"
@@ -55,7 +54,12 @@ def up(
     learn_seconds: Annotated[
         float, typer.Option("--learn-seconds", metavar="S", min=0.0, help="Training in each round, at low priority.")
     ] = 60.0,
-    driver: Annotated[str, typer.Option("--driver", help="agents, local, slurm, dask or simulated.")] = "agents",
+    driver: Annotated[
+        str, typer.Option("--driver", help="agents, local, slurm, dask, simulated, or one of another package.")
+    ] = "agents",
+    driver_option: Annotated[
+        list[str] | None, typer.Option("--driver-option", metavar="KEY=VALUE", help="For a driver of another package.")
+    ] = None,
     scheduler: Annotated[str | None, typer.Option("--scheduler", metavar="URL", help="Of the Dask cluster.")] = None,
     cluster: Annotated[
         str | None, typer.Option("--cluster", "-c", metavar="NAME|FILE", help="What --driver simulated plays.")
@@ -127,6 +131,7 @@ def up(
     Everything lies in one folder; `wattflow down` ends both, and what was open goes on at the next `up`.
     """
     from wattflow.runtime import processes
+    from wattflow.runtime.drivers import registry as drivers
     from wattflow.server.settings import ServerSettings, listen
 
     place = home_of(home)
@@ -135,8 +140,10 @@ def up(
     if learn and policy.split(":")[0] != "learned":
         raise InvalidInput("--learn", f"it is the policy `learned` that goes on learning, not {policy!r}: -p learned")
     typed_policy = policy
-    if driver not in DRIVERS:
-        raise InvalidInput("--driver", f"no driver named {driver!r}; there are {', '.join(DRIVERS)}")
+    drivers.check(driver)
+    odd = next((one for one in driver_option or [] if "=" not in one), None)
+    if odd is not None:
+        raise InvalidInput("--driver-option", f"{odd!r} is not KEY=VALUE")
     if cpus is not None and not 0 < cpus < math.inf:
         raise InvalidInput("--cpus", f"{cpus:g} is no number of processors to offer")
     if place.server() is not None:
@@ -178,6 +185,8 @@ def up(
                         ("redfish_ca", redfish_ca), ("watts_command", watts_command),
                         ("lost_after_s", str(lost_after_s) if driver == "agents" else None)):  # fmt: skip
         command += ["--driver-option", f"{name}={value}"] if value is not None else []
+    for one in driver_option or []:
+        command += ["--driver-option", one]
     secret = {"WATTFLOW_STORE": store} if store is not None else {}  # a URL may hold a password: no argument
     process = _spawn(command, place.folder / "server.log", (listener.fileno(),), secret)
     listener.close()
@@ -306,7 +315,7 @@ def _check_policy(name: str) -> None:
     """Refuse a policy that is not there; a known one need not be loaded for that."""
     from wattflow.policy import registry
 
-    if name not in registry.POLICIES:
+    if not registry.is_known(name) or name in registry.contributed():
         registry.load(name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wattflow.clusters import alibaba
+from wattflow.clusters import alibaba_cluster
 from wattflow.clusters.toml_file import parse_cluster, read_cluster
 from wattflow.files.data_folder import packaged
 from wattflow.model.cluster import Cluster
@@ -40,7 +40,7 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
     if isinstance(name_or_path, Path) or text.endswith(".toml") or "/" in text or "\\" in text:
         return read_cluster(name_or_path)
     if text == ALIBABA:
-        return alibaba.load_alibaba()
+        return alibaba_cluster.load_alibaba()
     if text not in preset_names():
         raise unknown_name("cluster", text, preset_names(), "(or the path of a .toml file)")
     return parse_cluster(preset_text(text), f"preset {text}")

@@ -38,7 +38,7 @@ def parse_cluster(text: str, source: str, folder: Path | None = None) -> Cluster
 
 
 def _read(root: StrictTable, folder: Path) -> Cluster | None:
-    name, about = root.text("name"), root.text("about", "")
+    name, about, currency = root.text("name"), root.text("about", ""), root.text("currency", "USD")
     zones = tuple(_read_zone(zone, table, folder) for zone, table in root.named_tables("zones").items())
     nodes = read_nodes(root, folder)
     storage = read_network(root, "storage")
@@ -48,7 +48,7 @@ def _read(root: StrictTable, folder: Path) -> Cluster | None:
     _check_scopes(root, nodes)
     if len(root.problems):
         return None
-    facts = {"name": name, "nodes": tuple(nodes), "storage": storage, "about": about}
+    facts = {"name": name, "nodes": tuple(nodes), "storage": storage, "about": about, "currency": currency}
     return build(root, Cluster, **facts, zones=zones or (Zone(),))
 
 

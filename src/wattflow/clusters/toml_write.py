@@ -46,6 +46,8 @@ def cluster_toml(cluster: Cluster) -> str:
     lines = [f"name = {_value(cluster.name)}"]
     if cluster.about:
         lines.append(f"about = {_value(cluster.about)}")
+    if cluster.currency != "USD":
+        lines.append(f"currency = {_value(cluster.currency)}")
     if cluster.storage != Network():
         lines.append(f"storage = {_value(_changed(cluster.storage))}")
     for zone in cluster.zones:

@@ -12,19 +12,18 @@ import logging
 import platform
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wattflow.energy import machine
+from wattflow.energy import machine_facts
 from wattflow.energy.cpu_load import CpuLoad
 from wattflow.energy.cpu_profile import CpuProfile, Window
-from wattflow.energy.meters.port import Meter, NoReading, Tally, node_j
+from wattflow.energy.meters.port import Meter, NoReading, Tally, node_domains, node_j
 from wattflow.model.profile import Scope
 
 _log = logging.getLogger(__name__)
-_WALL = ("wall", "psys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +51,13 @@ class Profiler:
 
     meter: Meter
     load: CpuLoad
-    topology: machine.Topology
+    topology: machine_facts.Topology
     path: Path
     settings: ProfilerSettings = field(default_factory=ProfilerSettings)
     progress: Callable[[int, int, str], None] = lambda done, of, what: None
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
-    machine_time: Callable[[], machine.MachineTime] = machine.machine_time
+    machine_time: Callable[[], machine_facts.MachineTime] = machine_facts.machine_time
 
     def run(self) -> CpuProfile:
         """Measure until every level is settled; resumes the file at ``path`` if it is of this machine and meter."""
@@ -115,7 +114,7 @@ class Profiler:
             _log.warning("%s is of another machine or meter: begun anew", self.path)
         counted, scope = _scope(self.meter)
         return CpuProfile(node, name, self.topology.threads, self.topology.cores, scope, not counted, _now(),
-                          conditions=dict(machine.conditions()))  # fmt: skip
+                          conditions=dict(machine_facts.conditions()))  # fmt: skip
 
     def _window(self, k: int) -> Window:
         self.load.start(self.topology.order[:k])
@@ -128,31 +127,24 @@ class Profiler:
             tally.update()
         load_cpu_s, after = self.load.cpu_s() - before_cpu, self.machine_time()
         energy = tally.energy()
-        joules = _whole_j(self.meter, energy.joules)
+        # Memory is another domain.
+        joules = node_j(energy.joules, self.meter.domains, dram=False)
         if joules is None:
             raise NoReading(f"{self.meter.name} lost its reading while {k} threads were loaded; run again to resume")
         # The virtual node has nothing on it but the load.
         virtual = self.meter.name == "virtual"
         other_s = 0.0 if virtual else max(0.0, after.busy_s - before.busy_s - load_cpu_s)
         steal_s = after.steal_s - before.steal_s
-        return Window(energy.seconds, joules / energy.seconds, load_cpu_s, other_s, steal_s, machine.temperature_c())
+        return Window(
+            energy.seconds, joules / energy.seconds, load_cpu_s, other_s, steal_s, machine_facts.temperature_c()
+        )
 
 
 def _scope(meter: Meter) -> tuple[bool, Scope]:
     """Whether the node's energy is counted (not sampled), and its scope."""
-    packages = [domain for domain in meter.domains if domain.kind == "package"]
-    chosen = packages or [domain for domain in meter.domains if domain.kind in _WALL]
+    chosen = node_domains(meter.domains, dram=False)
+    packages = any(domain.kind == "package" for domain in chosen)
     return all(domain.counter for domain in chosen), Scope.PACKAGE if packages else Scope.WALL
-
-
-def _whole_j(meter: Meter, joules: Mapping[str, float | None]) -> float | None:
-    """Packages where the meter has them (memory apart: it is another domain), else the wall."""
-    packages = node_j(joules, meter.domains, dram=False)
-    if packages is not None or any(domain.kind == "package" for domain in meter.domains):
-        return packages
-    walls = [joules.get(domain.name) for domain in meter.domains if domain.kind in _WALL]
-    known = [value for value in walls if value is not None]
-    return sum(known) if known and len(known) == len(walls) else None
 
 
 def _now() -> str:

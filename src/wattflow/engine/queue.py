@@ -16,7 +16,7 @@ from wattflow.kernel.jit import inner, optional
 
 
 @inner
-def _before(state, a, b):
+def stands_before(state, a, b):
     """Whether task a stands before task b."""
     task_row_b = state.tasks[b]
     task_row_a = state.tasks[a]
@@ -25,7 +25,7 @@ def _before(state, a, b):
     return ka < kb or (ka == kb and task_row_a.sequence < task_row_b.sequence)
 
 
-_merged = heaps.skew(_before)
+_merged = heaps.skew(stands_before)
 
 
 @inner
@@ -245,7 +245,7 @@ def first(state):
         form = state.shapes[state.active_shapes[at]]
         if form.failed == clock.epoch:
             continue
-        if best < 0 or form.level > level or (form.level == level and _before(state, form.head, best)):
+        if best < 0 or form.level > level or (form.level == level and stands_before(state, form.head, best)):
             best = form.head
             level = form.level
     return best
@@ -258,7 +258,7 @@ def first_of_all(state):
     level = 0
     for at in range(state.counts[0].shapes_n):
         form = state.shapes[state.active_shapes[at]]
-        if best < 0 or form.level > level or (form.level == level and _before(state, form.head, best)):
+        if best < 0 or form.level > level or (form.level == level and stands_before(state, form.head, best)):
             best = form.head
             level = form.level
     return best
@@ -279,7 +279,7 @@ def rekey(state, priority):
         task = form.head
         while task >= 0:
             state.tasks[task].key = priority(state, task)
-            if best < 0 or form.level > level or _before(state, task, best):
+            if best < 0 or form.level > level or stands_before(state, task, best):
                 best = task
                 level = form.level
             task = state.tasks[task].next

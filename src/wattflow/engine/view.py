@@ -8,7 +8,7 @@ import numpy as np
 
 from wattflow.engine import devices
 from wattflow.engine.tables import ASLEEP, FALLING, HOT, MICRO, NO_DEVICE, UNKNOWN_COST, WAKING
-from wattflow.kernel import power, random
+from wattflow.kernel import power_curve, random
 from wattflow.kernel.jit import jit
 
 
@@ -18,7 +18,7 @@ def watts(state, cls, busy):
     kind = state.classes[cls]
     if busy > kind.threads:
         busy = kind.threads
-    return power.curve_w(state.grid, kind.grid_first, kind.grid_n, busy * kind.grid_per_core)
+    return power_curve.curve_w(state.grid, kind.grid_first, kind.grid_n, busy * kind.grid_per_core)
 
 
 @jit
@@ -26,7 +26,7 @@ def device_watts(state, cls, share):
     """Watts of a device class with ``share`` (0 … 1) of it busy."""
     device_kind = state.device_classes[cls]
     grid_at = share * device_kind.grid_per_share
-    return power.curve_w(state.device_grid, device_kind.grid_first, device_kind.grid_n, grid_at)
+    return power_curve.curve_w(state.device_grid, device_kind.grid_first, device_kind.grid_n, grid_at)
 
 
 @jit

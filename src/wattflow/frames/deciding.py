@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from wattflow.engine.tables import NO_DEVICE
 from wattflow.engine.tables import State as View
-from wattflow.frames.kernel import asking, jit, tables
-from wattflow.frames.kernel.tables import State
+from wattflow.frames.kernel import ask_policy, frame_tables, jit
+from wattflow.frames.kernel.frame_tables import State
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.model.workload import Workload
@@ -68,11 +68,11 @@ class Views:
         self._state = state
         if jit.COMPILED:
             self._callback = _CALLED(self._answer)
-            state.i[tables.ASKED] = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+            state.i[frame_tables.ASKED] = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
         else:
-            state.i[tables.ASKED] = id(self)
-            asking.PLAIN[id(self)] = self._answer
-            weakref.finalize(self, asking.PLAIN.pop, id(self), None)
+            state.i[frame_tables.ASKED] = id(self)
+            ask_policy.PLAIN[id(self)] = self._answer
+            weakref.finalize(self, ask_policy.PLAIN.pop, id(self), None)
 
     def raise_error(self) -> None:
         """Raise what went wrong while compiled code was asking."""
@@ -118,10 +118,10 @@ def _able(s: State, placer: int, task: int, room: bool) -> NDArray[np.int64]:
     shape = int(s.shape[task])
     low, high = int(s.p_low[placer]), int(s.p_high[placer])
     able = (s.h_known[low:high] == 1) & (s.s_fits[shape, low:high] == 1)
-    if room and s.i[tables.EXACT] == 1:
+    if room and s.i[frame_tables.EXACT] == 1:
         able &= s.h_used[low:high] + s.s_need[shape] <= s.h_capacity[low:high]
         able &= s.h_used_memory[low:high] + s.s_memory[shape] <= s.h_memory[low:high]
-        able &= s.h_state[low:high] == tables.ON
+        able &= s.h_state[low:high] == frame_tables.ON
     elif room:
         able &= s.seen[placer, low:high] + s.s_need[shape] <= s.h_capacity[low:high]
     found: NDArray[np.int64] = np.flatnonzero(able) + low
@@ -130,12 +130,12 @@ def _able(s: State, placer: int, task: int, room: bool) -> NDArray[np.int64]:
 
 def _look(view: View, s: State, placer: int) -> None:
     """Show the policy what the placer sees."""
-    exact = s.i[tables.EXACT] == 1
+    exact = s.i[frame_tables.EXACT] == 1
     taken = s.h_used + s.h_queued + s.h_coming if exact else s.seen[placer]
-    view.clock["now"] = s.f[tables.NOW]
+    view.clock["now"] = s.f[frame_tables.NOW]
     view.nodes["used_u"] = view.nodes["alloc_u"] = taken
     view.nodes["used_mem"] = s.h_used_memory
-    view.nodes["running"] = s.h_running if exact else taken // tables.MICRO
+    view.nodes["running"] = s.h_running if exact else taken // frame_tables.MICRO
     if s.t_node.size > 1:
         view.tasks["node"] = s.t_node[: len(view.tasks)]
 

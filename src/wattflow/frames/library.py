@@ -7,7 +7,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from wattflow.frames.frame import Frame
-from wattflow.frames.toml_file import parse_frame, read_frame
+from wattflow.frames.frame_toml import parse_frame, read_frame
 from wattflow.model.errors import unknown_name
 
 

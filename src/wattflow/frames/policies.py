@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.frames.kernel import tables
+from wattflow.frames.kernel import frame_tables
 from wattflow.model.errors import unknown_name
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
 
 ORDERS = ("fifo", "sjf")
 SCORES = {
-    "least-loaded": tables.LEAST_LOADED,
-    "pack": tables.PACK,
-    "first": tables.FIRST,
-    "fastest": tables.FASTEST,
-    "least-energy": tables.LEAST_ENERGY,
-    "random": tables.ANY,
+    "least-loaded": frame_tables.LEAST_LOADED,
+    "pack": frame_tables.PACK,
+    "first": frame_tables.FIRST,
+    "fastest": frame_tables.FASTEST,
+    "least-energy": frame_tables.LEAST_ENERGY,
+    "random": frame_tables.ANY,
 }
 DEFAULT = "fifo+least-loaded"
 ENGINE = "engine:"

@@ -146,6 +146,10 @@ class Tables:
             object.__setattr__(self, name, table)
         self._moved(piece)
 
+    def one_piece(self) -> Any:
+        """All memory of tables that lie in one piece, as whole numbers; none where they do not."""
+        return np.zeros(0, np.int64) if self._piece is None else self._piece[1].view(np.int64)
+
     def copy_from(self, other: Tables) -> None:
         """Take over another's content without new memory; their sizes are the same (a fork of a fork)."""
         self._refuse_if_busy("changed")

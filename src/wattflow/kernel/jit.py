@@ -69,7 +69,7 @@ def inner(function: Any) -> Any:
     resolve = dispatcher.get_call_template
 
     def prepared(args: Any, kws: Any) -> Any:
-        linking.prepare()
+        linking.prepare(inner, OPTIONS)
         return resolve(args, kws)
 
     def remember(result: Any) -> None:

@@ -34,8 +34,8 @@ APART: set[str] = set()
 _state = {"tried": False, "installed": False}
 
 
-def prepare() -> None:
-    """Make the change, once; called before an inner function is compiled."""
+def prepare(inner: Callable[[Any], Any], options: dict[str, Any]) -> None:
+    """Make the change, once; called before an inner function is compiled. ``inner`` is `jit.inner`, for the trial."""
     if _state["tried"]:
         return
     _state["tried"] = True
@@ -44,7 +44,7 @@ def prepare() -> None:
     undo = contextlib.ExitStack()
     try:
         _install(undo)
-        _try_it()
+        _try_it(inner, options)
         _state["installed"] = True
     except Exception as error:
         # Whatever went wrong, numba as it was can compile all this.
@@ -127,18 +127,17 @@ def _set_env(usual: Any) -> Any:
     return set_env
 
 
-def _try_it() -> None:
+def _try_it(inner: Callable[[Any], Any], options: dict[str, Any]) -> None:
     """Compile an inner function and its caller; raises unless the answer is right."""
-    from wattflow.kernel import jit
 
     def doubled(x):
         return 2 * x
 
-    called = jit.inner(doubled)
+    called = inner(doubled)
 
     def caller(x):
         return called(x) + called(x + 1)
 
-    answer = numba.njit(**(jit.OPTIONS | {"cache": False}))(caller)(5)
+    answer = numba.njit(**(options | {"cache": False}))(caller)(5)
     if answer != 22:
         raise RuntimeError(f"a trial compilation answered {answer} instead of 22")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from wattflow.kube import accounting, gangs, gpus, objects, power
-from wattflow.kube.decider import Decider, Wanted
+from wattflow.kube.decider_port import Decider, Wanted
 from wattflow.kube.filters import feasible, interpod, snapshot, volumes
 from wattflow.kube.grouping import Groups, Rules
 from wattflow.kube.reflect import DELETED

@@ -18,7 +18,7 @@ import msgspec
 
 from wattflow.kube import objects
 from wattflow.kube.access import Access
-from wattflow.kube.limits import Bucket
+from wattflow.kube.token_bucket import Bucket
 from wattflow.kube.wire import Wire
 from wattflow.model.errors import WattflowError
 

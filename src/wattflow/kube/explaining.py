@@ -7,7 +7,7 @@ from pathlib import Path
 
 import aiohttp
 
-from wattflow.kube import decisions, objects, wording
+from wattflow.kube import objects, past_decisions, wording
 from wattflow.kube.access import Access
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.scheduler import DECISION
@@ -26,7 +26,7 @@ async def explain(where: Access, namespace: str, name: str, scheduler_url: str, 
         said = await _ask(client, f"{scheduler_url}/explain/{namespace}/{name}") if not pod.spec.node_name else None
     found, note = lines(pod, said), pod.metadata.annotations.get(DECISION)
     if journal is not None and note:
-        found += decisions.candidates(journal, json.loads(note))
+        found += past_decisions.candidates(journal, json.loads(note))
     return "\n".join(found)
 
 

@@ -14,8 +14,8 @@ import msgspec
 from aiohttp import web
 
 from wattflow.kube import accounting, objects
-from wattflow.kube.decide import EngineDecider
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.scheduler import Scheduler
 
 HIGHEST = 10

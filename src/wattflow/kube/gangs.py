@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, objects, tenant
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
 
 GANG, SIZE = f"{tenant.PREFIX}gang", f"{tenant.PREFIX}gang-size"
 MOST = 10_000

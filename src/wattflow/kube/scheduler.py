@@ -17,22 +17,22 @@ from typing import Any
 
 import msgspec
 
-from wattflow.kube import accounting, carbon, gpus, objects, sleeping
-from wattflow.kube.aside import Aside
+from wattflow.kube import accounting, carbon_hold, gpus, objects, sleeping
 from wattflow.kube.binder import Binder, Bound
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
 from wattflow.kube.client import Client, uncollected
-from wattflow.kube.decider import Choice, Chosen, Decider
+from wattflow.kube.decider_port import Choice, Chosen, Decider
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
-from wattflow.kube.frame.ledger import Ledger, Page
+from wattflow.kube.frame.reservations import Ledger, Page
 from wattflow.kube.frame.role import Role
 from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
-from wattflow.kube.metrics import Metrics
 from wattflow.kube.power import GROUP, NodePowerProfile, Watts
+from wattflow.kube.prometheus_text import Metrics
 from wattflow.kube.publish import Publisher
+from wattflow.kube.quarantine import Aside
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.resize import Raiser
 from wattflow.kube.settings import SchedulerSettings
@@ -75,7 +75,7 @@ class Scheduler:
     claims: Claims | None = None
     executions: Executions | None = None
     sleeper: Sleeper | None = None
-    holds: carbon.Holds | None = None
+    holds: carbon_hold.Holds | None = None
     role: Role | None = None
     ledger: Ledger | None = None
     thief: Thief | None = None
@@ -121,7 +121,7 @@ class Scheduler:
         if settings.resize and settings.mode == "schedule":
             self.raiser = Raiser(self.client, self.book, self.watts, self.clock, settings.resize_after_s)
         if settings.forecast and settings.mode == "schedule":
-            self.holds = carbon.Holds(self.client, Path(settings.forecast))
+            self.holds = carbon_hold.Holds(self.client, Path(settings.forecast))
         if settings.hook and settings.mode == "schedule":
             in_use = lambda name: self.book.in_use(name, sleeping.is_daemon)  # noqa: E731
             self.sleeper = Sleeper(
@@ -472,13 +472,13 @@ class Scheduler:
             for uid in due[:20]:
                 await self._tell_one(uid, now_s)
 
-    async def _open_gates(self, holds: carbon.Holds) -> None:
+    async def _open_gates(self, holds: carbon_hold.Holds) -> None:
         """Let pods go that waited for clean electricity."""
         while True:
             await asyncio.sleep(_GATES_S)
             holds.refresh()
             now_s = time.time()
-            for pod in [one for one in self.book.gated.values() if carbon.gated(one)] if self.may_bind else ():
+            for pod in [one for one in self.book.gated.values() if carbon_hold.gated(one)] if self.may_bind else ():
                 if holds.go_at_s(pod, self.estimates.of(pod), now_s) <= now_s:
                     await holds.release(pod)
 

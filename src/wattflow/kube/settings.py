@@ -31,7 +31,7 @@ class SchedulerSettings:
         resize: Whether guarantees of long-running pods are moved in place; see `wattflow.kube.resize`.
         data: Whether the sizes that tasks of a workflow state count as transfers between nodes.
         predict: Whether runtimes that nobody states come from `wattflow.predict`, refitted as tasks end.
-        journal: Folder in which past decisions can be looked up; see `wattflow.kube.decisions`.
+        journal: Folder in which past decisions can be looked up; see `wattflow.kube.past_decisions`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
     """
 

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.kernel import jit
-from wattflow.learn import desk, episode, renewing
+from wattflow.learn import episode, episode_buffers, renewing
 from wattflow.learn.crew import Crew
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge
-from wattflow.live import wanted
+from wattflow.live import caller_choice
 from wattflow.model.errors import BrokenPolicy, MissingExtra
 from wattflow.policy import learned, registry
 from wattflow.sim import kernel
@@ -67,7 +67,7 @@ class Episode:
         self.theta, self._renews = theta, renews and theta is None
         self.judge = Judge(scenario, seed, policy=flagship if priced else replace(flagship, score=None))
         self.joint, self.joules = joint, np.zeros(1)
-        self.ask = desk.desk(self.state, rows, joint)
+        self.ask = episode_buffers.desk(self.state, rows, joint)
         self.course: renewing.Course
         self.restart()
         self.step_one, self.step_many = episode.kernels(self.state, self.world, self.ask, self.course)
@@ -107,7 +107,7 @@ class Episode:
             if n != episode.GROW:
                 return checked(n)
             self.grow()
-            chosen = wanted.NONE
+            chosen = caller_choice.NONE
 
     def grow(self) -> None:
         """More room in the tables."""
@@ -151,7 +151,7 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
         number = int(self.np_random.integers(1000, 1_000_000))
         self._episode = Episode(self._draw(number), number, self._joint, self._rows)
         self._out[:] = 0.0
-        self._shown = self._episode.step(wanted.NONE, self._out)
+        self._shown = self._episode.step(caller_choice.NONE, self._out)
         return self._seen(), self._info()
 
     def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -173,7 +173,7 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
     def _waits(self) -> int:
         """Waiting, unless nothing runs that could end it: then the first row."""
         assert self._episode is not None
-        return wanted.NONE if int(self._episode.state.counts.running[0]) > 0 else 0
+        return caller_choice.NONE if int(self._episode.state.counts.running[0]) > 0 else 0
 
     def _seen(self) -> Observation:
         seen = self._out.copy()
@@ -245,7 +245,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.shown[:] = 0
         self._mask[:] = False
         self._out[:] = 0.0
-        self._advance(np.full(self.num_envs, wanted.NONE, np.int64))
+        self._advance(np.full(self.num_envs, caller_choice.NONE, np.int64))
         return self._shared(self._out), {"action_mask": self._shared(self._mask)}
 
     def _drawn(self, i: int) -> Episode:
@@ -309,7 +309,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             else:
                 checked(status)
             one.joules[0] = before
-            self.shown[i] = one.step(wanted.NONE, self._out[i])
+            self.shown[i] = one.step(caller_choice.NONE, self._out[i])
             reward = (before - float(one.joules[0])) / one.judge.reference.energy_j
             if self.shown[i] == 0:
                 reward += one.closing_reward()
@@ -317,7 +317,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
                 status = episode.END
         if status == episode.END:
             one = self._next(i)
-            self.shown[i] = one.step(wanted.NONE, self._out[i])
+            self.shown[i] = one.step(caller_choice.NONE, self._out[i])
         self._joules[i] = one.joules[0]
         self._mask[i] = np.arange(self._rows) < self.shown[i]
         self._out[i, self.shown[i] :] = 0.0

@@ -14,7 +14,7 @@ import numpy as np
 from wattflow.engine import decide
 from wattflow.kernel.jit import inner
 from wattflow.learn import offers, open_shapes
-from wattflow.learn.desk import Desk
+from wattflow.learn.episode_buffers import Desk
 from wattflow.live import candidate_rows
 from wattflow.live import hand as by_hand
 from wattflow.live.candidate_rows import PLACE

@@ -11,7 +11,7 @@ import numpy as np
 
 from wattflow.engine import fit, tallies
 from wattflow.kernel.jit import inner
-from wattflow.learn.desk import NODE, SLOWER, VARIANT
+from wattflow.learn.episode_buffers import NODE, SLOWER, VARIANT
 from wattflow.live import candidate_rows
 from wattflow.live.candidate_rows import BAD, PLACE
 from wattflow.policy import learned, patient, pricing, view, wattflow

@@ -13,7 +13,7 @@ import numpy as np
 from wattflow.engine import queue
 from wattflow.engine.tables import FALLING
 from wattflow.kernel.jit import inner
-from wattflow.learn.desk import ONE
+from wattflow.learn.episode_buffers import ONE
 from wattflow.policy import patient, view
 
 FEW = 8
@@ -112,7 +112,7 @@ def first_open(state, ask):
         if ask.closed[shape] == epoch:
             continue
         head = np.int64(state.shapes[shape].head)
-        if (best < 0 or queue._before(state, head, best)) and _is_open(state, ask, shape):
+        if (best < 0 or queue.stands_before(state, head, best)) and _is_open(state, ask, shape):
             best = head
     return best
 
@@ -129,7 +129,7 @@ def _count_before(state, ask, shape, task):
     while height > 0:
         height -= 1
         one = stack[height]
-        if not queue._before(state, one, task):
+        if not queue.stands_before(state, one, task):
             continue  # and nothing below it
         row = heap[one]
         if row.key > asked.key or (row.key == asked.key and row.sequence > asked.sequence):
@@ -154,7 +154,7 @@ def set_apart(state, ask, task):
     epoch = state.clock[0].epoch
     for at in range(state.counts[0].shapes_n):
         shape = state.active_shapes[at]
-        if ask.closed[shape] != epoch or not queue._before(state, state.shapes[shape].head, task):
+        if ask.closed[shape] != epoch or not queue.stands_before(state, state.shapes[shape].head, task):
             continue
         if ask.needs[shape].plain > 0 and _taken_anywhere(state, ask, shape, False) >= 0:
             asked.apart += _count_before(state, ask, shape, task)

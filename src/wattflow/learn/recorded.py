@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from wattflow.live import calls, fork, journal
 from wattflow.live.engine import Engine
-from wattflow.live.graph import Decoder
+from wattflow.live.object_codec import Decoder
 from wattflow.live.protocol import LOOSE, Kind, Placement, row_of
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput

@@ -58,7 +58,7 @@ def course(judge: Judge) -> Course:
     excused = np.zeros(count, np.int8)
     excused[sorted(judge.punctual.missed)] = 1
     tables = (trial.simulation.state, trial.beginning[0], trial.simulation.world, trial.beginning[1])
-    pieces = [_words(one) for one in tables]
+    pieces = [one.one_piece() for one in tables]
     standard[READY] = float(all(len(piece) for piece in pieces))
     return Course(
         standard=standard, due=trial._due_s.copy(), excused=excused, end=np.zeros(count), state_now=pieces[0],
@@ -67,14 +67,9 @@ def course(judge: Judge) -> Course:
     )  # fmt: skip
 
 
-def _words(tables: Tables) -> Any:
-    """All memory of tables that lie in one piece; nothing where they do not."""
-    return np.zeros(0, np.int64) if tables._piece is None else tables._piece[1].view(np.int64)
-
-
 def _parts(tables: Tables) -> Any:
     """(from, to) in words: where tables lie that a new beginning has to bring back, those side by side as one."""
-    start = _words(tables).ctypes.data
+    start = tables.one_piece().ctypes.data
     found: list[list[int]] = []
     for name in tables.NAMES:
         table = getattr(tables, name)

@@ -21,7 +21,7 @@ from wattflow.plan import measured
 from wattflow.plan.measured import BASELINE, BOUND, PUNCTUAL, Result
 from wattflow.policy import learned, registry, weights
 from wattflow.policy.base import Policy
-from wattflow.sim import SimOptions, build, kernel
+from wattflow.sim import SimOptions, kernel, world_build
 from wattflow.sim.simulate import Simulation
 
 Floats = NDArray[np.float64]
@@ -36,7 +36,7 @@ class Trial:
         self.workload = workload
         self.simulation = Simulation(workload, cluster, policy, seed=seed, options=options)
         sim = self.simulation
-        world = build.build_world(sim.state, workload, cluster, sim.options, seed)
+        world = world_build.build_world(sim.state, workload, cluster, sim.options, seed)
         # In one piece of memory each, so that a restart is two copies of bytes.
         self.beginning = self._state, self._world = sim.state.copy(), world.copy()
         sim.state, sim.world = self._state.copy(), self._world.copy()

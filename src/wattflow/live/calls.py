@@ -13,7 +13,7 @@ from typing import Any
 
 from wattflow.live import fork
 from wattflow.live.engine import Engine
-from wattflow.live.graph import Decoder, Encoder
+from wattflow.live.object_codec import Decoder, Encoder
 from wattflow.live.protocol import Kind, Power
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy.base import Policy

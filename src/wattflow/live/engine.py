@@ -15,13 +15,13 @@ from wattflow.engine.build import Names
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
 from wattflow.kernel import jit, random
-from wattflow.live import describing, desk, growth, kernels, reasons, stepping
+from wattflow.live import describing, growth, kernels, reasons, step_buffers, stepping
 from wattflow.live import protocol as p
+from wattflow.live.caller_choice import Wanted
 from wattflow.live.inbox import Inbox
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook, shape_facts
-from wattflow.live.wanted import Wanted
 from wattflow.live.workflow_notes import Places, live_policy, needs_places, open_flows
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
@@ -69,7 +69,7 @@ class Engine:
         self._nodes = NodeBook(self.state, names)
         self._shapes = ShapeBook(self.state, names, self._nodes, self.policy.settings)
         self._places = Places(self.state, self._nodes, self._shapes, cluster)
-        self._desk = desk.make_desk(1024, len(self.state.placed), len(self.state.actions))
+        self._desk = step_buffers.make_desk(1024, len(self.state.placed), len(self.state.actions))
         self._now = -math.inf
         self._timers = self._told_last = 0
         with jit.compiling():

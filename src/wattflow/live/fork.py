@@ -16,11 +16,11 @@ import numpy as np
 
 from wattflow.engine.tables import State
 from wattflow.files.whole import whole_file
-from wattflow.kernel import snapshot
+from wattflow.kernel import table_file
 from wattflow.kernel.handle import Tables, as_bytes
 from wattflow.live.engine import Engine
-from wattflow.live.graph import Decoder, Encoder, cloned
 from wattflow.live.growth import end_lists, fit_boards, grown, without_spare
+from wattflow.live.object_codec import Decoder, Encoder, cloned
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
@@ -89,8 +89,8 @@ def save(engine: Engine, path: str | os.PathLike[str], notes: Mapping[str, Any] 
     with whole_file(path) as place, place.open("wb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr("engine.json", json.dumps(head))
-            archive.writestr("state.npz", snapshot.dump(engine.state))
-            archive.writestr("desk.npz", snapshot.dump(engine._desk))
+            archive.writestr("state.npz", table_file.dump(engine.state))
+            archive.writestr("desk.npz", table_file.dump(engine._desk))
         file.flush()
         os.fsync(file.fileno())
     _sync_folder(Path(path).parent)
@@ -117,8 +117,8 @@ def load(path: str | os.PathLike[str], policies: Mapping[str, Policy] | None = N
     if head.get("version") != VERSION:
         raise InvalidInput(source, f"it is of version {head.get('version')!r}; this is version {VERSION}")
     made = Engine(policy_of(head["policy"], policies or {}, source))
-    made.state = snapshot.read(io.BytesIO(tables["state"]), made.state, source)
-    made._desk = snapshot.read(io.BytesIO(tables["desk"]), made._desk, source)
+    made.state = table_file.read(io.BytesIO(tables["state"]), made.state, source)
+    made._desk = table_file.read(io.BytesIO(tables["desk"]), made._desk, source)
     decoder = Decoder({"state": made.state, "desk": made._desk}, source)
     for name, data in head["kept"].items():
         setattr(made, name, decoder.decode(data))

@@ -12,14 +12,14 @@ import numpy as np
 from wattflow.engine import kinds
 from wattflow.engine.build import micro
 from wattflow.engine.tables import State
-from wattflow.live import desk as desks
 from wattflow.live import growth
 from wattflow.live import protocol as p
-from wattflow.live.desk import Desk
+from wattflow.live import step_buffers as desks
 from wattflow.live.kernels import Kernels
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook
+from wattflow.live.step_buffers import Desk
 
 _EVENT_BYTES = desks.EVENT.itemsize
 

@@ -11,7 +11,7 @@ from numba import types
 from wattflow.engine.tables import State
 from wattflow.kernel import jit
 from wattflow.live import stepping
-from wattflow.live.desk import Desk
+from wattflow.live.step_buffers import Desk
 from wattflow.policy import bind
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine.tables import FAILED, PARKED, PLACED, READY, UNKNOWN, WAITING, State
-from wattflow.live.looking import Ends
+from wattflow.live.forecast import Ends
 
 Floats = NDArray[np.float64]
 _STILL = (WAITING, READY, PLACED, PARKED)

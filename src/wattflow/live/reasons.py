@@ -14,7 +14,7 @@ from wattflow.engine import devices, tables
 from wattflow.engine.tables import State
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
-from wattflow.live import explaining
+from wattflow.live import candidate_scores
 from wattflow.live import protocol as p
 from wattflow.live.matching import HARD, NodeFacts, holds, tolerates
 from wattflow.live.nodebook import NodeBook
@@ -111,9 +111,9 @@ def _lacks(state: State, nodes: NodeBook, variant: int, node: int) -> str:
 
 @functools.cache
 def _explain(state: Any) -> Any:
-    rows = types.Array(explaining.ROW_TYPE, 1, "C")
+    rows = types.Array(candidate_scores.ROW_TYPE, 1, "C")
     signature = types.int64(state, bind.functions_type(state), types.int64, rows)
-    return jit.compiled(signature, explaining.explain, folder=jit.cache_folder("kernel", "engine", "live"))
+    return jit.compiled(signature, candidate_scores.explain, folder=jit.cache_folder("kernel", "engine", "live"))
 
 
 def explain(state: State, policy: Policy, functions: Any, row: int, task: int) -> list[p.Explained]:
@@ -122,8 +122,8 @@ def explain(state: State, policy: Policy, functions: Any, row: int, task: int) -
         return []
     copy = state.copy()
     count = int(state.shapes.variant_n[state.tasks.form[row]]) * len(state.candidates)
-    rows: Any = np.zeros(count, explaining.ROW) if jit.COMPILED else record_table(explaining.ROW, count)
-    kernel = _explain(state.kind) if jit.COMPILED else explaining.explain
+    rows: Any = np.zeros(count, candidate_scores.ROW) if jit.COMPILED else record_table(candidate_scores.ROW, count)
+    kernel = _explain(state.kind) if jit.COMPILED else candidate_scores.explain
     found = np.asarray(rows[: kernel(copy.handle(), functions, row, rows)])
     generations = state.node_marks.generation
     terms, moved = _terms(copy, policy, row, found), _moved(copy, policy, row, found)

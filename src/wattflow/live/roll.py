@@ -19,13 +19,13 @@ from wattflow.engine.tables import PARKED, PLACED, READY, WAITING, State
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.live.engine import Engine
+from wattflow.live.forecast import Look
 from wattflow.live.fork import fork
-from wattflow.live.looking import Look
 from wattflow.live.open_work import OpenFlows
 from wattflow.model.cluster import Cluster, Zone
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.policy.base import Policy
-from wattflow.sim import adopt, build, kernel, world
+from wattflow.sim import adopt, kernel, world, world_build
 from wattflow.sim.simulate import SimOptions, grow
 from wattflow.sim.world import World
 
@@ -147,7 +147,7 @@ class _Stage:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine, self._copy = engine, fork(engine)
+        self._original, self._copy = engine, fork(engine)
         self._memory = engine.state.memory.copy()
         self._work: tuple[State, World] | None = None
         self._start()
@@ -158,12 +158,12 @@ class _Stage:
         parked = np.flatnonzero(np.asarray(state.tasks["state"]) == PARKED)
         state.tasks.state[parked], state.tasks.arrived[parked] = WAITING, 0
         state.tasks.release[parked] = state.marks["until"][parked]
-        build.make_event_room(state)  # here, so that all copies have one size
+        world_build.make_event_room(state)  # here, so that all copies have one size
         self._world, self._flows = _world(self._copy).copy(), OpenFlows.of(state)
 
     def forecast(self, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
         """Of one policy, under every draw."""
-        copy, engine = self._copy, self._engine
+        copy, engine = self._copy, self._original
         copy.policy = engine.policy  # what it noted counts for other settings of it, not what a member before did
         copy.state.replace(memory=self._memory.copy())
         copy.use(policy)
@@ -260,7 +260,7 @@ def _world(copy: Engine) -> World:
         devices=record_table(world.DEVICES, devices), energy=np.zeros((nodes, 8)),
         records=record_table(world.RECORDS, int(state.counts.open[0]) + attempts + 64),
         power_log=record_table(world.POWER_LOG, 1), task_faults=record_table(world.TASK_FAULTS, 0), gangs=gangs,
-        watt_error=np.ones(nodes), **build._zones(_by_number(copy, cluster)),
+        watt_error=np.ones(nodes), **world_build.zone_tables(_by_number(copy, cluster)),
     )  # fmt: skip
 
 

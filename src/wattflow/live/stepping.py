@@ -14,8 +14,8 @@ from wattflow.engine.tables import (
 )
 from wattflow.kernel.jit import inner
 from wattflow.live import folding
-from wattflow.live.desk import Desk
 from wattflow.live.folding import BAD_COST, GROW_ATTEMPTS, GROW_EDGES, OK
+from wattflow.live.step_buffers import Desk
 
 
 def fold_events(state, desk, functions, now):

@@ -259,13 +259,19 @@ class Zone:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Cluster:
-    """Nodes and zones. ``about`` says in a line or two what it models and what in it is assumed."""
+    """Nodes and zones.
+
+    Attributes:
+        about: In a line or two what it models and what in it is assumed.
+        currency: Of all its prices.
+    """
 
     name: str
     nodes: tuple[Node, ...]
     zones: tuple[Zone, ...] = (Zone(),)
     storage: Network = Network()
     about: str = ""
+    currency: str = "USD"
 
     def __post_init__(self) -> None:
         known = {zone.name for zone in self.zones}

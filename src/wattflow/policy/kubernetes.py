@@ -5,7 +5,8 @@ a request for cores or memory counts as one of 100 m or 200 MiB when LeastAlloca
 wherever there is room for a pod, and BalancedAllocation (since 1.33) has no say on a pod without any request. A node
 takes 110 pods. On 100 nodes and more only some that fit are scored, from a rotating start (`fit.enough_nodes`).
 Its other score plugins (taints, affinity, topology spread, images) speak of facts that are not modelled here.
-kube-scheduler picks among equal scores at random; here ties go to the lower index. O(candidates) per task.
+kube-scheduler picks among equal scores at random; here ties go to the lower index, or with ``ties`` = 1 to a seeded
+draw. O(candidates) per task.
 https://kubernetes.io/docs/concepts/scheduling-eviction/resource-bin-packing/
 https://kubernetes.io/docs/concepts/scheduling-eviction/scheduler-perf-tuning/
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 
 from wattflow.engine.settings import PolicySettings
-from wattflow.policy import view
+from wattflow.policy import effects, view
 from wattflow.policy.base import Policy
 from wattflow.policy.jit import jit
 
@@ -24,6 +25,7 @@ LEAST_BYTES = 200 << 20
 """What a pod without requests counts as when nodes are scored by use."""
 PODS = 110
 """A kubelet's limit unless it is told otherwise."""
+DIAL = view.dials(ties=0.0)
 
 
 @jit
@@ -63,8 +65,19 @@ def points(cpu, memory):
     return math.floor(free / 2.0) + math.floor(100.0 * (1.0 - abs(cpu - memory) / 2.0) + 1e-9)
 
 
+@jit
+def tie(state, node):
+    """Between 0 and ½, as points are whole numbers: the least of a draw for each of the equal nodes it stands for."""
+    return 0.5 * (1.0 - (1.0 - effects.draw(state)) ** (1.0 / view.stands_for(state, node)))
+
+
 def score(state, task, variant, out):
     """200 − (least allocated + balanced)."""
+    if view.param(state, DIAL.ties) > 0.0:
+        for c in range(out.size):
+            node = view.node_of(state, c)
+            out[c] = 200.0 - (least_allocated(state, node, variant) + balanced(state, node, variant)) + tie(state, node)
+        return
     if view.all_ask(state):
         for c in range(out.size):
             cpu = min(1.0, view.core_share(state, variant, c))
@@ -92,5 +105,7 @@ KUBERNETES = Policy(
     "kube-scheduler's default scoring: least allocated and balanced",
     score=score,
     settings=PolicySettings(pods=PODS, samples=True, local=True),
+    params=DIAL.defaults,
+    limits={"ties": (0.0, 1.0)},
     terms={"allocated": allocated, "imbalance": imbalance},
 )

@@ -13,9 +13,12 @@ from wattflow.policy.base import Policy
 
 
 def score(state, task, variant, out):
-    """Completion: wake, cold start, data and run. Only nodes with room are seen, so there is no further wait."""
+    """Completion: wake, cold start, data and run, and the seconds taken from those who share the node's cores.
+
+    Only nodes with room are seen, so there is no further wait; where threads are busy beside it, the run is longer.
+    """
     for c in range(out.size):
-        out[c] = view.finish_in_s(state, task, variant, c)
+        out[c] = view.crowded_finish_s(state, task, variant, c) + view.crowding_s(state, task, variant, c)
 
 
 MIN_MIN = Policy(

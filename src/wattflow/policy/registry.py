@@ -1,9 +1,11 @@
-"""All policies by name. Importing this module imports none of them."""
+"""All policies by name, ours and those that other packages bring. Importing this module imports none of them."""
 
 from __future__ import annotations
 
 import importlib
+from typing import cast
 
+from wattflow.model import plugins
 from wattflow.model.errors import unknown_name
 from wattflow.policy import spec
 from wattflow.policy.base import Policy
@@ -85,14 +87,24 @@ GROUPS = {
 
 
 def names() -> list[str]:
-    """Every registered policy, in the order of the documentation."""
-    return list(POLICIES)
+    """Every registered policy, in the order of the documentation, then those of other packages."""
+    return [*POLICIES, *contributed()]
+
+
+def contributed() -> list[str]:
+    """Policies that other packages bring (entry points of ``wattflow.policies``)."""
+    return plugins.names(plugins.POLICIES, (*POLICIES, *ALIASES))
+
+
+def usable() -> dict[str, Policy]:
+    """Import the policies of other packages; one that cannot be is left out, with a note."""
+    return plugins.usable(plugins.POLICIES, (*POLICIES, *ALIASES), Policy)
 
 
 def is_known(name: str) -> bool:
     """Tell whether a name, or what stands before its settings, is registered; names of 0.1 are."""
     base = name if spec.is_plain(name) else spec.base_of(name)[0]
-    return base in POLICIES or base in ALIASES
+    return base in POLICIES or base in ALIASES or base in contributed()
 
 
 def load(name: str, **params: float) -> Policy:
@@ -109,8 +121,10 @@ def load(name: str, **params: float) -> Policy:
 
 
 def _registered(name: str) -> Policy:
+    if name not in POLICIES and name in contributed():
+        return cast(Policy, plugins.load(plugins.POLICIES, name, Policy))
     if name not in POLICIES:
-        raise unknown_name("policy", name, POLICIES, f"(`wattflow policies` lists all {len(POLICIES)})")
+        raise unknown_name("policy", name, names(), f"(`wattflow policies` lists all {len(names())})")
     module, attribute = POLICIES[name].split(":")
     policy: Policy = getattr(importlib.import_module(module), attribute)
     return policy

@@ -10,7 +10,7 @@ import numpy as np
 
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Scope
-from wattflow.predict import columns, datasets, serverless, tasks, watts
+from wattflow.predict import datasets, serverless, tasks, user_tables, watts
 from wattflow.predict.core import INPUTS
 from wattflow.predict.modelfile import Manifest
 from wattflow.predict.observations import Benchmarks, Observations, concatenate, of_workload
@@ -25,16 +25,16 @@ FILES = {
     "kepler-package": (f"{datasets.KEPLER}/rapl_basic.csv.gz",),
 }
 _KINDS = {
-    "lotaru": columns.TASKS,
-    "sizey": columns.TASKS,
-    "greenfaas": columns.CALLS,
-    "kepler-platform": columns.COUNTERS,
-    "kepler-package": columns.COUNTERS,
+    "lotaru": user_tables.TASKS,
+    "sizey": user_tables.TASKS,
+    "greenfaas": user_tables.CALLS,
+    "kepler-platform": user_tables.COUNTERS,
+    "kepler-package": user_tables.COUNTERS,
 }
 _ASKED = {
-    columns.TASKS: "tasks or a trace",
-    columns.COUNTERS: "usage counters",
-    columns.CALLS: "function calls",
+    user_tables.TASKS: "tasks or a trace",
+    user_tables.COUNTERS: "usage counters",
+    user_tables.CALLS: "function calls",
 }
 
 
@@ -44,8 +44,8 @@ def kind_of(source: str) -> str:
         return _KINDS[source]
     if not Path(source).exists():
         raise InvalidInput(source, f"neither a file nor one of {', '.join(FILES)}")
-    found = columns.kind_of(Path(source))
-    return columns.TASKS if found == columns.TRACE else found
+    found = user_tables.kind_of(Path(source))
+    return user_tables.TASKS if found == user_tables.TRACE else found
 
 
 def need_kind(source: str, kind: str, model: str) -> None:
@@ -60,24 +60,24 @@ def rows_of(source: str, data: Path) -> tuple[Observations, Benchmarks]:
         return datasets.lotaru(data), datasets.lotaru_benchmarks(data)
     if source == "sizey":
         return datasets.sizey(data), {}
-    if kind_of(source) != columns.TASKS:
+    if kind_of(source) != user_tables.TASKS:
         raise InvalidInput(source, f"holds {_ASKED[kind_of(source)]}, not tasks")
     path = Path(source)
-    if columns.kind_of(path) == columns.TASKS:
-        return columns.task_table(path), {}
+    if user_tables.kind_of(path) == user_tables.TASKS:
+        return user_tables.task_table(path), {}
     return of_workload(registry.load(path)), {}
 
 
-def usage_of(source: str, data: Path) -> columns.Usage:
+def usage_of(source: str, data: Path) -> user_tables.Usage:
     """Usage counters of an evaluation set (``kepler-platform``, ``kepler-package``) or of a CSV."""
     if source in FILES:
-        return columns.counter_table(data / FILES[source][0])
-    return columns.counter_table(Path(source))
+        return user_tables.counter_table(data / FILES[source][0])
+    return user_tables.counter_table(Path(source))
 
 
 def calls_of(source: str, data: Path) -> serverless.Calls:
     """Function calls of ``greenfaas`` or of a CSV."""
-    return columns.call_table(data / FILES[source][0] if source in FILES else Path(source))
+    return user_tables.call_table(data / FILES[source][0] if source in FILES else Path(source))
 
 
 def train(source: str, data: Path, also: Sequence[str] = ()) -> tuple[object, Manifest]:
@@ -86,11 +86,11 @@ def train(source: str, data: Path, also: Sequence[str] = ()) -> tuple[object, Ma
     for other in also:
         need_kind(other, kind, source)
     files = tuple(entry for name in (source, *also) for entry in describe_files(name, data))
-    if kind != columns.TASKS and also:
+    if kind != user_tables.TASKS and also:
         raise InvalidInput(also[0], f"several sources are learned together for tasks only, not for {kind}")
-    if kind == columns.CALLS:
+    if kind == user_tables.CALLS:
         return _train_calls(source, data, files)
-    if kind == columns.COUNTERS:
+    if kind == user_tables.COUNTERS:
         return _train_watts(source, data, files)
     parts = [rows_of(name, data) for name in (source, *also)]
     rows = concatenate([part for part, _ in parts])

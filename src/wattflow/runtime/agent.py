@@ -23,15 +23,15 @@ import msgspec
 from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
 from wattflow.runtime.aside import Aside
-from wattflow.runtime.away import Away
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.drivers.agents import NameTaken
-from wattflow.runtime.executors.devices import Devices
+from wattflow.runtime.executors.node_devices import Devices
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import Finish, Work
 from wattflow.runtime.executors.templates import Templates
 from wattflow.runtime.machine import LoadReader
 from wattflow.runtime.node_energy import NodeEnergy
+from wattflow.runtime.outage_notice import Away
 from wattflow.runtime.outbox import Names, Outbox, Output
 from wattflow.runtime.texts import plain
 from wattflow.runtime.tidying import sweep_folders, trim_own_log

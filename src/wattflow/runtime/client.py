@@ -337,7 +337,7 @@ class Client(concurrent.futures.Executor):
 
     def _variant(self, way: Way) -> m.Variant:
         if way.fpga is not None:
-            from wattflow.runtime.executors.fpga.run import KernelCall
+            from wattflow.runtime.executors.fpga.call_kernel import KernelCall
 
             return way.variant(self._upload(dump_function(KernelCall(way.fpga))))
         return way.variant(None if way.function is None else self._function(way.function))

@@ -6,12 +6,13 @@ import math
 import os
 from pathlib import Path
 
+from wattflow.energy.meters.probe import Places
 from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.model.profile import PowerProfile
 from wattflow.runtime.agent import Agent
-from wattflow.runtime.executors.devices import DeviceExecutor, Devices
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import Groups
+from wattflow.runtime.executors.node_devices import DeviceExecutor, Devices
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import ProcessExecutor
 from wattflow.runtime.executors.templates import KEEP_S
@@ -54,5 +55,5 @@ def make_agent(
     processes = ProcessExecutor(
         Zygote(preload=preload, privileges=apart), max(1, math.ceil(node.cpus)), groups, keep_alive_s
     )
-    energy = NodeEnergy(curve, folder / "meter")
+    energy = NodeEnergy(curve, folder / "meter", Places.of_environment())
     return Agent(transport, node, processes, energy, devices, folder / "work", load=load_reader())

@@ -1,6 +1,7 @@
-"""Joules of the attempts on a node: the node's counter, split by CPU time over windows of about a second.
+"""Joules of the attempts on a node: the node's meter, split by CPU time over windows of about a second.
 
-Without a counter a virtual one is made from the machine's CPU time and a curve; its joules say *modelled*.
+The meter is the one that `wattflow machine meters` and the profiler would choose (`wattflow.energy.meters.probe`).
+Without any, a virtual one is made from the machine's CPU time and a curve; its joules say *modelled*.
 """
 
 from __future__ import annotations
@@ -10,22 +11,24 @@ from pathlib import Path
 
 from wattflow.energy.attribution import Attributor, Sample
 from wattflow.energy.meters import powercap
-from wattflow.energy.meters.port import Meter, NoReading, node_j
-from wattflow.energy.meters.probe import try_meter
+from wattflow.energy.meters.node_counter import NodeCounter
+from wattflow.energy.meters.port import Meter
+from wattflow.energy.meters.probe import Places, find_node_meter
 from wattflow.energy.virtual import CpuSeconds, VirtualMeter, of_machine
 from wattflow.model.profile import PowerProfile, Provenance
 from wattflow.runtime.messages import Energy, TaskEnergy, Window
 
 WINDOW_S, IDLE_WINDOW_S = 1.0, 10.0
 """Of a node with attempts, and of one without: nobody's joules wait for that, and a thousand idle nodes cost little."""
-COUNTERS = ("pcp", "powercap", "perf")
-"""In this order: a site that runs Performance Co-Pilot reads its machines there."""
+STILL_S = 60.0
+"""Longest window for which a counter that does not move is waited for: some are renewed every few seconds only."""
 MODEL_ERROR = 0.25
 """Half the width of the band of modelled joules, as a share of them: chosen, not measured; a curve of another machine
-may be off
-by more."""
+may be off by more."""
 COUNTER_ERROR = 0.02
 """The same for counted joules: what RAPL's counters are usually trusted to."""
+SENSOR_ERROR = 0.05
+"""The same for joules integrated from sampled watts: chosen, not measured."""
 
 
 class NodeEnergy:
@@ -34,18 +37,20 @@ class NodeEnergy:
     Args:
         curve: P(k) of this node.
         folder: Where a virtual counter lives when there is no other.
-        sysfs: Where counters are looked for; Performance Co-Pilot where it runs, else this kernel's, where None.
+        places: Where meters are looked for; None takes the virtual one.
         machine: CPU seconds of the whole node; this machine's unless told otherwise.
     """
 
     def __init__(
-        self, curve: PowerProfile, folder: Path, sysfs: Path | None = None, machine: CpuSeconds | None = None
+        self, curve: PowerProfile, folder: Path, places: Places | None = None, machine: CpuSeconds | None = None
     ) -> None:
         self.curve = curve
         self._machine = machine or of_machine()
         self._virtual: VirtualMeter | None = None
-        self._meter = self._open(folder, sysfs)
-        self.provenance = Provenance.MODELLED if self._virtual is not None else Provenance.ATTRIBUTED
+        self._counter = NodeCounter(self._open(folder, places))
+        modelled = self._counter.meter.name == "virtual"
+        self.provenance = Provenance.MODELLED if modelled else Provenance.ATTRIBUTED
+        self._error = MODEL_ERROR if modelled else SENSOR_ERROR if self._counter.sampled else COUNTER_ERROR
         self._attributor = Attributor(curve, window_s=float("inf"))
         self._first: Sample | None = None
         self._cpu_s: dict[int, float] = {}
@@ -54,15 +59,17 @@ class NodeEnergy:
         self._past_s = 0.0
         self.watts: float | None = None
 
-    def _open(self, folder: Path, sysfs: Path | None) -> Meter:
-        found = _counter() if sysfs is None else None
+    def _open(self, folder: Path, places: Places | None) -> Meter:
+        found = None if places is None else find_node_meter(places)
         if found is not None:
             return found
-        try:
-            return powercap.PowercapMeter((sysfs or Path("/sys")) / "class" / "powercap")
-        except NoReading:
-            self._virtual = VirtualMeter(folder, self.curve, self._machine)
-            return powercap.PowercapMeter(self._virtual.powercap)
+        self._virtual = VirtualMeter(folder, self.curve, self._machine)
+        return powercap.PowercapMeter(self._virtual.powercap)
+
+    @property
+    def meter(self) -> str:
+        """Name of the meter that is read; ``virtual`` where none was found."""
+        return self._counter.meter.name
 
     def ended(self, fence: int, cpu_s: float) -> None:
         """An attempt is over; its CPU seconds are final."""
@@ -76,20 +83,23 @@ class NodeEnergy:
                 self._cpu_s[fence] = max(seconds, self._cpu_s.get(fence, 0.0))
         if self._virtual is not None:
             self._virtual.step()
-        reading = self._meter.read()
+        node_j = self._counter.read_j(now_s)
+        if self._first is None and node_j is None:
+            return [], None
         tasks = {str(fence): seconds for fence, seconds in self._cpu_s.items()}
         machine_s = self._machine()["machine"]
-        sample = Sample(
-            now_s, node_j(reading.joules, self._meter.domains), tasks, max(0.0, machine_s - self._known_s())
-        )
+        sample = Sample(now_s, node_j, tasks, max(0.0, machine_s - self._known_s()))
         self._attributor.add(sample)
         for fence in self._over:
             self._over[fence] = True
         if self._first is None:
             self._first = sample
         idle = not self._cpu_s and self.watts is not None  # the first window is short: it tells what the node draws
-        if now_s - self._first.time_s < (IDLE_WINDOW_S if idle else WINDOW_S) or sample.node_j is None:
+        lasted_s = now_s - self._first.time_s
+        if lasted_s < (IDLE_WINDOW_S if idle else WINDOW_S) or node_j is None:
             return [], None
+        if node_j == self._first.node_j and lasted_s < STILL_S:
+            return [], None  # not renewed yet: its joules come with the next step, which this window must hold
         return self._close(sample)
 
     def _known_s(self) -> float:
@@ -121,22 +131,10 @@ class NodeEnergy:
     def _tell(self, fence: int, others: float) -> TaskEnergy:
         """Joules with a band: from what it added to the node's draw, to its share of what nobody claims."""
         energy_j, marginal_j = self._joules.pop(fence, (0.0, 0.0))
-        error = MODEL_ERROR if self.provenance is Provenance.MODELLED else COUNTER_ERROR
-        low_j = min(energy_j, marginal_j) * (1 - error)
-        high_j = energy_j * (1 + error + max(0.0, others))
+        low_j = min(energy_j, marginal_j) * (1 - self._error)
+        high_j = energy_j * (1 + self._error + max(0.0, others))
         return TaskEnergy(fence, Energy(energy_j, low_j, high_j, str(self.provenance), marginal_j))
 
     def close(self) -> None:
         """Let go of the meter."""
-        self._meter.close()
-
-
-def _counter() -> Meter | None:
-    """The first meter that counts the joules of the node's processors; a sensor of watts alone would not do."""
-    for name in COUNTERS:
-        meter = try_meter(name).meter
-        if meter is not None and any(domain.counter and domain.kind in ("package", "psys") for domain in meter.domains):
-            return meter
-        if meter is not None:
-            meter.close()
-    return None
+        self._counter.close()

@@ -31,7 +31,7 @@ from wattflow.runtime.decider import Decider
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.gate import Gate
 from wattflow.runtime.joules import Joules
-from wattflow.runtime.learning import Learning
+from wattflow.runtime.learned_facts import Learning
 from wattflow.runtime.ledger import Ledger
 from wattflow.runtime.logs import Logs
 from wattflow.runtime.nodes import Nodes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import hashlib
 import logging
 import os
 import socket
@@ -15,11 +14,11 @@ from pathlib import Path
 
 from wattflow.model.errors import WattflowError
 from wattflow.runtime import json_logs
-from wattflow.runtime.drivers.base import Driver
+from wattflow.runtime.drivers import registry
+from wattflow.runtime.drivers.base import Site
 from wattflow.runtime.home import Home
-from wattflow.runtime.hooks import PowerHook
 from wattflow.server.settings import ServerSettings, listen
-from wattflow.store.objects import Objects, open_objects
+from wattflow.store.object_url import open_objects
 from wattflow.store.writing import WritingProcess
 
 
@@ -63,7 +62,8 @@ def _serve(settings: ServerSettings, options: argparse.Namespace, writing: Writi
         place = settings.objects or settings.home.objects
         check_objects(settings.home, place)
         objects = open_objects(place)
-        driver = make_driver(options.driver, options.driver_option, settings, objects)
+        told = dict(one.split("=", 1) for one in options.driver_option)
+        driver = registry.make(options.driver, Site(objects, settings.home.folder, told))
         serve(settings, driver, listener, objects, writing)
 
 
@@ -77,82 +77,10 @@ def _load_engine(policy: str) -> None:
     """Load the engine's compiled code, and what it loads at a first use, while the HTTP half, which has nothing in
     common with it, is imported."""
     from wattflow.live import Engine
-    from wattflow.runtime.rehearsal import rehearse
+    from wattflow.runtime.first_use import rehearse
 
     with contextlib.suppress(Exception):  # whatever is wrong with the policy is told where it is used
         rehearse(Engine(policy))
-
-
-def make_driver(name: str, given: list[str], settings: ServerSettings, objects: Objects) -> Driver:
-    """A driver by name, with its own options (``key=value``)."""
-    options = dict(one.split("=", 1) for one in given)
-    if name == "agents":
-        from wattflow.runtime.drivers.agents import AgentsDriver
-
-        return AgentsDriver(float(options.get("lost_after_s", 3.0)), _power_hook(options))
-    if name == "local":
-        from wattflow.runtime.drivers.local import LocalDriver
-        from wattflow.runtime.executors import privileges
-        from wattflow.runtime.node_agent import make_agent
-
-        apart = privileges.choose(os.environ.get("WATTFLOW_TASKS_AS", "auto"))
-        logging.getLogger(__name__).warning("%s", apart.about)
-        folder = settings.home.folder / "agent"
-        lineage = f"local-{hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]}"
-        return LocalDriver(objects, lambda transport: make_agent(transport, folder, privileges=apart, lineage=lineage))
-    if name == "simulated":
-        from wattflow.clusters import load_cluster
-        from wattflow.runtime.drivers.simulated import SimulatedDriver
-
-        cluster = load_cluster(options.get("cluster", "mixed"))
-        return SimulatedDriver(objects, cluster, settings.home.folder / "simulated")
-    if name == "slurm":
-        from wattflow.runtime.drivers.slurm import SlurmDriver
-
-        return SlurmDriver(objects, Path(options.get("folder", str(settings.home.folder / "slurm"))),
-                           options.get("partition"))  # fmt: skip
-    if name == "dask":
-        from wattflow.runtime.drivers.dask import DaskDriver
-
-        return DaskDriver(objects, options["scheduler"])
-    raise WattflowError(f"no driver named {name!r}; there are agents, local, slurm, dask and simulated")
-
-
-def _power_hook(options: dict[str, str]) -> PowerHook | None:
-    """What puts machines to sleep, where something does."""
-    from wattflow.runtime.hooks import CommandHook, WakeOnLan
-
-    suspend, resume, lan = (options.get(name) for name in ("suspend_command", "resume_command", "wake_on_lan"))
-    if "redfish" in options:
-        return _redfish(options)
-    if suspend is None:
-        if resume is not None or lan is not None:
-            raise WattflowError("waking needs a way to put machines to sleep, too: --suspend-command")
-        return None
-    if lan is not None:
-        return WakeOnLan(suspend, _pairs("--wake-on-lan", lan), watts=options.get("watts_command"))
-    if resume is None:
-        raise WattflowError("machines that sleep must be woken: --resume-command or --wake-on-lan")
-    return CommandHook(suspend, resume, options.get("watts_command"))
-
-
-def _pairs(option: str, text: str) -> dict[str, str]:
-    """``node=value,node=value``."""
-    found = dict(one.partition("=")[::2] for one in text.split(","))
-    if not all(found) or not all(found.values()):
-        raise WattflowError(f"{option}: {text!r} is not NODE=VALUE,NODE=VALUE")
-    return found
-
-
-def _redfish(options: dict[str, str]) -> PowerHook:
-    from wattflow.runtime.redfish import RedfishHook
-
-    if any(name in options for name in ("suspend_command", "resume_command", "wake_on_lan")):
-        raise WattflowError("--redfish both puts machines to sleep and wakes them; leave the other ways out")
-    if "redfish_login" not in options:
-        raise WattflowError("--redfish needs --redfish-login FILE, a private file with one line USER:PASSWORD")
-    ca = options.get("redfish_ca")
-    return RedfishHook(options["redfish"], Path(options["redfish_login"]), Path(ca) if ca else None)
 
 
 def _parser() -> argparse.ArgumentParser:

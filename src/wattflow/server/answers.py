@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from wattflow.lab.show.columns import More, run_columns
+from wattflow.lab.show.run_columns import More, run_columns
 from wattflow.model.run import Run
 from wattflow.server.absent import Missing
 from wattflow.server.budgets import forecast
@@ -70,9 +70,9 @@ def live(
 
 def explain(database: sa.Engine, folder: Path, task: int, number: int) -> bytes:
     """A decision of the past."""
-    from wattflow.server import replay  # the engine with it, which documents do without
+    from wattflow.server import decision_replay  # the engine with it, which documents do without
 
-    return msgspec.json.encode(replay.explained(database, folder, task, number))
+    return msgspec.json.encode(decision_replay.explained(database, folder, task, number))
 
 
 def _announced(database: sa.Engine) -> dict[str, dict[str, Any]]:

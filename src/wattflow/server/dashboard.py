@@ -21,9 +21,9 @@ from wattflow.runtime.records import TaskRecord, waits_for
 from wattflow.runtime.service import Service
 from wattflow.server.beside import Beside
 from wattflow.server.budgets import budgets
-from wattflow.server.events import Events
+from wattflow.server.decision_replay import shown
+from wattflow.server.event_stream import Events
 from wattflow.server.forecasts import Forecasts
-from wattflow.server.replay import shown
 from wattflow.server.session import Sessions, cookie_of, has_header, set_cookie
 from wattflow.server.tokens import Identity, Tokens
 from wattflow.server.zone import read_zone
@@ -99,13 +99,13 @@ class Dashboard:
 
     def _first(self, scope: Any) -> dict[str, Any]:
         from wattflow.clusters.presets import preset_names
-        from wattflow.policy.registry import POLICIES
+        from wattflow.policy import registry
 
         who = self.sessions.identify(scope)
         return {
             "mode": "server", "wattflow": __version__,
             "session": None if who is None else self.told(who, cookie_of(scope)),
-            "policies": sorted(POLICIES), "clusters": preset_names(),
+            "policies": sorted(registry.names()), "clusters": preset_names(),
         }  # fmt: skip
 
     async def _login(self, request: Request) -> Response:

@@ -142,8 +142,8 @@ def check(wanted: Wanted) -> None:
         found = _POLICY.fullmatch(name)
         if found is None:
             raise InvalidInput("policies", f"{name!r} is not a name with numbers, such as carbon-delay:delay_s=3600")
-        if found[1] not in registry.POLICIES:
-            raise unknown_name("policy", found[1], list(registry.POLICIES))
+        if not registry.is_known(found[1]):
+            raise unknown_name("policy", found[1], registry.names())
     if wanted.kind == "rerun" and wanted.workflow is None:
         raise InvalidInput("workflow", "which one shall be run again? Give its id")
     if wanted.cluster is not None:

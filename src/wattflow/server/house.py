@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
-from wattflow.runtime.pulse import Pulse
+from wattflow.runtime.loop_lag import Pulse
 from wattflow.runtime.service import Service
 from wattflow.server.dashboard import Dashboard
 from wattflow.server.tokens import Identity, Tokens

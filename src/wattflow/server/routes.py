@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from wattflow import __version__
+from wattflow.model.interfaces import VERSIONS
 from wattflow.runtime.messages import Outcomes, Submission, Task, Variant
 from wattflow.runtime.recovery import outcome_of
 from wattflow.server.bodies import answer, answer_rows, schema, typed, typed_submission
@@ -56,7 +57,8 @@ async def status(request: Request) -> Response:
     service = house.service
     written = service.writer.figures
     return answer(request, {
-        "wattflow": __version__, "policy": service.decider.policy, "driver": service.driver.name, "now_s":
+        "wattflow": __version__, "interfaces": dict(VERSIONS),
+        "policy": service.decider.policy, "driver": service.driver.name, "now_s":
         service.now(),
         "nodes": sum(node.state != "down" for node in service.nodes), "running": len(service.attempts),
         "waiting": sum(flow.open for flow in service.workflows.values()) - len(service.attempts),

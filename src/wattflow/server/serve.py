@@ -31,7 +31,8 @@ from wattflow.store import backup
 from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble, open_store, told
 from wattflow.store.layout import Gone
-from wattflow.store.objects import Objects, open_objects
+from wattflow.store.object_url import open_objects
+from wattflow.store.objects import Objects
 from wattflow.store.short_turns import ask_for_short_turns
 from wattflow.store.writer import Writer
 from wattflow.store.writing import Refused, WritingProcess

@@ -8,13 +8,13 @@ from wattflow.engine import agenda
 from wattflow.engine.tables import FALLING, ON, WAITS, WAKING, State
 from wattflow.kernel.jit import inner
 from wattflow.kernel.jit import jit as entry
-from wattflow.sim import build, faults, power, running
+from wattflow.sim import energy_accounts, faults, running, world_build
 from wattflow.sim.world import OK, World
 
 
 def take_over(state: State, world: World) -> None:
     """Take a State over at its present time. World's ``runtime`` holds what is left of the tasks that run."""
-    build.make_event_room(state)
+    world_build.make_event_room(state)
     _adopt(state.handle(), world.handle())
 
 
@@ -29,7 +29,7 @@ def _adopt(state, world):
         world.nodes[n].idle_w = kind.idle_w * world.watt_error[n]
         world.nodes[n].since = now
         world.nodes[n].watts = 0.0
-        power.refresh(state, world, n)
+        energy_accounts.refresh(state, world, n)
         if row.pos < 0:
             continue
         if row.power_state == WAKING:

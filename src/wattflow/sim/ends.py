@@ -7,10 +7,10 @@ import math
 from wattflow.engine import fold, life
 from wattflow.engine.parts import RICH
 from wattflow.engine.tables import GIVE_UP, MICRO, RETRY
-from wattflow.kernel import attempts
+from wattflow.kernel import attempt_record
 from wattflow.kernel.jit import inner, optional
-from wattflow.kernel.power import COLD_J, LOST_J, RUN_J
-from wattflow.sim import clocks, faults, gangs, running
+from wattflow.kernel.power_curve import COLD_J, LOST_J, RUN_J
+from wattflow.sim import clocks, faults, gang_barrier, running
 from wattflow.sim.world import (
     CANCELLED,
     COLD,
@@ -87,7 +87,7 @@ def _gone(state, world, task, lost, fate, priority):
 def _retry(state, world, task, fate, priority):
     """Back to the queue's end with one attempt less, or out for good."""
     if state.shapes[state.tasks[task].form].parts > 1:
-        gangs.forget_held(world, task)
+        gang_barrier.forget_held(world, task)
     if fold.try_again(state, task, fate == GIVE_UP, priority) == 0:
         world.pulse[0].retries += 1
     else:
@@ -169,8 +169,8 @@ def _closes(state, world, a, outcome):
     records = world.records
     device = attempt.device
     on_node = device - node_row.device_first if device >= 0 else -1
-    attempts.write_who(records, k, attempt.task, attempt.part, attempt.attempt, outcome)
-    attempts.write_where(records, k, node, on_node, needs.origin, needs.guarantee)
-    attempts.write_when(records, k, attempt.ready, attempt.placed, run.start, clock.now)
-    attempts.write_stages(records, k, run.message_s, run.wake_s, run.cold_s, run.data_s, run.hold_s)
-    attempts.write_joules(records, k, run.run_j, run.cold_j, run.transfer_j, attempt.marginal_j)
+    attempt_record.write_who(records, k, attempt.task, attempt.part, attempt.attempt, outcome)
+    attempt_record.write_where(records, k, node, on_node, needs.origin, needs.guarantee)
+    attempt_record.write_when(records, k, attempt.ready, attempt.placed, run.start, clock.now)
+    attempt_record.write_stages(records, k, run.message_s, run.wake_s, run.cold_s, run.data_s, run.hold_s)
+    attempt_record.write_joules(records, k, run.run_j, run.cold_j, run.transfer_j, attempt.marginal_j)

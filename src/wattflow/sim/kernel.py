@@ -15,7 +15,7 @@ from wattflow.kernel import jit
 from wattflow.kernel.hooks import hook
 from wattflow.kernel.jit import inner, optional
 from wattflow.kernel.jit import jit as entry
-from wattflow.sim import clocks, ends, faults, nodes, power, stages
+from wattflow.sim import clocks, ends, energy_accounts, faults, node_power, stages
 from wattflow.sim.world import DATA, World
 
 DONE, UNTIL, LIMIT, GROW, BAD_COST, STUCK, ASKED = 0, 1, 2, 3, 4, 5, 6
@@ -98,7 +98,7 @@ def _fold(state, world, priority):
                 pulse.round_at = math.inf
             if what != agenda.RAMP or at_s == pulse.ramp_at:
                 count += 1
-        elif nodes.changed(state, world, what, who, gen, priority):
+        elif node_power.changed(state, world, what, who, gen, priority):
             count += 1
     at = pulse.next_arrival
     while at < world.arrivals.size and state.tasks[world.arrivals[at]].release <= now:
@@ -243,7 +243,7 @@ def advance(state, world, functions, until, max_events):
 def settle_all(state, world):
     """Close every node's open interval at the present time."""
     for n in range(state.nodes.size):
-        power.account(state, world, n)
+        energy_accounts.account(state, world, n)
 
 
 @inner
@@ -254,7 +254,7 @@ def begin_all(state, world):
         world.nodes[n].idle_w = state.classes[cls].idle_w * world.watt_error[n]
         world.nodes[n].since = state.clock[0].now
         world.nodes[n].watts = 0.0
-        power.refresh(state, world, n)
+        energy_accounts.refresh(state, world, n)
         faults.schedule_failure(state, world, n)
         life.idles(state, world, n)
         if state.classes[cls].serverless == 1:

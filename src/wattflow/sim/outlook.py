@@ -20,7 +20,7 @@ from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster
 from wattflow.policy import bind
 from wattflow.policy.base import Policy
-from wattflow.sim import adopt, build, kernel, world
+from wattflow.sim import adopt, kernel, world, world_build
 from wattflow.sim.simulate import SimOptions, grow
 from wattflow.sim.world import World
 
@@ -154,7 +154,7 @@ def world_at(state: State, cluster: Cluster, coming: Longs) -> World:
         devices=record_table(world.DEVICES, devices), energy=np.zeros((nodes, 8)),
         records=record_table(world.RECORDS, int(state.counts.open[0]) + attempts + 64),
         power_log=record_table(world.POWER_LOG, 1), task_faults=record_table(world.TASK_FAULTS, 0), gangs=gangs,
-        watt_error=np.ones(nodes), **build._zones(cluster),
+        watt_error=np.ones(nodes), **world_build.zone_tables(cluster),
     )  # fmt: skip
 
 

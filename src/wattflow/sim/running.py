@@ -11,7 +11,7 @@ from wattflow.engine import agenda, devices, fold, view
 from wattflow.engine.parts import RICH
 from wattflow.engine.tables import MICRO, MPS, NO_DEVICE, TIME_SLICE
 from wattflow.kernel.jit import inner, optional
-from wattflow.sim import clocks, faults, pinned, power
+from wattflow.sim import clocks, energy_accounts, faults, pinned
 from wattflow.sim.world import COLD, RUN
 
 
@@ -32,13 +32,13 @@ def leave_cold(state, world, a):
     run = world.runs[a]
     node = state.attempts[a].node
     load = world.nodes[node]
-    power.account(state, world, node)
+    energy_accounts.account(state, world, node)
     weight = run.weight_u
     run.cold_j += weight * (load.integral - run.mark)
     load.busy_u -= state.variants[state.attempts[a].variant].cores_u
     load.weight_u -= weight
     load.cold_u -= weight
-    power.refresh(state, world, node)
+    energy_accounts.refresh(state, world, node)
 
 
 @inner
@@ -89,7 +89,7 @@ def start_run(state, world, a):
     work = faults.plan_work(state, world, a)
     weight = weight_of(state, a)
     run.weight_u = weight
-    power.account(state, world, node)
+    energy_accounts.account(state, world, node)
     run.mark = load.integral
     load.busy_u += needs.cores_u
     load.weight_u += weight
@@ -101,7 +101,7 @@ def start_run(state, world, a):
     else:
         clocks.join(state, world, node, a, work)
     _crowd(state, world, node, needs.cores_u, needs.device != NO_DEVICE)
-    power.refresh(state, world, node)
+    energy_accounts.refresh(state, world, node)
     limit = state.classes[state.nodes[node].cls].limit_s
     if limit < math.inf:
         agenda.push(state, now + limit, agenda.TIME_UP, a, attempt.sequence)
@@ -140,11 +140,11 @@ def _use_devices(state, world, a, sign):
     first = node_row.device_first
     for d in range(first, first + node_row.device_n):
         if devices.holds(attempt.devices, d - first):
-            power.account_device(state, world, d)
+            energy_accounts.account_device(state, world, d)
             world.devices[d].tasks += sign
             world.devices[d].busy_u += sign * devices.busy_share(state, variant, state.devices[d].cls)
             world.devices[d].duty_u += sign * state.variants[variant].duty_u
-            power.refresh_device(state, world, d)
+            energy_accounts.refresh_device(state, world, d)
 
 
 @inner
@@ -156,7 +156,7 @@ def _device_integral(state, world, a):
     total = 0.0
     for d in range(first, first + node_row.device_n):
         if devices.holds(attempt.devices, d - first):
-            power.account_device(state, world, d)
+            energy_accounts.account_device(state, world, d)
             total += world.devices[d].integral
     return total
 
@@ -171,7 +171,7 @@ def leave_run(state, world, a):
     variant = attempt.variant
     needs = state.variants[variant]
     weight = run.weight_u
-    power.account(state, world, node)
+    energy_accounts.account(state, world, node)
     joules = weight * (load.integral - run.mark)
     load.busy_u -= needs.cores_u
     load.weight_u -= weight
@@ -181,14 +181,14 @@ def leave_run(state, world, a):
         run.in_lane = 0
         pinned.balance(state, world, node, run.domain)
     _crowd(state, world, node, -needs.cores_u, needs.device != NO_DEVICE)
-    power.refresh(state, world, node)
+    energy_accounts.refresh(state, world, node)
     run.run_j += joules
 
 
 @inner
 def set_frequency(state, world, node, level):
     """Change a node's level: what runs there goes on at it, each as its compute-bound share says."""
-    power.account(state, world, node)
+    energy_accounts.account(state, world, node)
     before = state.nodes[node].frequency
     if not fold.set_frequency(state, node, level):
         return
@@ -200,7 +200,7 @@ def set_frequency(state, world, node, level):
         if stage == RUN:
             _rework(state, world, a, before, level)
         a = state.attempts[a].next
-    power.refresh(state, world, node)
+    energy_accounts.refresh(state, world, node)
 
 
 @inner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -21,46 +21,17 @@ from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
-from wattflow.sim import build, kernel, lacking, tailoring
+from wattflow.sim import kernel, lacking, tailoring, world_build
 from wattflow.sim.inputs import Name, cluster_of, drawn
+from wattflow.sim.sim_options import SimOptions
 from wattflow.sim.world import World
 
 if TYPE_CHECKING:
     from wattflow.generate.recipe import Recipe
 
+__all__ = ["SimOptions", "Simulation", "simulate"]
 _EVENTS_PER_CALL = 200_000
 _EVENTS_PER_CALL_PLAIN = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class SimOptions:
-    """How a run is simulated.
-
-    Attributes:
-        queue: Overrides the policy's queue: ``skip``, ``strict`` or ``easy-backfill``.
-        round_s: Decisions only at multiples of this; 0 decides at every event.
-        message_s: Delay between a decision and its node.
-        sleep_after_s: Sleepable nodes sleep after idling so long; None leaves policy and cluster as they are.
-        max_retries: Attempts after the first.
-        record_power: Keep every change of watts in ``Run.power_log``.
-        from_zero: Count energy from time 0 instead of the first release; the makespan stays as it is.
-        runtime_error: Spread (σ of log) of the estimates around the truth; 0 leaves the workload's estimates.
-        power_error: Spread (σ of log) of the nodes' true watts around their profiles.
-        outages: (node, down_s, up_s) that happen for certain.
-        task_faults: (task, attempt, fraction of the work) that fail for certain.
-    """
-
-    queue: str | None = None
-    round_s: float = 0.0
-    message_s: float = 0.0
-    sleep_after_s: float | None = None
-    max_retries: int = 3
-    record_power: bool = False
-    from_zero: bool = False
-    runtime_error: float = 0.0
-    power_error: float = 0.0
-    outages: tuple[tuple[int, float, float], ...] = ()
-    task_faults: tuple[tuple[int, int, float], ...] = ()
 
 
 def simulate(
@@ -112,7 +83,7 @@ class Simulation:
         with jit.compiling():
             seen = self._follow_plan(known)
             self.state = self._build_state(known, seen)
-            self.world = build.build_world(self.state, workload, cluster, self.options, seed)
+            self.world = world_build.build_world(self.state, workload, cluster, self.options, seed)
             self.functions = bind.bind(self.policy, self.state)
             self._open()
         self.lacks = lacking.parts(self.state, self.world)
@@ -327,10 +298,10 @@ def grow(state: State, world: World, options: SimOptions) -> None:
     pulse = world.pulse[0]
     if pulse.record_n + state.counts.running[0] + 64 > len(world.records):
         world.replace(records=_grown(world.records, int(len(world.records) * 1.5) + int(state.counts.running[0]) + 64))
-    wanted = int(state.counts.timer_n[0]) + build.event_capacity(state)
+    wanted = int(state.counts.timer_n[0]) + world_build.event_capacity(state)
     if wanted > len(state.timers):
         state.replace(timers=_grown(state.timers, 2 * wanted))
     if options.record_power:
-        wanted = int(pulse.log_n) + build.log_capacity(state)
+        wanted = int(pulse.log_n) + world_build.log_capacity(state)
         if wanted > len(world.power_log):
             world.replace(power_log=_grown(world.power_log, wanted + len(world.power_log) // 2))

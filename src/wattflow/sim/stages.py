@@ -5,8 +5,8 @@ from __future__ import annotations
 from wattflow.engine import agenda, life, view
 from wattflow.engine.parts import RICH
 from wattflow.kernel.jit import inner, optional
-from wattflow.kernel.power import TRANSFER_J
-from wattflow.sim import clocks, gangs, power, running
+from wattflow.kernel.power_curve import TRANSFER_J
+from wattflow.sim import clocks, energy_accounts, gang_barrier, running
 from wattflow.sim.world import COLD, DATA, HOLD, LATENCY, MESSAGE, OK, World
 
 
@@ -97,14 +97,14 @@ def _start_cold(state, world, a, seconds):
     node = attempt.node
     load = world.nodes[node]
     world.pulse[0].cold_starts += 1
-    power.account(state, world, node)
+    energy_accounts.account(state, world, node)
     weight = running.weight_of(state, a)
     run.weight_u = weight
     load.busy_u += state.variants[attempt.variant].cores_u
     load.weight_u += weight
     load.cold_u += weight
     run.mark = load.integral
-    power.refresh(state, world, node)
+    energy_accounts.refresh(state, world, node)
     _timed(state, world, a, COLD, seconds)
 
 
@@ -175,7 +175,7 @@ def data_arrived(state, world, a):
         run.transfer_j = joules
         world.energy[node, TRANSFER_J] += joules
         if pulse.series == 1:
-            power.charge_at_once(state, world, node, joules)
+            energy_accounts.charge_at_once(state, world, node, joules)
     _enter_run(state, world, a)
 
 
@@ -197,12 +197,12 @@ def _join_gang(state, world, a, task, parts):
     gang = world.gangs[task]
     state.attempts[a].stage = HOLD
     run.since = state.clock[0].now
-    gangs.note_held(state, world, task, a)
+    gang_barrier.note_held(state, world, task, a)
     gang.held += 1
     if gang.held < parts:
         return
-    b = gangs.oldest_first(world, gang.first_held)
-    gangs.forget_held(world, task)
+    b = gang_barrier.oldest_first(world, gang.first_held)
+    gang_barrier.forget_held(world, task)
     while b >= 0:
         after = world.runs[b].left  # joining a domain sets it anew
         world.runs[b].hold_s = state.clock[0].now - world.runs[b].since

@@ -111,14 +111,3 @@ class FolderObjects:
         """The file of a name. Anything but a hash is refused, so no name leads out of the folder."""
         checked_name(name)
         return self.root / name[:2] / name[2:]
-
-
-def open_objects(url: str | Path) -> Objects:
-    """A folder by its path, or an S3-compatible store by ``s3://BUCKET/PREFIX?endpoint=URL``."""
-    if str(url).startswith("s3://"):
-        from wattflow.store.s3 import open_s3
-
-        return open_s3(str(url))
-    if "://" in str(url):
-        raise InvalidInput(str(url), "objects are kept in a folder (give its path) or in an S3 store (s3://BUCKET)")
-    return FolderObjects(Path(url))

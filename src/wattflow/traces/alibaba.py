@@ -13,7 +13,7 @@ import numpy as np
 from wattflow.model.units import MIB
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import UNKNOWN_RUNTIME_S, Shape, Workload
-from wattflow.traces import tables
+from wattflow.traces import log_tables
 from wattflow.traces.source import Probe, stem
 
 _POD = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -36,8 +36,8 @@ def read(path: Path) -> Workload:
     Pods that were never scheduled have no known runtime: they stay, since they are part of what asks for room, with a
     runtime of 1 s, an unknown estimate, and ``runtime_known`` false.
     """
-    table = tables.read_csv(path, *_POD)
-    skips = tables.Skips(len(table), "pods", table.bad_rows)
+    table = log_tables.read_csv(path, *_POD)
+    skips = log_tables.Skips(len(table), "pods", table.bad_rows)
     numbers = {}
     for name in (*_POD[1:], "creation_time", "deletion_time", "scheduled_time"):
         numbers[name], bad = table.numbers(name)
@@ -56,7 +56,10 @@ def read(path: Path) -> Workload:
 
 
 def _workload(
-    table: tables.TraceTable, keep: tables.Mask, numbers: dict[str, tables.Floats], about: tuple[str, list[str]]
+    table: log_tables.TraceTable,
+    keep: log_tables.Mask,
+    numbers: dict[str, log_tables.Floats],
+    about: tuple[str, list[str]],
 ) -> Workload:
     name, notes = about
     created = numbers["creation_time"]
@@ -72,7 +75,7 @@ def _workload(
     def kept(column: str) -> list[str]:
         return [text for text, stays in zip(table.texts(column), keep.tolist(), strict=True) if stays]
 
-    shape, rows = tables.distinct(
+    shape, rows = log_tables.distinct(
         numbers["cpu_milli"].tolist(), numbers["memory_mib"].tolist(), numbers["num_gpu"].tolist(),
         numbers["gpu_milli"].tolist(), kept("gpu_spec"),
     )  # fmt: skip
@@ -116,8 +119,8 @@ def _unique(names: list[str]) -> tuple[str, ...] | None:
 
 def read_nodes(path: Path) -> list[dict[str, object]]:
     """A node list as plain rows: ``name``, ``cores``, ``memory_bytes``, ``gpus``, ``gpu_model`` (None without)."""
-    table = tables.read_csv(path, *_NODE)
-    skips = tables.Skips(len(table), "nodes", table.bad_rows)
+    table = log_tables.read_csv(path, *_NODE)
+    skips = log_tables.Skips(len(table), "nodes", table.bad_rows)
     numbers = {}
     for name in ("cpu_milli", "memory_mib", "gpu"):
         numbers[name], bad = table.numbers(name)

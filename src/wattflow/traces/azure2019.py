@@ -15,7 +15,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.units import MIB
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.traces import tables
+from wattflow.traces import log_tables
 from wattflow.traces.source import Probe
 
 MOST_CALLS = 50_000_000
@@ -64,7 +64,7 @@ def read(path: Path) -> Workload:
     total = int(counts[chosen].sum())
     if total > MOST_CALLS:
         raise InvalidInput(str(path), f"{total:,} calls are more than the {MOST_CALLS:,} that are laid out; take fewer")
-    release, runtime, shape = list[tables.Floats](), list[tables.Floats](), list[np.ndarray]()
+    release, runtime, shape = list[log_tables.Floats](), list[log_tables.Floats](), list[np.ndarray]()
     for row, f in enumerate(chosen):
         calls = counts[f]
         count = int(calls.sum())
@@ -92,15 +92,15 @@ def read(path: Path) -> Workload:
 Key = tuple[str, str, str]
 
 
-def _keys(table: tables.TraceTable) -> list[Key]:
+def _keys(table: log_tables.TraceTable) -> list[Key]:
     return list(zip(*(table.texts(name) for name in _KEY), strict=True))
 
 
 def _counts(path: Path) -> tuple[np.ndarray, list[Key], list[str]]:
     """Calls by function and minute."""
-    table = tables.read_csv(path, *_KEY)
+    table = log_tables.read_csv(path, *_KEY)
     minutes = [name for name in table.names if name.isdigit() and len(name) < 6]
-    skips = tables.Skips(len(table), "functions", table.bad_rows)
+    skips = log_tables.Skips(len(table), "functions", table.bad_rows)
     columns = []
     for minute in minutes:
         values, bad = table.numbers(minute)
@@ -114,13 +114,13 @@ def _counts(path: Path) -> tuple[np.ndarray, list[Key], list[str]]:
     return counts, keys, skips.notes
 
 
-def _curves(path: Path) -> dict[Key, tuple[tables.Floats, tables.Floats]]:
+def _curves(path: Path) -> dict[Key, tuple[log_tables.Floats, log_tables.Floats]]:
     """Percentile levels and milliseconds by function; a function with a mean only has that at every level."""
-    table = tables.read_csv(path, *_KEY, "Average")
+    table = log_tables.read_csv(path, *_KEY, "Average")
     names = {name: name.rsplit("_", 1)[-1] for name in table.names if name.startswith("percentile_Average_")}
     columns = {float(level): table.numbers(name)[0] for name, level in names.items() if level.isdigit()}
     average, _ = table.numbers("Average")
-    found: dict[Key, tuple[tables.Floats, tables.Floats]] = {}
+    found: dict[Key, tuple[log_tables.Floats, log_tables.Floats]] = {}
     for i, key in enumerate(_keys(table)):
         points = sorted((level, float(values[i])) for level, values in columns.items() if 0 <= values[i] < 1e15)
         if not points and 0 <= average[i] < 1e15:
@@ -134,7 +134,7 @@ def _memory(path: Path | None) -> dict[tuple[str, ...], int]:
     """Mean bytes by function, or by app in the published tables."""
     if path is None:
         return {}
-    table = tables.read_csv(path, "HashOwner", "HashApp", "AverageAllocatedMb")
+    table = log_tables.read_csv(path, "HashOwner", "HashApp", "AverageAllocatedMb")
     average, _ = table.numbers("AverageAllocatedMb")
     key = [name for name in _KEY if table.has(name)]
     rows = zip(*(table.texts(name) for name in key), strict=True)

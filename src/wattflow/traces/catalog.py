@@ -94,14 +94,14 @@ def _entry(base: Path, path: Path, parts: dict[Path, tuple[str, Path]]) -> Entry
     relative = path.relative_to(base)
     if path in parts:
         name, directory = parts[path]
-        return Entry(relative, name, directory, f"part of {registry.FORMATS[name].about}")
+        return Entry(relative, name, directory, f"part of {registry.about(name)}")
     try:
         found = probe(path)
     except InvalidInput as error:
         return Entry(relative, None, None, f"not readable: {error.problems[0]}")
     format = registry.claimed(found)
     if format is not None:
-        return Entry(relative, format, path, registry.FORMATS[format].about)
+        return Entry(relative, format, path, registry.about(format))
     return Entry(relative, None, None, f"{OTHER}: {_shape(found)}")
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workflow import Task, Workflow
 from wattflow.model.workload import Workload
-from wattflow.traces import documents, tables
+from wattflow.traces import documents, log_tables
 from wattflow.traces.source import Probe, read_json, stem
-from wattflow.traces.wfformat import function_of
+from wattflow.traces.wfformat_parse import function_of
 from wattflow.traces.wfformat_schema import Check, check_graph
 
 _NEEDED = ("run", "task", "runtime", "ready")
@@ -71,8 +71,8 @@ def _dag_beside(path: Path) -> Path | None:
 
 def read(path: Path) -> Workload:
     """All runs, one workflow each, all submitted at 0: when the runs took place is not in the data."""
-    table = tables.read_csv(path, *_NEEDED)
-    skips = tables.Skips(len(table), "rows", table.bad_rows)
+    table = log_tables.read_csv(path, *_NEEDED)
+    skips = log_tables.Skips(len(table), "rows", table.bad_rows)
     names = ("runtime", "execute_start", "stage_in_bytes", "stage_out_bytes", "kickstart_executables_cpu_time")
     numbers = {}
     for name in names:
@@ -97,9 +97,9 @@ def read(path: Path) -> Workload:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rows:
-    table: tables.TraceTable
-    numbers: dict[str, tables.Floats]
-    keep: tables.Mask
+    table: log_tables.TraceTable
+    numbers: dict[str, log_tables.Floats]
+    keep: log_tables.Mask
 
 
 def _workload(rows: _Rows, parents: dict[str, list[str]] | None, about: tuple[str, list[str]]) -> Workload:
@@ -133,7 +133,7 @@ def _workload(rows: _Rows, parents: dict[str, list[str]] | None, about: tuple[st
     return dataclasses.replace(workload, name=name, columns=columns)
 
 
-def _task(id: str, numbers: dict[str, tables.Floats], i: int, host: str) -> Task:
+def _task(id: str, numbers: dict[str, log_tables.Floats], i: int, host: str) -> Task:
     runtime = float(numbers["runtime"][i])
     cpu = float(numbers["kickstart_executables_cpu_time"][i])
 

@@ -16,7 +16,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.units import MIB
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.traces import tables
+from wattflow.traces import log_tables
 from wattflow.traces.source import Probe, stem, write_atomic
 
 _AZURE2021 = ("app", "func", "end_timestamp", "duration")
@@ -38,8 +38,8 @@ def claims_iluvatar(probe: Probe) -> bool:
 
 def read_azure2021(path: Path) -> Workload:
     """Invocations, released at their end less their duration; a function and a workflow task each."""
-    table = tables.read_csv(path, *_AZURE2021)
-    skips = tables.Skips(len(table), "invocations", table.bad_rows)
+    table = log_tables.read_csv(path, *_AZURE2021)
+    skips = log_tables.Skips(len(table), "invocations", table.bad_rows)
     end, bad_end = table.numbers("end_timestamp")
     duration, bad_duration = table.numbers("duration")
     skips.drop(bad_end | ~np.isfinite(end), "without an end")
@@ -55,7 +55,7 @@ def read_azure2021(path: Path) -> Workload:
         skips.notes.append(f"the trace's clock starts at {origin:g} s; that is 0 here")
     functions = [text for text, stays in zip(table.texts("func"), keep.tolist(), strict=True) if stays]
     apps = [text for text, stays in zip(table.texts("app"), keep.tolist(), strict=True) if stays]
-    shape, names = tables.distinct(functions)
+    shape, names = log_tables.distinct(functions)
     return Workload.of_columns(
         stem(path),
         release_s=start - origin,
@@ -115,10 +115,10 @@ def read_iluvatar(path: Path) -> Workload:
     metadata = _beside(path if path.is_dir() else path.parent, "metadata.csv")
     if trace is None or metadata is None:
         raise InvalidInput(str(path), "needs trace.csv and metadata.csv in one folder; durations are in the second")
-    table = tables.read_csv(trace, *_ILUVATAR)
+    table = log_tables.read_csv(trace, *_ILUVATAR)
     functions = _iluvatar_functions(metadata)
     index = {function.name: i for i, (function, _, _) in enumerate(functions)}
-    skips = tables.Skips(len(table), "invocations", table.bad_rows)
+    skips = log_tables.Skips(len(table), "invocations", table.bad_rows)
     at, bad = table.numbers("invoke_time_ms")
     skips.drop(bad | ~(at >= 0) | (at > 1e15), "without a usable time")
     number = np.array([index.get(name, -1) for name in table.texts("func_name")], np.int64)
@@ -141,7 +141,7 @@ def read_iluvatar(path: Path) -> Workload:
 
 def _iluvatar_functions(path: Path) -> list[tuple[Function, float, int]]:
     """Each function with its warm seconds and memory."""
-    table = tables.read_csv(path, *_METADATA)
+    table = log_tables.read_csv(path, *_METADATA)
     warm, _ = table.numbers("warm_dur_ms")
     cold, _ = table.numbers("cold_dur_ms")
     memory, _ = table.numbers("mem_mb")

@@ -1,8 +1,9 @@
 """Nextflow execution traces, comma- or tab-separated.
 
 Numbers come raw (bytes, milliseconds, epoch milliseconds) or for people (``1.2 GB``, ``3m 2s``, ``2024-01-31
-10:11:12.5``); both are read. Nextflow's own ``GB`` is 1,024³ bytes. A trace has no dependencies: tasks are released
-when they were submitted.
+10:11:12.5``); both are read. Nextflow's own ``GB`` is 1,024³ bytes. A task's name is its process and, in brackets, what
+it worked on: the process is the function, the rest its tag. A trace has no dependencies: tasks are released when they
+were submitted, unless the run's DAG lies beside it (`nextflow_dag`).
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.units import duration_s
 from wattflow.model.workflow import Function, Machine, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.traces import tables
+from wattflow.traces import log_tables, nextflow_dag
 from wattflow.traces.source import Probe, stem
-from wattflow.traces.wfformat import parse_time
+from wattflow.traces.wfformat_parse import parse_time
 
 _NEEDED = ("name", "status", "realtime")
 _GROUPS = ("node", "machine", "governor", "tool", "rep", "run", "run_name", "session_id")
 """Columns that name the run: a file may hold several, and each is a workflow."""
+_NAME = re.compile(r"(?P<process>.*?)\s*\((?P<tag>.*)\)")
 _SIZES = {"": 1, "B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4, "PB": 1024**5}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?B)?", re.IGNORECASE)
 
@@ -66,8 +68,8 @@ _PARSERS: dict[str, Callable[[str], float]] = {
 
 def read(path: Path) -> Workload:
     """A trace. Attempts that did not complete, and tasks taken from the cache, are left out and counted."""
-    table = tables.read_csv(path, *_NEEDED)
-    skips = tables.Skips(len(table), "rows", table.bad_rows)
+    table = log_tables.read_csv(path, *_NEEDED)
+    skips = log_tables.Skips(len(table), "rows", table.bad_rows)
     numbers = {}
     for name, parse in _PARSERS.items():
         numbers[name], bad = table.numbers(name, parse)
@@ -86,7 +88,9 @@ def read(path: Path) -> Workload:
     return _workload(table, skips, numbers | {"runtime": runtime}, path)
 
 
-def _workload(table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, tables.Floats], path: Path) -> Workload:
+def _workload(
+    table: log_tables.TraceTable, skips: log_tables.Skips, numbers: dict[str, log_tables.Floats], path: Path
+) -> Workload:
     keep, notes = skips.keep, skips.notes
     found = {name: values[keep] for name, values in numbers.items()}
 
@@ -102,17 +106,28 @@ def _workload(table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, 
     memory = np.where(found["memory"] > 0, found["memory"], np.nan_to_num(found["peak_rss"], nan=0.0))
     if (cpus > 1e6).any() or (memory > 2**62).any():
         raise InvalidInput(str(path), "a task asks for more than a million cores or 4 EiB of memory")
-    tools = kept("tool") if table.has("tool") else kept("process")
-    functions = [tool or name for tool, name in zip(tools, kept("name"), strict=True)]
-    function, names = tables.distinct(functions)
-    shape, rows = tables.distinct(function.tolist(), cpus.tolist(), np.maximum(memory, 0).astype(np.int64).tolist())
-    workflow, groups = tables.distinct(*[kept(column) for column in _GROUPS if table.has(column)] or [[""] * len(cpus)])
+    processes, tags = _processes(kept("process"), kept("tag"), kept("name"))
+    functions = [tool or process for tool, process in zip(kept("tool"), processes, strict=True)]
+    function, names = log_tables.distinct(functions)
+    shape, rows = log_tables.distinct(function.tolist(), cpus.tolist(), np.maximum(memory, 0).astype(np.int64).tolist())
+    workflow, groups = log_tables.distinct(
+        *[kept(column) for column in _GROUPS if table.has(column)] or [[""] * len(cpus)]
+    )
     machine = [a or b or c for a, b, c in zip(kept("hostname"), kept("machine"), kept("node"), strict=True)]
     if (found["runtime"] == 0).any():
         notes.append(
             f"{np.count_nonzero(found['runtime'] == 0)} tasks have a run time of 0 (coarse clock) and are kept"
         )
-    notes.append("a Nextflow trace has no dependencies; tasks are released when they were submitted")
+    dag = nextflow_dag.beside(path)
+    edges = None
+    if dag is None:
+        notes.append("a Nextflow trace has no dependencies; tasks are released when they were submitted")
+    else:
+        times = (submit - origin) / 1000, (found["complete"] - origin) / 1000
+        done = map(nextflow_dag.Done, workflow.tolist(), processes, tags, times[0].tolist(), times[1].tolist())
+        edges = nextflow_dag.edges(dag, list(done))
+        release = _released(release, workflow, edges[1])
+        notes.append(f"{len(edges[0])} dependencies are inferred from {dag.name} by process and tag")
     ids = _ids(kept("task_id"), len(groups), workflow)
     return Workload.of_columns(
         stem(path),
@@ -124,13 +139,34 @@ def _workload(table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, 
         workflow=workflow,
         workflow_names=tuple(" ".join([stem(path), *(str(part) for part in group if part)]) for group in groups),
         ids=ids,
+        edges=edges,
         machines=tuple(Machine(name) for name in dict.fromkeys(machine) if name),
-        columns=_columns(found, machine, origin) | _tags(kept("tag")),
+        columns=_columns(found, machine, origin) | _tags(tags),
         notes=tuple(notes),
     )
 
 
-def _columns(found: dict[str, tables.Floats], machine: list[str], origin: float) -> dict[str, np.ndarray]:
+def _processes(processes: list[str], tags: list[str], names: list[str]) -> tuple[list[str], list[str]]:
+    """Process and tag of each task; where the trace has no columns for them, its name tells both."""
+    told = [_NAME.fullmatch(name) for name in names]
+    process = [known or (parts["process"] if parts else name)
+               for known, parts, name in zip(processes, told, names, strict=True)]  # fmt: skip
+    # ``(7)`` alone counts the tasks of a process that has no tags.
+    tag = [known or (parts["tag"] if parts and not parts["tag"].isdigit() else "")
+           for known, parts in zip(tags, told, strict=True)]  # fmt: skip
+    return process, tag
+
+
+def _released(release: log_tables.Floats, workflow: np.ndarray, children: np.ndarray) -> log_tables.Floats:
+    """A task with parents waits for them; its submission told when they had ended."""
+    first = np.full(int(workflow.max()) + 1, np.inf)
+    np.minimum.at(first, workflow, release)
+    waits = np.zeros(len(release), np.bool_)
+    waits[children] = True
+    return np.where(waits, first[workflow], release)
+
+
+def _columns(found: dict[str, log_tables.Floats], machine: list[str], origin: float) -> dict[str, np.ndarray]:
     """What was recorded of each task besides its runtime."""
     columns = {
         "avg_cpu_pct": found["%cpu"],

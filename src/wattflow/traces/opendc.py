@@ -15,7 +15,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.units import MB
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.traces import tables
+from wattflow.traces import log_tables
 from wattflow.traces.source import Probe, write_folder_atomic
 
 REFERENCE_MHZ = 1000.0
@@ -43,9 +43,9 @@ def read(path: Path) -> Workload:
     folder = _folder(path)
     if folder is None:
         raise InvalidInput(str(path), "has no tasks.parquet")
-    table = tables.read_parquet([folder / "tasks.parquet"])
+    table = log_tables.read_parquet([folder / "tasks.parquet"])
     table.need("id", "submission_time", "duration")
-    skips = tables.Skips(len(table), "tasks")
+    skips = log_tables.Skips(len(table), "tasks")
     numbers = {}
     for name in _NUMBERS:
         numbers[name], bad = table.numbers(name)
@@ -68,10 +68,10 @@ def read(path: Path) -> Workload:
 
 
 def _fragments(
-    path: Path, numbers: dict[str, tables.Floats], skips: tables.Skips
-) -> tuple[tables.Floats, tables.Floats]:
+    path: Path, numbers: dict[str, log_tables.Floats], skips: log_tables.Skips
+) -> tuple[log_tables.Floats, log_tables.Floats]:
     """Runtime (ms) and mean usage (MHz) of each task from its fragments; tasks without any keep their duration."""
-    table = tables.read_parquet([path])
+    table = log_tables.read_parquet([path])
     table.need("id", "duration", "cpu_usage")
     id, _ = table.numbers("id")
     duration, _ = table.numbers("duration")
@@ -95,16 +95,16 @@ def _fragments(
 
 
 def _workload(
-    table: tables.TraceTable, skips: tables.Skips, numbers: dict[str, tables.Floats], folder: Path
+    table: log_tables.TraceTable, skips: log_tables.Skips, numbers: dict[str, log_tables.Floats], folder: Path
 ) -> Workload:
     keep = skips.keep
-    edges = tables.match_edges(numbers["id"], keep, table.edges("parents"), skips)
+    edges = log_tables.match_edges(numbers["id"], keep, table.edges("parents"), skips)
     found = {name: values[keep] for name, values in numbers.items()}
     cores = np.where(found["cpu_count"] > 0, found["cpu_count"], 1.0)
     memory = np.where(found["mem_capacity"] > 0, found["mem_capacity"], 0.0)
     if (memory * MB > 2**62).any() or (cores > 1e9).any():
         raise InvalidInput(str(folder), "a task asks for more than 4 EiB of memory or a billion cores")
-    shape, rows = tables.distinct(cores.tolist(), memory.tolist())
+    shape, rows = log_tables.distinct(cores.tolist(), memory.tolist())
     origin = float(found["submission_time"].min())
     deadline = (found["deadline"] - origin) / 1000
     columns = {"cpu_capacity_mhz": found["cpu_capacity"]}

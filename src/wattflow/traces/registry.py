@@ -2,7 +2,8 @@
 
 Each format is a module with ``claims(probe) -> bool`` and ``read(path) -> Workload``; those that are written have
 ``write(workload, path) -> tuple of notes`` too, the notes naming what the format cannot hold. Order matters: the
-first format that claims a path reads it.
+first format that claims a path reads it, and those of other packages (entry points of ``wattflow.traces``, each a
+`Format`) are asked first: they know what ours would take for something else.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from wattflow.model import plugins
 from wattflow.model.errors import InvalidInput, unknown_name
 from wattflow.model.workload import Workload
 from wattflow.traces.source import Probe, probe
@@ -23,7 +25,10 @@ Writer = Callable[[Workload, Path], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format: its name, where its code lives, whether it is written, and one line about it."""
+    """One format: its name, where its code lives, whether it is written, and one line about it.
+
+    ``module`` lies in `wattflow.traces`, or is the full name of a module of another package.
+    """
 
     name: str
     about: str
@@ -63,19 +68,32 @@ FORMATS: dict[str, Format] = {
 }  # fmt: skip
 
 
+def _table() -> dict[str, Format]:
+    """All formats in the order in which they are asked whether a path is theirs."""
+    brought: dict[str, Format] = plugins.usable(plugins.TRACES, FORMATS, Format)
+    return brought | FORMATS
+
+
 def formats() -> tuple[Format, ...]:
     """All formats, by name."""
-    return tuple(FORMATS[name] for name in sorted(FORMATS))
+    return tuple(entry for _, entry in sorted(_table().items()))
 
 
 def _code(entry: Format, name: str) -> object:
-    return getattr(importlib.import_module(f"wattflow.traces.{entry.module}"), name)
+    module = entry.module if "." in entry.module else f"wattflow.traces.{entry.module}"
+    return getattr(importlib.import_module(module), name)
+
+
+def about(format: str) -> str:
+    """One line about a format."""
+    return _known(format).about
 
 
 def _known(format: str) -> Format:
-    if format not in FORMATS:
-        raise unknown_name("trace format", format, FORMATS)
-    return FORMATS[format]
+    table = _table()
+    if format not in table:
+        raise unknown_name("trace format", format, table)
+    return table[format]
 
 
 def claims(name: str, found: Probe) -> bool:
@@ -86,7 +104,7 @@ def claims(name: str, found: Probe) -> bool:
 
 def claimed(found: Probe) -> str | None:
     """The name of the format that claims this probe, or None."""
-    return next((name for name in FORMATS if claims(name, found)), None)
+    return next((name for name in _table() if claims(name, found)), None)
 
 
 def detect(path: str | Path) -> str:
@@ -104,7 +122,7 @@ def detect(path: str | Path) -> str:
             str(path), "Argo manifests are written only; a finished workflow comes back by `wattflow kube collect`"
         )
     if name is None:
-        readable = ", ".join(sorted(FORMATS.keys() - {"argo"}))
+        readable = ", ".join(sorted(_table().keys() - {"argo"}))
         raise InvalidInput(str(path), f"not in a format that wattflow reads ({readable})")
     return name
 
@@ -120,7 +138,7 @@ def load(path: str | Path, format: str | None = None) -> Workload:
         InvalidInput: With every problem of the file and its place.
     """
     path = Path(path)
-    entry = _known(format) if format is not None else FORMATS[detect(path)]
+    entry = _known(format if format is not None else detect(path))
     if format is not None:
         probe(path)
     return cast(Reader, _code(entry, entry.read))(path)
@@ -129,7 +147,7 @@ def load(path: str | Path, format: str | None = None) -> Workload:
 def format_for(path: Path) -> Format:
     """The format that a path to be written names by its ending; a path without one is a WTA folder."""
     name = path.name.lower().removesuffix(".gz")
-    for entry in FORMATS.values():
+    for entry in _table().values():
         if entry.write is not None and any(name.endswith(ending) for ending in entry.endings):
             return entry
     if path.suffix == "":

@@ -15,6 +15,7 @@ from wattflow.model.workflow import Machine, Task, Workflow
 from wattflow.model.workload import Workload
 from wattflow.traces import documents, extension
 from wattflow.traces.source import write_atomic, write_folder_atomic
+from wattflow.traces.wfformat_parse import parse
 
 SCHEMA_VERSION = "1.5"
 UNKNOWN_TIME = "1970-01-01T00:00:00+00:00"
@@ -71,8 +72,6 @@ def dumps(workflow: Workflow) -> str:
 
 def to_json(workflow: Workflow) -> dict[str, object]:
     """The document as JSON values, valid against the schema of WfFormat 1.5."""
-    from wattflow.traces import wfformat
-
     if not workflow.tasks:
         raise InvalidInput(workflow.name, "WfFormat needs at least one task and there is none")
     ids = _spelled([task.id for task in workflow.tasks], _TASK_LETTERS)
@@ -98,7 +97,7 @@ def to_json(workflow: Workflow) -> dict[str, object]:
     if isinstance(stated, dict):
         inside.update({key: value for key, value in stated.items() if key not in inside})
     # What a reader would now see is compared with what it should see; the differences are the extension.
-    seen, problems = wfformat.parse(raw)
+    seen, problems = parse(raw)
     if seen is None:
         raise InvalidInput(workflow.name, problems)
     real = {safe: id for id, safe in ids.items()}

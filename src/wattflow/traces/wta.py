@@ -18,7 +18,7 @@ from wattflow.model.profile import Provenance
 from wattflow.model.units import MB
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import UNKNOWN_RUNTIME_S, Shape, Workload
-from wattflow.traces import extension, tables
+from wattflow.traces import extension, log_tables
 from wattflow.traces.source import Probe
 from wattflow.traces.wfformat_schema import Check
 from wattflow.traces.wta_write import write
@@ -60,9 +60,9 @@ def read(path: Path) -> Workload:
     files = _parts(path, "tasks")
     if not files:
         raise InvalidInput(str(path), "has no tasks/*.parquet, so it is not a Workflow Trace Archive folder")
-    table = tables.read_parquet(files)
+    table = log_tables.read_parquet(files)
     table.need("id", "workflow_id", "ts_submit", "runtime")
-    skips = tables.Skips(len(table), "tasks")
+    skips = log_tables.Skips(len(table), "tasks")
     numbers = {}
     for name in _NUMBERS:
         numbers[name], bad = table.numbers(name)
@@ -77,7 +77,7 @@ def read(path: Path) -> Workload:
     skips.drop((runtime > 1e15) | (np.abs(numbers["ts_submit"]) > 1e15), "with times beyond reason")
     skips.none_left(path)
     keep = skips.keep
-    edges = tables.match_edges(numbers["id"], keep, table.edges("parents"), skips)
+    edges = log_tables.match_edges(numbers["id"], keep, table.edges("parents"), skips)
     found = {name: values[keep] for name, values in numbers.items()}
     return _Trace(table, keep, found, skips.notes).workload(path.name, edges)
 
@@ -100,13 +100,17 @@ class _Trace:
     """The usable rows of a trace on their way to columns."""
 
     def __init__(
-        self, table: tables.TraceTable, keep: tables.Mask, numbers: dict[str, tables.Floats], notes: list[str]
+        self,
+        table: log_tables.TraceTable,
+        keep: log_tables.Mask,
+        numbers: dict[str, log_tables.Floats],
+        notes: list[str],
     ) -> None:
         self.keep, self.numbers, self.notes = keep, numbers, notes
         self.types = self._kept(table, "type")
         self.extras = self._extras(self._kept(table, "params"))
 
-    def _kept(self, table: tables.TraceTable, column: str) -> list[str]:
+    def _kept(self, table: log_tables.TraceTable, column: str) -> list[str]:
         return [text for text, stays in zip(table.texts(column), self.keep.tolist(), strict=True) if stays]
 
     def workload(self, name: str, edges: tuple[np.ndarray, np.ndarray]) -> Workload:
@@ -118,7 +122,7 @@ class _Trace:
             self.notes.append(f"{np.count_nonzero(~known)} tasks have an unknown runtime (−1); 1 s stands in for it")
         runtime = np.where(known, numbers["runtime"] / 1000, UNKNOWN_RUNTIME_S)
         shape, shapes, functions = self._shapes()
-        workflow, names = tables.distinct(numbers["workflow_id"].tolist())
+        workflow, names = log_tables.distinct(numbers["workflow_id"].tolist())
         estimate = np.where(known, runtime, np.nan)
         for t, extra in self.extras.items():
             if extra.estimate_s is not None:
@@ -145,7 +149,7 @@ class _Trace:
             workload.topological_order()
         return workload
 
-    def _columns(self, known: tables.Mask) -> dict[str, np.ndarray]:
+    def _columns(self, known: log_tables.Mask) -> dict[str, np.ndarray]:
         columns: dict[str, np.ndarray] = {} if known.all() else {"runtime_known": known}
         names = {
             "energy_consumption": ("energy_j", 1.0), "wait_time": ("wait_s", 1e-3),
@@ -162,7 +166,7 @@ class _Trace:
             columns["energy_provenance"] = np.array(kinds, np.str_)
         return columns
 
-    def _extra_column(self, field: str, default: float) -> tables.Floats:
+    def _extra_column(self, field: str, default: float) -> log_tables.Floats:
         values = np.full(len(self.types), default)
         for t, extra in self.extras.items():
             value = getattr(extra, field)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from wattflow.clusters import describe_cluster, load_cluster, preset_names, write_cluster
-from wattflow.clusters.alibaba import load_alibaba
+from wattflow.clusters.alibaba_cluster import load_alibaba
 from wattflow.clusters.presets import preset_text
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import InvalidInput, MissingData, UnknownName
 from wattflow.model.profile import Provenance, Scope
 from wattflow.model.units import GIB
 
-PACKAGED = ["bench-5000", "bench-64x4", "edge-cloud", "hpe", "hpe-2x96", "ichnos", "mixed"]
+PACKAGED = ["bench-5000", "bench-64x4", "edge-cloud", "equal", "hpe", "hpe-2x96", "ichnos", "mixed"]
 
 
 def test_the_names() -> None:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattflow.energy.enrich import Busy, enrich, node_energy
-from wattflow.energy.load_curve import threads_profile
 from wattflow.model.errors import InvalidInput
+from wattflow.model.load_curve import threads_profile
 from wattflow.model.profile import PowerProfile, Provenance
 from wattflow.model.workflow import Task, Variant, Workflow
 from wattflow.model.workload import Workload

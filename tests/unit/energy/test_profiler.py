@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wattflow.energy import machine
+from wattflow.energy import machine_facts
 from wattflow.energy.cpu_profile import CpuProfile, Window
 from wattflow.energy.meters.port import Domain, NoReading, Reading
 from wattflow.energy.profiler import Profiler, ProfilerSettings
@@ -63,12 +63,12 @@ class Node:
     def bench_s(self, cpu: int, operations: int) -> float:
         return operations / 1000 * (1 + 0.1 * len(self.busy))
 
-    def time(self) -> machine.MachineTime:
-        return machine.MachineTime(self.used_s + 0.05 * self.now_s, 0.01 * self.now_s)
+    def time(self) -> machine_facts.MachineTime:
+        return machine_facts.MachineTime(self.used_s + 0.05 * self.now_s, 0.01 * self.now_s)
 
 
 def profiler(node: Node, path: Path, **settings: object) -> Profiler:
-    topology = machine.Topology((0, 2, 1, 3), cores=2, packages=1)
+    topology = machine_facts.Topology((0, 2, 1, 3), cores=2, packages=1)
     chosen = ProfilerSettings(**settings)  # type: ignore[arg-type]
     return Profiler(node, node, topology, path, chosen, sleep=node.sleep, clock=lambda: node.now_s,
                     machine_time=node.time)  # fmt: skip
@@ -179,26 +179,26 @@ def fake_cpus(folder: Path, cpus: dict[int, tuple[int, int]]) -> None:
 def test_cores_come_before_siblings_and_packages_in_turn(tmp_path: Path) -> None:
     cpus = {0: (0, 0), 1: (0, 1), 2: (1, 0), 3: (1, 1), 4: (0, 0), 5: (0, 1), 6: (1, 0), 7: (1, 1)}
     fake_cpus(tmp_path, cpus)
-    found = machine.topology(tmp_path, frozenset(cpus))
+    found = machine_facts.topology(tmp_path, frozenset(cpus))
     assert found.order == (0, 2, 1, 3, 4, 6, 5, 7)
     assert (found.cores, found.packages, found.threads) == (4, 2, 8)
 
 
 def test_conditions_that_cannot_be_read_are_none(tmp_path: Path) -> None:
-    about = machine.conditions(tmp_path)
+    about = machine_facts.conditions(tmp_path)
     assert about["governor"] is None
     assert about["turbo"] is None
-    assert machine.temperature_c(tmp_path) is None
+    assert machine_facts.temperature_c(tmp_path) is None
     folder = tmp_path / "devices" / "system" / "cpu" / "intel_pstate"
     folder.mkdir(parents=True)
     (folder / "no_turbo").write_text("1\n")
     zone = tmp_path / "class" / "thermal" / "thermal_zone0"
     zone.mkdir(parents=True)
     (zone / "temp").write_text("45500\n")
-    assert machine.conditions(tmp_path)["turbo"] is False
-    assert machine.temperature_c(tmp_path) == 45.5
+    assert machine_facts.conditions(tmp_path)["turbo"] is False
+    assert machine_facts.temperature_c(tmp_path) == 45.5
 
 
 def test_this_machine_has_cpus_and_time() -> None:
-    assert machine.topology().threads >= 1
-    assert machine.machine_time().busy_s > 0
+    assert machine_facts.topology().threads >= 1
+    assert machine_facts.machine_time().busy_s > 0

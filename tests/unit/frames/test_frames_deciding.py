@@ -9,7 +9,7 @@ import pytest
 
 from wattflow.frames import frame as frames
 from wattflow.frames.frame import Delay, Frame
-from wattflow.frames.run import run_frame
+from wattflow.frames.frame_run import run_frame
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.model.profile import PowerProfile

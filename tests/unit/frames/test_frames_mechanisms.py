@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from wattflow.frames import frame as frames
-from wattflow.frames import library, metrics
+from wattflow.frames import library, slowdowns
 from wattflow.frames.frame import Delay, Frame
-from wattflow.frames.run import run_frame
+from wattflow.frames.frame_run import run_frame
 from wattflow.model.cluster import Cluster, Network, Node
 from wattflow.model.errors import InfeasibleTask
 from wattflow.model.profile import PowerProfile
@@ -231,9 +231,9 @@ def test_known_systems_run(name: str) -> None:
     things = {"object": (np.arange(60) % 7).astype(np.int32)}
     run = run_frame(frame, tasks(*[(k / 10, 0.5 + k % 3) for k in range(60)], columns=things), hosts(6, cores=2))
     assert run.finished.all()
-    shown = metrics.tail(run)
+    shown = slowdowns.tail(run)
     assert 1.0 <= shown["p50"] <= shown["p99"] <= shown["p99.9"]
-    assert all(value >= 0 for value in metrics.waits_s(run).values())
+    assert all(value >= 0 for value in slowdowns.waits_s(run).values())
 
 
 def test_an_empty_workload_is_a_run() -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from wattflow.frames import catalog, library
 from wattflow.frames import frame as frames
+from wattflow.frames import library, mechanism_table
 from wattflow.frames.frame import Frame
-from wattflow.frames.toml_file import parse_frame
-from wattflow.frames.validate import check, problems_of
+from wattflow.frames.frame_rules import check, problems_of
+from wattflow.frames.frame_toml import parse_frame
 from wattflow.model.errors import InvalidInput, UnknownName
 
 PUSH = Frame("push", placers=frames.Placers(binding="early"), hosts=frames.Hosts(queue=True))
@@ -124,7 +124,7 @@ def test_unknown_frame_names_the_nearest() -> None:
 
 
 def test_the_table_names_every_mechanism_of_the_study() -> None:
-    names = [mechanism.name for mechanism in catalog.MECHANISMS]
+    names = [mechanism.name for mechanism in mechanism_table.MECHANISMS]
     assert names == [
         "preemption",
         "control flow",
@@ -134,10 +134,10 @@ def test_the_table_names_every_mechanism_of_the_study() -> None:
         "barriers",
         "elasticity",
     ]
-    for mechanism in catalog.MECHANISMS:
-        assert set(mechanism.components) <= set(catalog.COMPONENTS)
+    for mechanism in mechanism_table.MECHANISMS:
+        assert set(mechanism.components) <= set(mechanism_table.COMPONENTS)
 
 
 def test_needs_are_derived_from_the_table() -> None:
-    assert catalog.needs_of(library.load_frame("hawk"))["host queue"] == ["probes", "work stealing by hosts"]
-    assert "broker" in catalog.components_of(library.load_frame("mesos"))
+    assert mechanism_table.needs_of(library.load_frame("hawk"))["host queue"] == ["probes", "work stealing by hosts"]
+    assert "broker" in mechanism_table.components_of(library.load_frame("mesos"))

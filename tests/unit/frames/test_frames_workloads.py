@@ -9,7 +9,7 @@ import pytest
 
 from wattflow.frames import frame as frames
 from wattflow.frames import workloads
-from wattflow.frames.run import run_frame
+from wattflow.frames.frame_run import run_frame
 from wattflow.model.errors import InvalidInput
 
 

@@ -12,8 +12,8 @@ from wattflow.kube import objects
 from wattflow.kube.access import Access
 from wattflow.kube.book import Book
 from wattflow.kube.client import Client
-from wattflow.kube.decide import EngineDecider
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.filters.volumes import Storage
 from wattflow.kube.storage import Shelves
 

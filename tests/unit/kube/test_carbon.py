@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattflow.kube import carbon, objects
+from wattflow.kube import carbon_hold, objects
 from wattflow.kube.access import Access
 from wattflow.kube.book import Book
-from wattflow.kube.carbon import GATE, WAIT, Forecast, Holds
+from wattflow.kube.carbon_hold import GATE, WAIT, Forecast, Holds
 from wattflow.kube.client import Client
 from wattflow.model.errors import InvalidInput
 
@@ -44,7 +44,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_the_cleanest_start_within_the_bound(file: Path) -> None:
-    forecast = carbon.read(file)
+    forecast = carbon_hold.read(file)
     assert forecast.mean(NOON, 2 * HOUR) == 350 and forecast.mean(NOON + 1.5 * HOUR, HOUR) == 200
     assert forecast.go_at_s(NOON, NOON + 6 * HOUR, HOUR) == NOON + 2 * HOUR
     assert forecast.go_at_s(NOON, NOON + 1.5 * HOUR, HOUR) == NOON + HOUR, "no later than the bound"
@@ -54,7 +54,7 @@ def test_the_cleanest_start_within_the_bound(file: Path) -> None:
 
 @pytest.mark.parametrize("now_s", [NOON - 1.0, NOON + 4 * HOUR, NOON + 99 * HOUR])
 def test_where_it_says_nothing_nobody_is_held(file: Path, now_s: float) -> None:
-    assert carbon.read(file).go_at_s(now_s, now_s + 9 * HOUR, HOUR) == now_s
+    assert carbon_hold.read(file).go_at_s(now_s, now_s + 9 * HOUR, HOUR) == now_s
 
 
 def test_a_small_saving_is_not_waited_for() -> None:
@@ -124,4 +124,4 @@ def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, text: str, told: str
     path = tmp_path / "f"
     path.write_text(text)
     with pytest.raises(InvalidInput, match=told):
-        carbon.read(path)
+        carbon_hold.read(path)

@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from wattflow.kube import accounting, objects
-from wattflow.kube.argo import structure
+from wattflow.kube.argo import engine_workflows
 from wattflow.kube.argo.graph import GraphTask
 from wattflow.kube.argo.watching import ArgoWorkflow, Flows
-from wattflow.kube.decide import EngineDecider
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.estimates import FUNCTION
 from wattflow.live import Engine
 from wattflow.live.rehearsing import Rehearsing
@@ -296,10 +296,10 @@ def test_no_more_goes_between_two_tasks_than_the_one_writes_and_the_other_reads(
     def task(**notes: str) -> GraphTask:
         return GraphTask("t", "t", annotations={f"wattflow.io/{key}-bytes": value for key, value in notes.items()})
 
-    assert structure._bytes_between(task(output="4e10"), task(input="2e10")) == 2e10
-    assert structure._bytes_between(task(output="4e10"), task()) == 4e10
-    assert structure._bytes_between(task(), task(input="7")) == 0.0
-    assert structure._bytes_between(task(output="much"), task(input="7")) == 0.0
+    assert engine_workflows._bytes_between(task(output="4e10"), task(input="2e10")) == 2e10
+    assert engine_workflows._bytes_between(task(output="4e10"), task()) == 4e10
+    assert engine_workflows._bytes_between(task(), task(input="7")) == 0.0
+    assert engine_workflows._bytes_between(task(output="much"), task(input="7")) == 0.0
 
 
 def test_a_workflow_whose_objective_is_its_makespan_is_due_at_once() -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from wattflow.kube import objects
 from wattflow.kube.book import Book
-from wattflow.kube.decide import EngineDecider
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.filters.feasible import feasible
 from wattflow.kube.filters.snapshot import Snapshot
 

@@ -12,8 +12,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from wattflow.kube import accounting, cws, settings
 from wattflow.kube.book import Book
-from wattflow.kube.decide import EngineDecider
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.executions import BadExecution, Executions
 from wattflow.model.errors import InvalidInput
 

@@ -9,12 +9,12 @@ import aiohttp
 import msgspec
 import pytest
 
-from wattflow.kube import accounting, extender, objects, process, settings
+from wattflow.kube import accounting, extender, objects, scheduler_process, settings
 from wattflow.kube.client import Client
-from wattflow.kube.decide import EngineDecider
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
+from wattflow.kube.engine_decider import EngineDecider
+from wattflow.kube.http_endpoints import serving
 from wattflow.kube.power import LABEL
-from wattflow.kube.serve import serving
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile
 
@@ -76,7 +76,7 @@ async def _answers(*bodies: tuple[str, bytes], more: str = "") -> list[tuple[int
     async with small_api() as (api, access), Client(access) as client:
         for name, profile in (("a", "ccf.xeon-8480-rx2540"), ("b", "ccf.altra-q80-30")):
             api.put("/api/v1/nodes", msgspec.to_builtins(node(name, labels={LABEL: profile})))
-        scheduler = process.make(client, settings.parse(CONFIG.format(more=more)))
+        scheduler = scheduler_process.make(client, settings.parse(CONFIG.format(more=more)))
         async with serving(scheduler) as port:
             task = asyncio.create_task(scheduler.run())
             async with asyncio.timeout(120), aiohttp.ClientSession() as session:

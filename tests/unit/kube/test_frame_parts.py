@@ -8,16 +8,16 @@ from collections import Counter
 import msgspec
 import pytest
 
+from wattflow.frames.frame_toml import parse_frame
 from wattflow.frames.library import frame_names, load_frame
-from wattflow.frames.toml_file import parse_frame
 from wattflow.kube import objects
 from wattflow.kube.access import Access
 from wattflow.kube.book import Book
 from wattflow.kube.client import Client
-from wattflow.kube.decide import EngineDecider
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.frame import fleet
 from wattflow.kube.frame.broker import Broker
-from wattflow.kube.frame.ledger import Entry, Ledger, Page
+from wattflow.kube.frame.reservations import Entry, Ledger, Page
 from wattflow.kube.frame.role import PLACER, Role, against, check, refusals
 from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader

@@ -12,15 +12,15 @@ import msgspec
 import pytest
 
 from wattflow.frames.frame import Frame
-from wattflow.frames.toml_file import parse_frame
-from wattflow.kube import objects, process, settings
+from wattflow.frames.frame_toml import parse_frame
+from wattflow.kube import objects, scheduler_process, settings
 from wattflow.kube.access import Access
 from wattflow.kube.binder import Binder, Bound
 from wattflow.kube.book import Record
 from wattflow.kube.client import Client
 from wattflow.kube.frame import fleet
 from wattflow.kube.frame.broker import Broker
-from wattflow.kube.frame.ledger import Ledger
+from wattflow.kube.frame.reservations import Ledger
 from wattflow.kube.frame.role import PLACER, Role
 from wattflow.kube.leader import Leader
 from wattflow.kube.scheduler import Scheduler
@@ -59,7 +59,7 @@ async def frame_of(access: Access, frame: Frame) -> AsyncIterator[list[Any]]:
         parts: list[Any] = []
         for index in range(frame.placers.count):
             client = await stack.enter_async_context(Client(access))
-            parts.append(process.make(client, fleet.placer_settings(chosen, index), Role(frame, index)))
+            parts.append(scheduler_process.make(client, fleet.placer_settings(chosen, index), Role(frame, index)))
         if frame.broker is not None:
             client = await stack.enter_async_context(Client(access))
             leader = Leader(client, "kube-system", "broker", "broker", retry_s=0.1)

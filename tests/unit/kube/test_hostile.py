@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wattflow.kube import accounting, aside, gangs, gpus, process, quantity, tenant
+from wattflow.kube import accounting, gangs, gpus, quantity, quarantine, scheduler_process, tenant
 from wattflow.kube import settings as config
 from wattflow.kube.argo.graph import Graph
 from wattflow.kube.argo.watching import ArgoWorkflow
 from wattflow.kube.client import Client
-from wattflow.kube.decide import EngineDecider
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile
 
@@ -63,7 +63,7 @@ def test_a_gang_whose_size_cannot_be_read_is_none_and_is_told(text: str) -> None
     one = pod("p")
     one.metadata.annotations |= {gangs.GANG: "g", gangs.SIZE: text}
     assert gangs.gang_of(one) is None
-    (told,) = aside.unread(one.metadata.annotations)
+    (told,) = quarantine.unread(one.metadata.annotations)
     assert told.startswith(f"{gangs.SIZE} is ") and len(told) < 200
 
 
@@ -120,7 +120,7 @@ async def _among(api_act: Callable[[SmallApi, Any], Any], before: Callable[[Smal
     async with small_api() as (api, access), Client(access) as client:
         api.put("/api/v1/nodes", _node("n"))
         before(api)
-        scheduler = process.make(client, config.parse(CONFIG))
+        scheduler = scheduler_process.make(client, config.parse(CONFIG))
         task = asyncio.create_task(scheduler.run())
         try:
             await api_act(api, scheduler)

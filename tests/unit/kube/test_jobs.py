@@ -76,7 +76,7 @@ def test_what_no_node_could_hold_is_refused_before_a_pod_is_made(tmp_path: Path)
 
 def test_watts_of_nodes_are_due_where_they_are_missing_or_have_changed() -> None:
     from wattflow.kube.book import Book
-    from wattflow.kube.decide import EngineDecider
+    from wattflow.kube.engine_decider import EngineDecider
     from wattflow.kube.power import NodePowerProfile, NodePowerSpec, Watts
     from wattflow.kube.publish import RESOURCE, Publisher
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from wattflow.kube import process, serve, settings
+from wattflow.kube import http_endpoints, scheduler_process, settings
 from wattflow.kube.access import Access
 from wattflow.kube.binder import Binder
 from wattflow.kube.client import ApiError, Client
@@ -18,7 +18,9 @@ CONFIG = "[energy]\nprofiles = false\n[workflows]\nargo = false\n"
 
 
 def synced() -> Scheduler:
-    scheduler = process.make(Client(Access("http://127.0.0.1:1")), settings.parse('policy = "fifo"\n' + CONFIG))
+    scheduler = scheduler_process.make(
+        Client(Access("http://127.0.0.1:1")), settings.parse('policy = "fifo"\n' + CONFIG)
+    )
     scheduler.book.live = False
     for mirror in scheduler.mirrors:
         mirror.synced.set()
@@ -27,13 +29,13 @@ def synced() -> Scheduler:
 
 def test_not_ready_before_the_lease_was_asked_for_and_the_cluster_taken_up() -> None:
     scheduler = synced()
-    assert serve.unready(scheduler) == "takes up the cluster"
+    assert http_endpoints.unready(scheduler) == "takes up the cluster"
     scheduler.leader.asked = True  # another holds it: ready to take over
-    assert serve.unready(scheduler) is None
+    assert http_endpoints.unready(scheduler) is None
     scheduler.leader._until_s = float("inf")  # ours, but nothing was taken up yet
-    assert serve.unready(scheduler) == "takes up the cluster"
+    assert http_endpoints.unready(scheduler) == "takes up the cluster"
     scheduler.book.begin([], lambda pod: None, 0.0)
-    assert serve.unready(scheduler) is None
+    assert http_endpoints.unready(scheduler) is None
 
 
 def test_events_wait_while_bindings_do() -> None:
@@ -77,7 +79,7 @@ def test_an_api_server_that_is_too_old_is_told_at_start() -> None:
             return b'{"status": {"allowed": true}}'
 
     chosen = settings.parse('policy = "fifo"\n' + CONFIG)
-    (problem,) = asyncio.run(process.missing(Old(Access("http://127.0.0.1:1")), chosen))
+    (problem,) = asyncio.run(scheduler_process.missing(Old(Access("http://127.0.0.1:1")), chosen))
     assert problem.where == "/apis/events.k8s.io/v1" and "1.19" in problem.what
 
 
@@ -89,6 +91,6 @@ def test_a_cluster_without_argo_is_served_and_one_that_forbids_it_is_told_what_t
                 raise ApiError(code, "No", "the server could not find the requested resource, or may not tell")
             return b'{"status": {"allowed": true}}'
 
-    found = asyncio.run(process.missing(Bare(Access("http://127.0.0.1:1")), settings.parse("")))
+    found = asyncio.run(scheduler_process.missing(Bare(Access("http://127.0.0.1:1")), settings.parse("")))
     assert len(found) == problems
     assert all("install Argo Workflows, or set argo = false under [workflows]" in one.what for one in found)

@@ -9,7 +9,7 @@ from wattflow.kube import objects
 from wattflow.kube.access import Access
 from wattflow.kube.book import Book
 from wattflow.kube.client import Client
-from wattflow.kube.decide import EngineDecider
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.power import NodePowerProfile, NodePowerSpec, Watts
 from wattflow.kube.resize import Raiser
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wattflow.kube import process, settings
+from wattflow.kube import scheduler_process, settings
 from wattflow.kube.access import Access
 from wattflow.kube.client import Client
 
@@ -54,7 +54,7 @@ async def until(true: Callable[[], bool]) -> None:
 async def running(access: Access, who: str, act: Callable[[Any], Any]) -> None:
     """A scheduler for as long as `act` takes; it gives the lease back."""
     async with Client(access) as client:
-        scheduler = process.make(client, settings.parse(CONFIG.format(who=who)))
+        scheduler = scheduler_process.make(client, settings.parse(CONFIG.format(who=who)))
         task = asyncio.create_task(scheduler.run())
         try:
             await act(scheduler)

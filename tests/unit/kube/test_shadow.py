@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wattflow.kube import process, settings
+from wattflow.kube import scheduler_process, settings
 from wattflow.kube.access import Access
 from wattflow.kube.client import Client
 from wattflow.kube.power import LABEL
@@ -19,7 +19,7 @@ FRUGAL, HUNGRY = "ccf.xeon-e2176g-rx1330", "ccf.xeon-8480-rx2540"
 
 @pytest.fixture
 def scheduler() -> Scheduler:
-    made = process.make(Client(Access("http://127.0.0.1:1")), settings.parse(CONFIG))
+    made = scheduler_process.make(Client(Access("http://127.0.0.1:1")), settings.parse(CONFIG))
     for name, profile in (("frugal", FRUGAL), ("hungry", HUNGRY)):
         made._on_node("ADDED", node(name, {LABEL: profile}))
     made._on_node("ADDED", node("unknown"))

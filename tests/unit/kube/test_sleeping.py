@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.kube import accounting, objects, process, settings, sleeping
+from wattflow.kube import accounting, objects, scheduler_process, settings, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.allowance import SWITCH, ZONE, Allowance, windows
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.client import Client
-from wattflow.kube.decide import EngineDecider
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.filters import snapshot
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.sleeping import ASLEEP, Sleeper
@@ -322,7 +322,7 @@ def test_an_idle_node_sleeps_and_is_woken_for_a_pod(tmp_path: Path) -> None:
     now = [0.0]
 
     async def run() -> None:
-        scheduler: Scheduler = process.make(Patches(), chosen)
+        scheduler: Scheduler = scheduler_process.make(Patches(), chosen)
         scheduler.clock = lambda: now[0]
         scheduler._on_node("ADDED", node("n", {sleeping.MAY_SLEEP: "true"}))
         scheduler._on_node("ADDED", node("always"))

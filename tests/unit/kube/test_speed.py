@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from wattflow.kube import accounting, power
-from wattflow.kube.decide import EngineDecider
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
+from wattflow.kube.engine_decider import EngineDecider
 
 from .making import node, pod
 

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.kube import accounting, objects, process, settings
+from wattflow.kube import accounting, objects, scheduler_process, settings
 from wattflow.kube.access import Access
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.book import Book
 from wattflow.kube.client import Client
-from wattflow.kube.decide import EngineDecider
-from wattflow.kube.decider import Wanted
+from wattflow.kube.decider_port import Wanted
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.estimates import Estimates
 from wattflow.model.profile import PowerProfile
 
@@ -149,26 +149,26 @@ def test_a_reload_changes_policy_and_caps_and_a_mistake_changes_nothing(
 
     name = next(one.name for one in profiles.list_profiles() if one.shipped)
     old = settings.parse(CAPS.format(profile=name, caps=""))
-    scheduler = process.make(Client(Access("http://127.0.0.1:1")), old)
+    scheduler = scheduler_process.make(Client(Access("http://127.0.0.1:1")), old)
     one = node("n", allocatable={"cpu": "8"})
     scheduler.book.on_node("ADDED", one)
     profile = scheduler.watts.profile_of(one)
     assert profile is not None
     cap_w = profile.at(3.0)
     capped = CAPS.format(profile=name, caps=f"node_cap_w = {cap_w}\ncluster_cap_w = {profile.at(2.0)}\n")
-    process.reload(scheduler, settings.parse('policy = "fifo"\n' + capped))
+    scheduler_process.reload(scheduler, settings.parse('policy = "fifo"\n' + capped))
     assert scheduler.settings.policy == "fifo" == scheduler.decider.engine.policy.name  # type: ignore[attr-defined]
     assert 2900 < scheduler.watts.capped("n", {"cpu": 8000})["cpu"] <= 3001
     for i in range(4):
         scheduler.book.on_pod("ADDED", pod(f"p{i}", cpu="1", schedulerName="wattflow"))
     scheduler.decide()
     assert len(scheduler.book.records) == 2, "the cluster's cap holds the third and fourth back"
-    process.reload(scheduler, settings.parse(CAPS.format(profile=name, caps=f"node_cap_w = {cap_w}\n")))
+    scheduler_process.reload(scheduler, settings.parse(CAPS.format(profile=name, caps=f"node_cap_w = {cap_w}\n")))
     scheduler.decide()
     assert len(scheduler.book.records) == 3, "the node's cap holds the fourth back"
-    process.reload(scheduler, settings.parse(CAPS.format(profile=name, caps="")))
+    scheduler_process.reload(scheduler, settings.parse(CAPS.format(profile=name, caps="")))
     scheduler.decide()
     assert len(scheduler.book.records) == 4, "no cap, no limit"
     with caplog.at_level(logging.ERROR):
-        process.reload(scheduler, settings.parse('name = "other"\n' + CAPS.format(profile=name, caps="")))
+        scheduler_process.reload(scheduler, settings.parse('name = "other"\n' + CAPS.format(profile=name, caps="")))
     assert "name changed" in caplog.text and scheduler.settings.name == "wattflow"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wattflow.lab.compare.comparison import Comparison, SeedResult
+from wattflow.lab.compare.comparison import Comparison
+from wattflow.lab.compare.results import SeedResult
 from wattflow.lab.figures.metrics import metrics
 
 from .runs import two_node_run

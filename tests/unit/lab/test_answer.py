@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 import wattflow as wf
-from wattflow.lab.compare.comparison import Comparison, SeedResult
+from wattflow.lab.compare.comparison import Comparison
+from wattflow.lab.compare.results import SeedResult
 from wattflow.lab.run import points
-from wattflow.lab.show import answer
+from wattflow.lab.show import answer, result_tables
 
 
 def made(rows: dict[str, dict[str, float]], seeds: int = 3) -> Comparison:
@@ -27,13 +29,54 @@ def made(rows: dict[str, dict[str, float]], seeds: int = 3) -> Comparison:
     return Comparison(wf.load_cluster("hpe"), "kubernetes", ("w",), tuple(rows), tuple(range(seeds)), tuple(results))
 
 
-def test_the_sentence_is_about_the_flagship_against_the_baseline() -> None:
-    found = made({"kubernetes": {"energy_j": 3.6e6}, "eft": {"energy_j": 1e6}, "wattflow": {"energy_j": 2.7e6}})
-    text = answer.sentence(found)
-    assert text.startswith("wattflow against kubernetes: 25.0 % less energy, mean response the same within noise")
+WAITING = {"workflow_response_mean_s": 60.0}
+
+
+def test_the_sentence_is_about_who_keeps_the_bound_with_the_fewest_joules() -> None:
+    rows = {"kubernetes": {"energy_j": 3.6e6}, "least-energy": {"energy_j": 1e6, **WAITING}}
+    rows |= {"eft": {"energy_j": 2.7e6}, "heft": {"energy_j": 3e6}, "wattflow": {"energy_j": 2e6, **WAITING}}
+    text = answer.sentence(made(rows))
+    assert text.startswith("eft against kubernetes: 25.0 % less energy, mean response and makespan the same")
+    assert "Of the 2 that keep responses within 2 % of those under kubernetes it has the fewest joules." in text
+    assert "wattflow: 44.4 % less energy, but 20.0 % longer mean response on w." in text
     # 0.25 of about 3.6 MJ in 100 s is about 9.09 kW
     assert "79.7 MWh" in text
     assert "assumed" in text
+
+
+def test_where_nobody_keeps_the_bound_the_sentence_says_so() -> None:
+    text = answer.sentence(made({"kubernetes": {"energy_j": 3.6e6}, "wattflow": {"energy_j": 2e6, **WAITING}}))
+    assert "somebody waits" in text
+
+
+def test_one_that_misses_more_deadlines_does_not_keep_the_bound() -> None:
+    late = {"energy_j": 2e6, "deadlines_missed": 3.0}
+    rows = {"kubernetes": {"energy_j": 3.6e6, "deadlines_missed": 2.0}, "late": late}
+    assert not answer.keeps(made(rows), "late")
+
+
+def test_what_is_within_noise_saves_nothing_a_year() -> None:
+    found = made({"kubernetes": {"energy_j": 1e6}, "wattflow": {"energy_j": 1e6}})
+    points = [
+        replace(p, values={**p.values, "energy_j": 1e6 * (1 + 0.02 * (-1) ** p.seed)}) if p.policy == "wattflow" else p
+        for p in found.points
+    ]
+    text = answer.sentence(replace(found, points=tuple(points)))
+    assert "energy the same within noise" in text
+    assert "a year" not in text
+
+
+def test_sentence_and_columns_have_one_price_and_one_carbon_factor() -> None:
+    kwh = 3.6e6 * 1.01 / 3.6e6  # the mean of the seeds
+    paid = {"electricity_cost": 0.5 * kwh, "carbon_g": 400.0 * kwh, "cost": 99.0}
+    text = answer.sentence(made({"kubernetes": {"energy_j": 3.6e6, **paid}, "wattflow": {"energy_j": 1.8e6, **paid}}))
+    # half of 3.636 MJ in 100 s: 18.18 kW, 159.4 MWh a year
+    assert "159 MWh, 79,683 USD of electricity and 63.7 t of CO₂ a year." in text
+
+
+def test_what_sleep_alone_saves_is_said() -> None:
+    rows = {"kubernetes": {"energy_j": 4e6}, "kubernetes:sleep=600": {"energy_j": 3e6}, "wattflow": {"energy_j": 2e6}}
+    assert "Sleep alone (kubernetes:sleep=600): 25.0 % less energy." in answer.sentence(made(rows))
 
 
 def test_more_than_twice_is_said_as_a_factor() -> None:
@@ -44,7 +87,10 @@ def test_more_than_twice_is_said_as_a_factor() -> None:
 
 
 def test_equal_policies_are_one_row_and_the_table_fits_80_columns() -> None:
-    rows = {"kubernetes": {"energy_j": 4e6}, "wattflow": {"energy_j": 2e6, "makespan_s": 98765.0, "cost": 12.34}}
+    rows = {
+        "kubernetes": {"energy_j": 4e6},
+        "wattflow": {"energy_j": 2e6, "makespan_s": 98765.0, "electricity_cost": 12.34},
+    }
     rows |= {f"policy-number-{i}": {"energy_j": 4e6} for i in range(5)}
     rows |= {f"other-{i}": {"energy_j": 5e6 + i, "deadlines_missed": 3.0, "carbon_g": 12345.6} for i in range(12)}
     found = made(rows)
@@ -68,8 +114,8 @@ def test_a_policy_that_knows_the_future_is_marked() -> None:
 
 
 def test_units_scale() -> None:
-    assert answer.amount(12_345.0, "W") == "12.3 kW"
-    assert answer.amount(2.5e6, "g") == "2.5 t"
+    assert result_tables.amount(12_345.0, "W") == "12.3 kW"
+    assert result_tables.amount(2.5e6, "g") == "2.5 t"
 
 
 def test_a_pair_without_dice_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:

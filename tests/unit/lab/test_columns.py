@@ -12,9 +12,9 @@ import pytest
 from wattflow.clusters import load_cluster
 from wattflow.files.columns import Column, Document, pack, unpack
 from wattflow.lab.figures.metrics import metrics
-from wattflow.lab.figures.power import power_curve
+from wattflow.lab.figures.power_series import power_curve
 from wattflow.lab.run.run_file import read_run, write_run
-from wattflow.lab.show.columns import run_columns, view_of
+from wattflow.lab.show.run_columns import run_columns, view_of
 from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput
 from wattflow.model.run import Run

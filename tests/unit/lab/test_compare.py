@@ -56,7 +56,7 @@ def test_the_figures_of_a_run_close() -> None:
     values = result.points[0].values
     assert values["unfinished"] == 0
     assert values["energy_j"] == pytest.approx(values["mean_w"] * values["makespan_s"])  # type: ignore[operator]
-    from wattflow.lab.figures.power import power_curve
+    from wattflow.lab.figures.power_series import power_curve
 
     run = result.runs["map-reduce", "fifo"]
     curve = power_curve(run)
@@ -68,7 +68,7 @@ def test_the_figures_of_a_run_close() -> None:
 def test_the_curve_rebuilt_from_attempts_is_the_recorded_one() -> None:
     from dataclasses import replace
 
-    from wattflow.lab.figures.power import power_curve
+    from wattflow.lab.figures.power_series import power_curve
 
     run = compare(RECIPE, CLUSTER, ["fifo"], seeds=1, setup=Setup(keep_runs=True)).runs["map-reduce", "fifo"]
     rebuilt = power_curve(replace(run, power_log=None))

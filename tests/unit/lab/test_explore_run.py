@@ -13,7 +13,7 @@ import pytest
 
 from wattflow.frames import frame as frames
 from wattflow.frames import library, workloads
-from wattflow.frames.run import run_frame
+from wattflow.frames.frame_run import run_frame
 from wattflow.lab.explore.design import Design, design_of
 from wattflow.lab.explore.exploration import Exploration, explore
 from wattflow.lab.explore.explore_page import exploration_report, percent

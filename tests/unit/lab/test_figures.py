@@ -9,7 +9,7 @@ import pytest
 
 from wattflow.lab.figures.ideal import alone_factor, distinct_nodes, ideal_s
 from wattflow.lab.figures.metrics import metrics
-from wattflow.lab.figures.power import power_curve
+from wattflow.lab.figures.power_series import power_curve
 from wattflow.lab.figures.response import response_values, workflow_response_s
 from wattflow.lab.figures.statistics import pareto_front, t_cdf
 from wattflow.lab.figures.supply import grid_j

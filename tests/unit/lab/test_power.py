@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattflow.lab.figures.power import busy_threads, power_curve
+from wattflow.lab.figures.power_series import busy_threads, power_curve
 from wattflow.lab.figures.sweep import accumulate, sweep
 from wattflow.model.cluster import Cluster, Device
 from wattflow.model.profile import DeviceProfile

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from wattflow.lab.compare.comparison import Comparison, SeedResult
+from wattflow.lab.compare.comparison import Comparison
+from wattflow.lab.compare.results import SeedResult
 from wattflow.lab.figures.metrics import METRICS
 from wattflow.lab.show.result_tables import (
     as_text,
@@ -109,10 +110,10 @@ def test_the_explanation_names_the_baseline_and_says_when_nothing_is_random() ->
 @pytest.mark.parametrize(
     ("metric", "value", "text"),
     [
-        ("energy_j", 4300.0, "4.3 kJ"),
-        ("energy_j", 12.0, "12 J"),
-        ("energy_j", 4.321e7, "43,210 kJ"),
-        ("energy_j", 1.278e10, "3,550.0 kWh"),
+        ("energy_j", 4300.0, "1.19 Wh"),
+        ("energy_j", 12.0, "0.00333 Wh"),
+        ("energy_j", 4.321e7, "12 kWh"),
+        ("energy_j", 1.278e10, "3.55 MWh"),
         ("makespan_s", 125.0, "2m 05s"),
         ("utilisation", 0.123, "12.3 %"),
         ("peak_w", 1234.4, "1,234 W"),

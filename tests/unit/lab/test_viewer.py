@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from wattflow.files.columns import unpack
 from wattflow.lab.run.run_file import KEY, read_run, write_run
-from wattflow.lab.show.columns import run_columns
+from wattflow.lab.show.run_columns import run_columns
 from wattflow.lab.show.viewer import Viewer, find_runs
 from wattflow.model.errors import InvalidInput
 

@@ -16,7 +16,7 @@ from wattflow.learn import episode, renewing, scenarios
 from wattflow.learn.environment import Episode, SchedulingEnv, SchedulingVectorEnv
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge
-from wattflow.live import wanted
+from wattflow.live import caller_choice
 from wattflow.policy import weights
 
 
@@ -50,7 +50,7 @@ def test_the_first_row_is_the_flagship_where_it_lets_tasks_wait(small: Scenario,
     cluster = scenarios.random_cluster(np.random.default_rng(seed), "other")
     one = Episode(replace(small, cluster=cluster, stream=replace(small.stream, load=0.3)), seed, joint=False)
     nothing = np.zeros((0, episode.WIDTH), np.float32)
-    shown = one.step(wanted.NONE, nothing)
+    shown = one.step(caller_choice.NONE, nothing)
     while shown > 0:
         shown = one.step(0, nothing)
     one.closing_reward()
@@ -60,7 +60,7 @@ def test_the_first_row_is_the_flagship_where_it_lets_tasks_wait(small: Scenario,
 def test_the_first_row_is_the_flagship_where_few_of_many_rows_are_shown(small: Scenario) -> None:
     one = Episode(small, 3, joint=False, rows=2)
     nothing = np.zeros((0, episode.WIDTH), np.float32)
-    shown = one.step(wanted.NONE, nothing)
+    shown = one.step(caller_choice.NONE, nothing)
     while shown > 0:
         assert shown <= 2
         shown = one.step(0, nothing)
@@ -120,7 +120,7 @@ def test_what_is_beyond_the_rows_is_empty(small: Scenario) -> None:
 def test_a_new_beginning_brings_back_all_that_an_episode_changes(small: Scenario) -> None:
     one = Episode(small, 3, joint=False)
     nothing = np.zeros((0, episode.WIDTH), np.float32)
-    shown = one.step(wanted.NONE, nothing)
+    shown = one.step(caller_choice.NONE, nothing)
     while shown > 0:
         shown = one.step(shown - 1, nothing)
     state, _ = one.judge.trial.beginning
@@ -214,14 +214,14 @@ def test_a_number_beyond_the_rows_waits_in_one_stream_and_in_many(small: Scenari
     many.reset(seed=3)
     one = Episode(small, 1003, joint=False)
     out = np.zeros((64, episode.WIDTH), np.float32)
-    shown, waited = one.step(wanted.NONE, out), 0
+    shown, waited = one.step(caller_choice.NONE, out), 0
     rng = np.random.default_rng(2)
     for _ in range(150):
         action = int(rng.integers(shown + 2))
         running = int(one.state.counts.running[0]) > 0
         waited += action >= shown and running
         before = float(one.joules[0])
-        shown = one.step(action if action < shown else wanted.NONE if running else 0, out)
+        shown = one.step(action if action < shown else caller_choice.NONE if running else 0, out)
         seen, reward, *_ = many.step([action])
         assert shown == many.shown[0] and np.array_equal(seen[0, :shown], out[:shown])
         assert reward[0] == (before - one.joules[0]) / one.judge.reference.energy_j

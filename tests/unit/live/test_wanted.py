@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from wattflow.kernel import jit
-from wattflow.live import FINISHED, STARTED, TASK, Engine, Placement, wanted
-from wattflow.live.wanted import NONE, PLACE, SLEEP, WAIT, WantedMany
+from wattflow.live import FINISHED, STARTED, TASK, Engine, Placement, caller_choice
+from wattflow.live.caller_choice import NONE, PLACE, SLEEP, WAIT, WantedMany
 from wattflow.model.workflow import Function, Variant
 from wattflow.testing.sample_states import sample_states
 
@@ -142,7 +142,7 @@ def test_joint_rows_show_every_waiting_shape_and_waiting_and_sleeping() -> None:
 
 def test_rows_that_do_not_fit_are_counted() -> None:
     engine = filled("least-energy", 3)
-    hand = wanted.Wanted(engine, rows=2)
+    hand = caller_choice.Wanted(engine, rows=2)
     hand.open(0.0)
     _, rows = hand.wanted()
     assert len(rows) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -120,6 +122,13 @@ def test_min_min_and_max_min_differ_in_who_gets_the_fast_node() -> None:
     nodes = [node("s", 1), node("f", 1, speed=2.0)]
     assert places(jobs([4.0, 10.0]), nodes, "min-min") == "fs"
     assert places(jobs([4.0, 10.0]), nodes, "max-min") == "sf"
+
+
+@pytest.mark.parametrize("policy", ["eft", "min-min", "max-min", "eft:sleep=120"])
+def test_busy_threads_count_for_whoever_wants_the_first_end(policy: str) -> None:
+    """A whole core of a slower node ends sooner, for all together, than the second thread of a quick one."""
+    nodes = [replace(node(name, 1, speed=speed), threads_per_core=2) for name, speed in (("f", 1.1), ("s", 1.0))]
+    assert sorted(places(jobs([10.0, 10.0]), nodes, policy)) == ["f", "s"]
 
 
 def two_workflows() -> Workload:

@@ -18,7 +18,7 @@ from wattflow.cli.predict import predict
 from wattflow.model.errors import InvalidInput, MissingData
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.predict import columns, datasets, estimates, modelfile, runtime, sources, watts
+from wattflow.predict import datasets, engine_estimates, modelfile, runtime, sources, user_tables, watts
 from wattflow.predict.evaluate import FloorFigure, HeldOut, group_folds, leave_one_out
 from wattflow.predict.observations import Observations, concatenate, of_workload
 
@@ -80,20 +80,20 @@ def test_missing_files_and_columns_are_all_named(tmp_path: Path) -> None:
 def test_a_task_table_is_checked(tmp_path: Path) -> None:
     bad = write_table(tmp_path / "bad.csv", ("task", "colour", "speed"), [("a", 1, 2)])
     with pytest.raises(InvalidInput, match=r"(?s)2 problems.*colour.*speed"):
-        columns.task_table(bad)
+        user_tables.task_table(bad)
     with pytest.raises(InvalidInput, match="row 3: the task has no name"):
-        columns.task_table(write_table(tmp_path / "gap.csv", ("task", "machine"), [("a", "m"), ("", "m")]))
+        user_tables.task_table(write_table(tmp_path / "gap.csv", ("task", "machine"), [("a", "m"), ("", "m")]))
     with pytest.raises(InvalidInput, match="no rows"):
-        columns.task_table(write_table(tmp_path / "empty.csv", ("task",), []))
+        user_tables.task_table(write_table(tmp_path / "empty.csv", ("task",), []))
     with pytest.raises(InvalidInput, match="neither a file nor one of"):
         sources.rows_of(str(tmp_path / "nothing"), tmp_path)
     wild = write_table(tmp_path / "wild.csv", ("task", "runtime_s"), [("a", -1), ("a", "inf"), ("a", 1e300)])
     with pytest.raises(InvalidInput, match=r"(?s)3 problems.*row 2: runtime_s is -1.*row 4: runtime_s is 1e\+300"):
-        columns.task_table(wild)
-    good = columns.task_table(write_table(tmp_path / "good.csv", TASK_HEAD, task_rows(6)))
+        user_tables.task_table(wild)
+    good = user_tables.task_table(write_table(tmp_path / "good.csv", TASK_HEAD, task_rows(6)))
     assert good.task[1] == "wf/t1"
     assert good.size_names == ("size_in",)
-    dash = columns.task_table(write_table(tmp_path / "dash.csv", ("task", "runtime_s"), [("a", "-"), ("b", 3)]))
+    dash = user_tables.task_table(write_table(tmp_path / "dash.csv", ("task", "runtime_s"), [("a", "-"), ("b", 3)]))
     assert np.isnan(dash.runtime_s[0])
     assert dash.runtime_s[1] == 3.0
 
@@ -142,23 +142,23 @@ def test_runtimes_that_stand_in_for_unknown_ones_are_not_learned() -> None:
 def test_predictions_become_estimates() -> None:
     some = workload()
     model = runtime.fit(of_workload(some))
-    estimated = estimates.with_predictions(some, model)
+    estimated = engine_estimates.with_predictions(some, model)
     assert np.median(np.abs(estimated.estimate_s / some.runtime_s - 1)) < 0.1
     np.testing.assert_array_equal(estimated.runtime_s, some.runtime_s)
     strange = Workload.of_columns("other", release_s=np.zeros(2), runtime_s=np.ones(2))
-    assert np.isnan(estimates.with_predictions(strange, model).estimate_s).all(), "unknown stays unknown"
+    assert np.isnan(engine_estimates.with_predictions(strange, model).estimate_s).all(), "unknown stays unknown"
 
 
 def test_an_error_of_known_size_is_put_on_the_truth() -> None:
     some = workload(4000)
-    wrong = estimates.with_error(some, 0.3, seed=1)
+    wrong = engine_estimates.with_error(some, 0.3, seed=1)
     log = np.log(wrong.estimate_s / some.runtime_s)
     assert abs(log.std() - 0.3) < 0.02
     assert abs(np.median(log)) < 0.03
-    np.testing.assert_array_equal(wrong.estimate_s, estimates.with_error(some, 0.3, seed=1).estimate_s)
-    np.testing.assert_array_equal(estimates.with_error(some, 0.0).estimate_s, some.runtime_s)
+    np.testing.assert_array_equal(wrong.estimate_s, engine_estimates.with_error(some, 0.3, seed=1).estimate_s)
+    np.testing.assert_array_equal(engine_estimates.with_error(some, 0.0).estimate_s, some.runtime_s)
     with pytest.raises(ValueError, match="runtime error"):
-        estimates.with_error(some, -1.0)
+        engine_estimates.with_error(some, -1.0)
 
 
 def test_figures_say_ok_or_short() -> None:
@@ -218,13 +218,13 @@ def test_a_source_of_another_kind_is_refused(tmp_path: Path, app: typer.Typer) -
 
 def test_what_a_file_holds_is_told_by_its_content(tmp_path: Path) -> None:
     trace = write_table(tmp_path / "trace.csv", NEXTFLOW_HEAD, nextflow_rows(1))
-    assert columns.kind_of(trace) == columns.TRACE
-    assert columns.kind_of(write_table(tmp_path / "t.csv", ("task",), [("a",)])) == columns.TASKS
-    assert columns.kind_of(write_table(tmp_path / "c.csv", watts.COUNTERS, [(1, 2, 3, 4)])) == columns.COUNTERS
+    assert user_tables.kind_of(trace) == user_tables.TRACE
+    assert user_tables.kind_of(write_table(tmp_path / "t.csv", ("task",), [("a",)])) == user_tables.TASKS
+    assert user_tables.kind_of(write_table(tmp_path / "c.csv", watts.COUNTERS, [(1, 2, 3, 4)])) == user_tables.COUNTERS
     calls = ("function", "machine", "start_s", "duration_s", "power_w")
-    assert columns.kind_of(write_table(tmp_path / "f.csv", calls, [("f", "m", 0, 1, 2)])) == columns.CALLS
+    assert user_tables.kind_of(write_table(tmp_path / "f.csv", calls, [("f", "m", 0, 1, 2)])) == user_tables.CALLS
     with pytest.raises(InvalidInput, match="neither a trace that wattflow reads nor a table"):
-        columns.kind_of(write_table(tmp_path / "x.csv", ("colour",), [("red",)]))
+        user_tables.kind_of(write_table(tmp_path / "x.csv", ("colour",), [("red",)]))
 
 
 NEXTFLOW_HEAD = ("task_id", "hostname", "process", "tag", "name", "status", "cpus", "memory", "submit", "start",

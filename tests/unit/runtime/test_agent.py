@@ -13,10 +13,10 @@ import pytest
 from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.aside import Aside
-from wattflow.runtime.away import Away
 from wattflow.runtime.drivers import keeping
 from wattflow.runtime.executors.process import Finish
 from wattflow.runtime.machine import this_node
+from wattflow.runtime.outage_notice import Away
 from wattflow.runtime.outbox import Outbox
 from wattflow.runtime.transport import Denied, Unreachable
 

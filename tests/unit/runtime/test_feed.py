@@ -16,8 +16,8 @@ from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.feed import RING, decoded
 from wattflow.runtime.recovery import restore
 from wattflow.runtime.service import Service
-from wattflow.server import events as hub
-from wattflow.server.events import Events, Viewer
+from wattflow.server import event_stream as hub
+from wattflow.server.event_stream import Events, Viewer
 from wattflow.store import events
 from wattflow.store.database import open_store
 from wattflow.store.writer import Writer

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from wattflow.model.errors import UnknownName
+from wattflow.runtime.executors.fpga.call_kernel import KernelCall
 from wattflow.runtime.executors.fpga.registry import KERNELS, kernel
-from wattflow.runtime.executors.fpga.run import KernelCall
 from wattflow.runtime.executors.fpga.verilator import program_of, run_words, verilog_of
 
 pytest.importorskip("amaranth")

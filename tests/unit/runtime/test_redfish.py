@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import pytest
 
 from wattflow.model.errors import InvalidInput, WattflowError
-from wattflow.runtime.hooks import HookFailed
-from wattflow.runtime.redfish import RedfishHook
-from wattflow.server.__main__ import _power_hook
+from wattflow.runtime.drivers.registry import _power_hook
+from wattflow.runtime.power_hooks import HookFailed
+from wattflow.runtime.redfish_power import RedfishHook
 
 LOGIN = "operator:open sesame"
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from wattflow.live import FINISHED, NODE, TASK, Power
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
-from wattflow.server import replay
+from wattflow.server import decision_replay
 from wattflow.server.absent import Gone, Missing
 from wattflow.server.answers import ANSWERS
 from wattflow.store import journal, schema
@@ -80,13 +80,13 @@ def test_a_decision_before_all_that_is_kept_is_too_old(tmp_path: Path) -> None:
     with database.begin() as connection:
         connection.execute(sa.delete(schema.journal).where(schema.journal.c.sequence <= SNAPSHOT_AT))
     with pytest.raises(Gone, match="too old"):
-        replay.explained(database, tmp_path, 5, 0)
-    assert replay.explained(database, tmp_path, SNAPSHOT_AT + 5, 1)["candidates"]
+        decision_replay.explained(database, tmp_path, 5, 0)
+    assert decision_replay.explained(database, tmp_path, SNAPSHOT_AT + 5, 1)["candidates"]
 
 
 def test_what_was_never_placed_is_told(tmp_path: Path) -> None:
     database = store(tmp_path)
     with pytest.raises(Missing, match="no task 999"):
-        replay.explained(database, tmp_path, 999, 0)
+        decision_replay.explained(database, tmp_path, 999, 0)
     with pytest.raises(Missing, match="attempt 3 of it was never placed"):
-        replay.explained(database, tmp_path, 5, 3)
+        decision_replay.explained(database, tmp_path, 5, 3)

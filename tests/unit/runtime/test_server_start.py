@@ -14,7 +14,7 @@ import pytest
 
 from wattflow.cli import up
 from wattflow.live import Engine
-from wattflow.runtime.rehearsal import rehearse
+from wattflow.runtime.first_use import rehearse
 from wattflow.server import __main__ as server
 
 

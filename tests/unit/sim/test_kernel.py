@@ -19,8 +19,8 @@ from wattflow.model.workload import Shape
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
 from wattflow.sim.adopt import take_over
-from wattflow.sim.build import build_world
 from wattflow.sim.simulate import Simulation, grow
+from wattflow.sim.world_build import build_world
 
 
 def count_acts(state):

@@ -16,7 +16,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Provenance
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.traces import alibaba, catalog, nextflow, opendc_files, swf, tables
+from wattflow.traces import alibaba, catalog, log_tables, nextflow, opendc_files, swf
 
 
 def job(number: int = 1, **more: float) -> str:
@@ -156,6 +156,61 @@ def test_nextflow_reads_what_people_read(tmp_path: Path) -> None:
     text = " | ".join(workload.notes)
     for part in ("status CACHED", "whose realtime cannot be read", "negative run time", "run time of 0"):
         assert part in text
+
+
+PLAIN = "task_id,name,status,submit,start,complete,realtime\n" + "".join(
+    f"{i},{name},COMPLETED,{1000 * at},{1000 * at},{1000 * (at + 2)},2000\n"
+    for i, (name, at) in enumerate([("FASTQC (s1)", 0), ("FASTQC (s2)", 1), ("X:ALIGN (s1)", 3), ("X:ALIGN (s2)", 4),
+                                    ("MULTIQC", 9), ("FASTQC (late)", 9)])
+)  # fmt: skip
+DAG = """digraph "run" {
+v0 [shape=point,label="",xlabel="Channel.fromPath"];
+v1 [label="FASTQC"];
+v2 [shape=circle,label="",fixedsize=true,xlabel="map"];
+v3 [label="ALIGN"];
+v4 [label="MULTIQC"];
+v0 -> v1 [label="reads"];
+v1 -> v2;
+v2 -> v3;
+v3 -> v4;
+v1 -> v4;
+}
+"""
+
+
+def test_a_nextflow_tag_is_no_part_of_the_function(tmp_path: Path) -> None:
+    (tmp_path / "run.csv").write_text(PLAIN)
+    workload = traces.load(tmp_path / "run.csv")
+    assert [function.name for function in workload.functions] == ["FASTQC", "X:ALIGN", "MULTIQC"]
+    assert workload.columns["tag"].tolist() == ["s1", "s2", "s1", "s2", "", "late"]
+    assert len(workload.parent) == 0 and "no dependencies" in workload.notes[-1]
+
+
+@pytest.mark.parametrize("name", ["run.dot", "dag.dot"])
+def test_a_dag_beside_a_nextflow_trace_gives_its_tasks_parents(tmp_path: Path, name: str) -> None:
+    (tmp_path / "run.csv").write_text(PLAIN)
+    (tmp_path / name).write_text(DAG)
+    workload = traces.load(tmp_path / "run.csv")
+    parents = [workload.parents_of(i).tolist() for i in range(6)]
+    # by tag; a step that gathers waits for all that had ended when it was submitted
+    assert parents == [[], [], [0], [1], [0, 1, 2, 3], []]
+    assert workload.release_s.tolist() == [0.0, 1.0, 0.0, 0.0, 0.0, 9.0]
+    assert "6 dependencies are inferred from" in workload.notes[-1]
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (("FASTQC", "OTHER"), None),
+    (("v3 -> v4", "v4 -> v1"), "in a cycle: FASTQC"),
+    (("label=", "title="), "draws no process of the trace"),
+])  # fmt: skip
+def test_a_dag_that_does_not_fit_is_refused(tmp_path: Path, change: tuple[str, str], message: str | None) -> None:
+    (tmp_path / "run.csv").write_text(PLAIN)
+    (tmp_path / "run.dot").write_text(DAG.replace(*change))
+    if message is None:
+        assert len(traces.load(tmp_path / "run.csv").parent) == 2  # of what it does draw
+        return
+    with pytest.raises(InvalidInput, match=message):
+        traces.load(tmp_path / "run.csv")
 
 
 @pytest.mark.parametrize(("text", "size"), [("1.2 GB", 1.2 * 2**30), ("512", 512), ("3 KB", 3072), ("7B", 7)])
@@ -366,7 +421,7 @@ def test_a_table_without_its_columns_names_them(tmp_path: Path) -> None:
 def test_a_packed_table_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.csv.gz"
     path.write_bytes(gzip.compress(b"app,func,end_timestamp,duration\n" + b"a,f,1,1\n" * 10_000))
-    monkeypatch.setattr(tables, "CSV_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(log_tables, "CSV_LIMIT_BYTES", 1000)
     with pytest.raises(InvalidInput, match="larger than 2 GiB"):
         traces.load(path)
 

@@ -25,6 +25,7 @@ class KeplerMeter:
     """Node energy as Kepler publishes it at ``url``/metrics."""
 
     name = "kepler"
+    remote = True
 
     def __init__(self, url: str = DEFAULT_URL) -> None:
         self._http = Connection(url)

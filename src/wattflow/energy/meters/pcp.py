@@ -23,6 +23,7 @@ class PcpMeter:
     """RAPL of the host whose pmcd ``hostspec`` names, through the pmproxy at ``url``."""
 
     name = "pcp"
+    remote = True
 
     def __init__(self, url: str = DEFAULT_URL, hostspec: str = "localhost", range_j: float | None = None) -> None:
         self._http = Connection(url)

@@ -17,6 +17,9 @@ KINDS = ("package", "core", "uncore", "dram", "psys", "gpu", "wall")
 """What a domain covers. ``core`` and ``uncore`` are inside ``package``; ``dram`` stands beside it; ``psys`` and
 ``wall`` contain them; ``gpu`` is a device of its own."""
 
+WHOLE = ("package", "psys", "wall")
+"""Kinds that can stand for the node, the closest to its processors first."""
+
 
 class NoReading(WattflowError):
     """This meter is not here, or may not be read; the message says why and what would help."""
@@ -45,7 +48,8 @@ class Reading:
 
 
 class Meter(Protocol):
-    """A source of readings."""
+    """A source of readings. One whose `read` waits for another program or machine has ``remote = True`` beside these:
+    it is then read in a thread of its own."""
 
     @property
     def name(self) -> str: ...
@@ -119,20 +123,22 @@ class Tally:
         return Energy(self.last.time_s - self.first.time_s, joules, frozenset(self._sampled))
 
 
-def node_j(joules: Mapping[str, float | None], domains: Iterable[Domain], *, dram: bool = True) -> float | None:
-    """Joules of the node in package scope: packages and, where they have a counter and are asked for, their memory.
+def node_domains(domains: Iterable[Domain], *, dram: bool = True) -> tuple[Domain, ...]:
+    """Domains that together are the node: its packages and, where they are asked for, their memory; the platform
+    (``psys``) where there is no package; the wall where there is neither. Nothing counts twice."""
+    known = tuple(domains)
+    for kind in WHOLE:
+        if any(domain.kind == kind for domain in known):
+            kinds = (kind, "dram") if kind == "package" and dram else (kind,)
+            return tuple(domain for domain in known if domain.kind in kinds)
+    return ()
 
-    Domains inside a package (core, uncore) and around it (psys, wall) are left out, so nothing counts twice. None when
-    a package is missing: part of a node is not the node.
-    """
-    total: float | None = None
-    for domain in domains:
-        if domain.kind == "package" or (domain.kind == "dram" and dram):
-            energy_j = joules.get(domain.name)
-            if energy_j is None:
-                return None
-            total = energy_j if total is None else total + energy_j
-    return total
+
+def node_j(joules: Mapping[str, float | None], domains: Iterable[Domain], *, dram: bool = True) -> float | None:
+    """Joules of the node (`node_domains`). None when one of them is missing: part of a node is not the node."""
+    found = [joules.get(domain.name) for domain in node_domains(domains, dram=dram)]
+    known = [energy_j for energy_j in found if energy_j is not None]
+    return sum(known) if known and len(known) == len(found) else None
 
 
 def now_s() -> float:

@@ -1,7 +1,9 @@
 """Which meters are here: tried in order, every failure kept with its reason.
 
-The order is from the most direct to the most remote: a counter in this kernel, the same counter through a service, a
-sensor. The first that opens is used; GPUs are asked for separately, they stand beside the node.
+`wattflow machine meters`, the profiler and the agents go through one list: meters of other packages first (somebody
+installed them for this machine), then ours from the most direct to the most remote: a counter in this kernel, the same
+counter through a service, a sensor. The first that counts the node's joules is used, else the first that samples its
+watts; GPUs are asked for separately, they stand beside the node.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wattflow.energy.meters import hwmon, kepler, nvml, pcp, perf_pmu, powercap, redfish
-from wattflow.energy.meters.port import Meter, NoReading
-from wattflow.model.errors import MissingMeter, unknown_name
+from wattflow.energy.meters.port import Meter, NoReading, node_domains
+from wattflow.model import plugins
+from wattflow.model.errors import InvalidInput, MissingMeter, unknown_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,6 @@ NODE_METERS: Mapping[str, Callable[[Places], Meter]] = {
     "redfish": _redfish,
 }
 DEVICE_METERS: Mapping[str, Callable[[Places], Meter]] = {"nvml": lambda places: nvml.NvmlMeter()}
-_WHOLE = ("package", "psys", "wall")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,33 +71,48 @@ class Finding:
     reason: str = ""
 
 
+def meter_names() -> list[str]:
+    """Every meter that can be tried, in the order in which they are."""
+    ours = (*NODE_METERS, *DEVICE_METERS)
+    return [*plugins.names(plugins.METERS, ours), *ours]
+
+
 def try_meter(name: str, places: Places | None = None) -> Finding:
     """Open one meter by name."""
-    known = {**NODE_METERS, **DEVICE_METERS}
-    if name not in known:
-        raise unknown_name("meter", name, known)
+    if name not in meter_names():
+        raise unknown_name("meter", name, meter_names())
     try:
-        return Finding(name, known[name](places or Places.of_environment()))
-    except (NoReading, OSError, ValueError) as error:
+        made = NODE_METERS.get(name) or DEVICE_METERS.get(name) or plugins.load(plugins.METERS, name)
+        return Finding(name, made(places or Places.of_environment()))
+    except (NoReading, OSError, ValueError, InvalidInput) as error:
         return Finding(name, None, str(error))
 
 
 def try_all(places: Places | None = None) -> list[Finding]:
     """Every known meter, open or with its reason. The caller closes what it does not keep."""
-    return [try_meter(name, places) for name in (*NODE_METERS, *DEVICE_METERS)]
+    return [try_meter(name, places) for name in meter_names()]
 
 
 def open_node_meter(places: Places | None = None) -> Meter:
-    """The first node meter that opens. MissingMeter joins all the reasons when none does."""
-    reasons = []
-    for name in NODE_METERS:
-        finding = try_meter(name, places)
-        if finding.meter is not None and any(domain.kind in _WHOLE for domain in finding.meter.domains):
-            return finding.meter
-        if finding.meter is not None:
+    """The first meter that counts the node's joules, else the first that samples its watts.
+
+    Raises:
+        MissingMeter: None does; joins all the reasons.
+    """
+    findings = [try_meter(name, places) for name in meter_names() if name not in DEVICE_METERS]
+    whole = [finding.meter for finding in findings if finding.meter is not None and node_domains(finding.meter.domains)]
+    chosen = min(whole, key=_is_sampled, default=None)  # of equals the first
+    for finding in findings:
+        if finding.meter is not None and finding.meter is not chosen:
             finding.meter.close()
-        reasons.append(f"  {name}: {finding.reason or 'reads devices only, not the node'}")
-    raise MissingMeter("no meter reads this machine's energy:\n" + "\n".join(reasons))
+    if chosen is None:
+        reasons = [f"  {one.name}: {one.reason or 'reads devices only, not the node'}" for one in findings]
+        raise MissingMeter("no meter reads this machine's energy:\n" + "\n".join(reasons))
+    return chosen
+
+
+def _is_sampled(meter: Meter) -> bool:
+    return not all(domain.counter for domain in node_domains(meter.domains))
 
 
 def find_node_meter(places: Places | None = None) -> Meter | None:

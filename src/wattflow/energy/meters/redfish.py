@@ -18,6 +18,7 @@ class RedfishMeter:
     of certificates that the controller's is checked by."""
 
     name = "redfish"
+    remote = True
 
     def __init__(self, url: str, user: str | None = None, ca: str | None = None) -> None:
         self._http = Connection(url, user=user, ca=ca)

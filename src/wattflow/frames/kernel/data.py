@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from wattflow.frames.kernel import draws
-from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import (
+from wattflow.frames.kernel.frame_tables import (
     CACHE_N,
     CACHED_AT_START,
     D_DATA,
@@ -19,6 +18,7 @@ from wattflow.frames.kernel.tables import (
     OBJECTS,
     STORED_DATA,
 )
+from wattflow.frames.kernel.jit import jit
 
 
 @jit

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from wattflow.frames.kernel.frame_tables import CHOICE, CONSTANT, D_LATENCY, EXPONENTIAL, MESSAGES, NOW
 from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import CHOICE, CONSTANT, D_LATENCY, EXPONENTIAL, MESSAGES, NOW
 from wattflow.kernel import random
 
 

@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 
-from wattflow.frames.kernel import data, draws, events, power, queues
-from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import (
+from wattflow.frames.kernel import data, draws, event_heap, host_power, queues
+from wattflow.frames.kernel.frame_tables import (
     ATTEMPT_SEQ,
     CACHE_N,
     CACHED_AT_START,
@@ -53,8 +52,9 @@ from wattflow.frames.kernel.tables import (
     WAIT_HOST,
     WAIT_MESSAGE,
 )
-from wattflow.kernel import attempts, random
-from wattflow.kernel.power import LOST_J, RUN_J, TRANSFER_J
+from wattflow.frames.kernel.jit import jit
+from wattflow.kernel import attempt_record, random
+from wattflow.kernel.power_curve import LOST_J, RUN_J, TRANSFER_J
 
 
 @jit
@@ -92,7 +92,7 @@ def begin(s, t, h, part):
     s.a_transfer_j[a] = 0.0
     if s.h_known_power[h] == 1:
         factor = s.s_factor[shape] / s.speed[h, s.s_function[shape]]
-        s.a_marginal[a] = power.added_w(s, h, need) * (s.estimate[t] * factor)
+        s.a_marginal[a] = host_power.added_w(s, h, need) * (s.estimate[t] * factor)
     else:
         s.a_marginal[a] = math.nan
     first = s.h_first[h]
@@ -142,11 +142,11 @@ def travel(s, a, seconds):
     """The order to run is on its way to the host, which keeps the room."""
     s.a_stage[a] = IN_MESSAGE
     if seconds <= 0.0:
-        events.soon(s, E_STAGE, a, s.a_seq[a])
+        event_heap.soon(s, E_STAGE, a, s.a_seq[a])
         return
     s.a_message_s[a] = seconds
     s.f[WAIT_MESSAGE] += seconds
-    events.push_as(s, s.f[NOW] + seconds, s.a_seq[a], E_STAGE, a, s.a_seq[a])
+    event_heap.push_as(s, s.f[NOW] + seconds, s.a_seq[a], E_STAGE, a, s.a_seq[a])
 
 
 @jit
@@ -159,7 +159,7 @@ def enter_data(s, a):
             s.a_since[a] = s.f[NOW]
             s.a_data_s[a] = seconds
             s.f[WAIT_DATA] += seconds
-            events.push_as(s, s.f[NOW] + seconds, s.a_seq[a], E_STAGE, a, s.a_seq[a])
+            event_heap.push_as(s, s.f[NOW] + seconds, s.a_seq[a], E_STAGE, a, s.a_seq[a])
             return
     enter_run(s, a)
 
@@ -211,20 +211,20 @@ def enter_run(s, a):
     s.a_start[a] = now
     s.a_since[a] = now
     s.a_work[a] = work
-    power.account(s, h)
+    host_power.account(s, h)
     s.a_mark[a] = s.h_integral[h]
     s.h_busy[h] += s.s_need[s.shape[s.a_task[a]]]
-    power.refresh(s, h)
-    events.push_as(s, now + work, s.a_seq[a], E_FINISH, a, s.a_seq[a])
+    host_power.refresh(s, h)
+    event_heap.push_as(s, now + work, s.a_seq[a], E_FINISH, a, s.a_seq[a])
     if s.i[SPECULATE] == 1 and s.a_copy[a] == 0:
         t = s.a_task[a]
         shape = s.shape[t]
         expected = s.f[COPY_AFTER] * s.estimate[t] * s.s_factor[shape] / s.speed[h, s.s_function[shape]]
         # A check that would come after the end can find nothing.
         if expected < work:
-            events.push(s, now + expected, O_TIMER, E_COPY, a, s.a_seq[a])
+            event_heap.push(s, now + expected, O_TIMER, E_COPY, a, s.a_seq[a])
     if s.i[PREEMPT] > 0 and s.f[PREEMPT_S] < work:
-        events.push(s, now + s.f[PREEMPT_S], O_TIMER, E_PREEMPT, a, s.a_seq[a])
+        event_heap.push(s, now + s.f[PREEMPT_S], O_TIMER, E_PREEMPT, a, s.a_seq[a])
 
 
 @jit
@@ -234,11 +234,11 @@ def _write(s, a, outcome, run_j):
     k = s.i[RECORD_N]
     s.i[RECORD_N] = k + 1
     t = s.a_task[a]
-    attempts.write_who(s.records, k, t, s.a_part[a], s.t_tries[t], outcome)
-    attempts.write_where(s.records, k, s.a_host[a], -1, 0, 1.0)
-    attempts.write_when(s.records, k, s.t_ready[t], s.a_placed[a], s.a_start[a], s.f[NOW])
-    attempts.write_stages(s.records, k, s.a_message_s[a], 0.0, 0.0, s.a_data_s[a], 0.0)
-    attempts.write_joules(s.records, k, run_j, 0.0, s.a_transfer_j[a], s.a_marginal[a])
+    attempt_record.write_who(s.records, k, t, s.a_part[a], s.t_tries[t], outcome)
+    attempt_record.write_where(s.records, k, s.a_host[a], -1, 0, 1.0)
+    attempt_record.write_when(s.records, k, s.t_ready[t], s.a_placed[a], s.a_start[a], s.f[NOW])
+    attempt_record.write_stages(s.records, k, s.a_message_s[a], 0.0, 0.0, s.a_data_s[a], 0.0)
+    attempt_record.write_joules(s.records, k, run_j, 0.0, s.a_transfer_j[a], s.a_marginal[a])
 
 
 @jit
@@ -247,11 +247,11 @@ def close(s, a, outcome, wasted):
     h = s.a_host[a]
     run_j = 0.0
     if s.a_stage[a] == IN_RUN:
-        power.account(s, h)
+        host_power.account(s, h)
         weight = s.s_need[s.shape[s.a_task[a]]]
         run_j = weight * (s.h_integral[h] - s.a_mark[a])
         s.h_busy[h] -= weight
-        power.refresh(s, h)
+        host_power.refresh(s, h)
     if wasted:
         s.energy[h, RUN_J] -= run_j
         s.energy[h, LOST_J] += run_j
@@ -292,7 +292,7 @@ def start_here(s, t, h):
     a = begin(s, t, h, 0)
     s.a_message_s[a] = s.t_message[t]
     s.a_stage[a] = IN_MESSAGE
-    events.soon(s, E_STAGE, a, s.a_seq[a])
+    event_heap.soon(s, E_STAGE, a, s.a_seq[a])
 
 
 @jit
@@ -313,7 +313,7 @@ def next_of_queue(s, h):
         need = queues.need_of(s, entry)
         seconds = draws.message(s, 2)
         s.h_used[h] += need
-        events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_BIND, h, entry)
+        event_heap.push(s, s.f[NOW] + seconds, O_MESSAGE, E_BIND, h, entry)
 
 
 @jit
@@ -325,7 +325,7 @@ def arrive(s, h, entry):
         s.h_coming[h] -= s.s_need[s.shape[t]]
     if s.h_state[h] != ON:
         # Nobody answers, or the host refuses: the placer hears of it and looks for another.
-        silence = s.f[HEARTBEAT_S] if not power.is_up(s, h) else 0.0
+        silence = s.f[HEARTBEAT_S] if not host_power.is_up(s, h) else 0.0
         _send_back(s, entry, silence)
         return
     s.t_since[t] = now
@@ -336,7 +336,7 @@ def arrive(s, h, entry):
             return
         queues.push(s, q, entry)
         if s.h_capacity[h] - s.h_used[h] >= s.i[LEAST_NEED]:
-            events.soon(s, E_NEXT, h, 0)
+            event_heap.soon(s, E_NEXT, h, 0)
     elif fits(s, h, s.shape[t]):
         start_here(s, t, h)
     else:
@@ -348,7 +348,7 @@ def arrive(s, h, entry):
 def _send_back(s, entry, silence):
     seconds = silence + draws.message(s, 1)
     p = s.t_placer[queues.task_of(s, entry)]
-    events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_AT_PLACER, p, entry)
+    event_heap.push(s, s.f[NOW] + seconds, O_MESSAGE, E_AT_PLACER, p, entry)
 
 
 @jit

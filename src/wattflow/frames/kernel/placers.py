@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattflow.frames.kernel import choose, draws, events, hosts, queues
-from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import (
+from wattflow.frames.kernel import draws, event_heap, host_choice, hosts, queues
+from wattflow.frames.kernel.frame_tables import (
     ARCHITECTURE,
     AT_RANDOM,
     BROKER,
@@ -66,6 +65,7 @@ from wattflow.frames.kernel.tables import (
     WAIT_MESSAGE,
     WAIT_PLACER,
 )
+from wattflow.frames.kernel.jit import jit
 from wattflow.kernel import random
 
 
@@ -136,11 +136,11 @@ def submit(s, t):
     s.t_message[t] = flight
     seconds += flight
     if s.i[HAS_BROKER] == 1:
-        events.send(s, seconds, E_AT_BROKER, t, 0)
+        event_heap.send(s, seconds, E_AT_BROKER, t, 0)
         return
     p = _route(s, t, s.i[ROUTE])
     s.t_placer[t] = p
-    events.send(s, seconds, E_AT_PLACER, p, t)
+    event_heap.send(s, seconds, E_AT_PLACER, p, t)
 
 
 @jit
@@ -148,7 +148,7 @@ def at_broker(s, t):
     """A task reaches the broker."""
     seconds = draws.serve(s, BROKER, D_BROKER)
     s.f[WAIT_BROKER] += seconds
-    events.send(s, seconds, E_BROKER_DONE, t, 0)
+    event_heap.send(s, seconds, E_BROKER_DONE, t, 0)
 
 
 @jit
@@ -159,7 +159,7 @@ def broker_done(s, t):
     seconds = draws.message(s, 1)
     s.f[WAIT_MESSAGE] += seconds
     s.t_message[t] += seconds
-    events.send(s, seconds, E_AT_PLACER, p, t)
+    event_heap.send(s, seconds, E_AT_PLACER, p, t)
 
 
 @jit
@@ -171,7 +171,7 @@ def at_placer(s, p, entry):
         after = able(s, p + 1, t)
         if entry == t:
             s.t_placer[t] = after
-        events.push(s, s.f[NOW] + s.f[CLIENT_S], O_MESSAGE, E_AT_PLACER, after, entry)
+        event_heap.push(s, s.f[NOW] + s.f[CLIENT_S], O_MESSAGE, E_AT_PLACER, after, entry)
         return
     s.t_since[t] = s.f[NOW]
     if entry != t:
@@ -188,7 +188,7 @@ def wake(s, p):
         s.p_dirty[p] = 1
         s.i[DIRTY] = 1
     else:
-        events.soon(s, E_PLACER_WORK, p, 0)
+        event_heap.soon(s, E_PLACER_WORK, p, 0)
 
 
 @jit
@@ -215,7 +215,7 @@ def work(s, p):
         seconds = _service(s, p)
         if seconds > 0.0:
             s.p_busy[p] = 1
-            events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_PLACER_DONE, p, s.p_gen[p])
+            event_heap.push(s, s.f[NOW] + seconds, O_MESSAGE, E_PLACER_DONE, p, s.p_gen[p])
             return
         if not _decide_head(s, p):
             return
@@ -234,7 +234,7 @@ def decided(s, p, generation):
             s.p_dirty[p] = 1
         s.i[DIRTY] = 1
     elif s.q_head[p] >= 0 and _decide_head(s, p):
-        events.soon(s, E_PLACER_WORK, p, 0)
+        event_heap.soon(s, E_PLACER_WORK, p, 0)
 
 
 @jit
@@ -245,7 +245,7 @@ def _decide_head(s, p):
         s.f[WAIT_PLACER] += s.f[NOW] - s.t_since[t]
         _probe(s, p, t)
         return True
-    h = choose.host(s, p, t, False)
+    h = host_choice.host(s, p, t, False)
     if h < 0:
         queues.push_front(s, p, t)
         return False
@@ -258,13 +258,13 @@ def _decide_head(s, p):
 def send(s, p, t, h):
     """A task goes to a host, without a promise of room there."""
     need = s.s_need[s.shape[t]]
-    choose.note(s, p, h, need)
+    host_choice.note(s, p, h, need)
     s.h_coming[h] += need
     seconds = draws.ask(s, s.i[SAMPLES]) if s.p_rule[p] == BY_SAMPLES else 0.0
     seconds += draws.message(s, 1)
     s.f[WAIT_MESSAGE] += seconds
     s.t_message[t] += seconds
-    events.send(s, seconds, E_AT_HOST, h, t)
+    event_heap.send(s, seconds, E_AT_HOST, h, t)
 
 
 # Sparrow: several probes for each task; the first hosts to have room get the tasks of the batch.
@@ -299,14 +299,14 @@ def _probe(s, p, t):
 @jit
 def send_probe(s, p, entry):
     """A probe goes to a random host; when none is known it waits at the placer and tries again."""
-    h = choose.random_host(s, p, s.shape[queues.task_of(s, entry)])
+    h = host_choice.random_host(s, p, s.shape[queues.task_of(s, entry)])
     seconds = draws.message(s, 1)
     s.i[PROBES] += 1
     if h < 0:
         s.i[STARVED] = s.shape[queues.task_of(s, entry)] + 1
-        events.push(s, s.f[NOW] + seconds + 1.0, O_MESSAGE, E_AT_PLACER, p, entry)
+        event_heap.push(s, s.f[NOW] + seconds + 1.0, O_MESSAGE, E_AT_PLACER, p, entry)
     else:
-        events.send(s, seconds, E_AT_HOST, h, entry)
+        event_heap.send(s, seconds, E_AT_HOST, h, entry)
 
 
 @jit
@@ -325,13 +325,13 @@ def bind(s, h, entry):
     t = s.t_bag[leader]
     if s.h_state[h] > 1:
         # The host went away while it asked; what it would have taken is probed for anew.
-        events.push(s, s.f[NOW], O_MESSAGE, E_AT_PLACER, s.x_placer[x], entry)
+        event_heap.push(s, s.f[NOW], O_MESSAGE, E_AT_PLACER, s.x_placer[x], entry)
         return
     free_probe(s, entry)
     if t >= 0:
         s.t_bag[leader] = s.t_next[t]
         hosts.start_here(s, t, h)
-    events.soon(s, E_NEXT, h, 0)
+    event_heap.soon(s, E_NEXT, h, 0)
 
 
 # Late binding: tasks stay with the placer until a host has room.
@@ -340,7 +340,7 @@ def _try(s, p, t):
     """Place all parts of a task or none; True when it was placed."""
     shape = s.shape[t]
     if s.i[EXACT] == 0:
-        h = choose.host(s, p, t, True)
+        h = host_choice.host(s, p, t, True)
         if h >= 0:
             s.f[WAIT_PLACER] += s.f[NOW] - s.t_since[t]
             send(s, p, t, h)
@@ -348,7 +348,7 @@ def _try(s, p, t):
     parts = s.s_parts[shape]
     first = np.int64(-1)
     for part in range(parts):
-        h = choose.host(s, p, t, True)
+        h = host_choice.host(s, p, t, True)
         if h < 0:
             while first >= 0:
                 after = s.a_twin[first]
@@ -431,7 +431,7 @@ def _anything_fits(s, p):
         return True
     shape = s.shape[s.q_head[p]]
     for h in range(s.p_low[p], s.p_high[p]):  # noqa: SIM110
-        if s.h_known[h] == 1 and choose.has_room(s, p, h, shape):
+        if s.h_known[h] == 1 and host_choice.has_room(s, p, h, shape):
             return True
     return False
 
@@ -454,7 +454,7 @@ def decide_late(s):
             _scan(s, p, np.int64(1) << 60)
         elif _anything_fits(s, p):
             s.p_busy[p] = 1
-            events.push(s, s.f[NOW] + _service(s, p), O_MESSAGE, E_PLACER_DONE, p, s.p_gen[p])
+            event_heap.push(s, s.f[NOW] + _service(s, p), O_MESSAGE, E_PLACER_DONE, p, s.p_gen[p])
 
 
 # Mesos: the broker offers all free hosts to one placer at a time, the one with the smallest share first.
@@ -471,7 +471,7 @@ def _next_offer(s):
     s.p_dirty[best] = 0
     s.i[HOLDER] = best
     seconds = draws.serve(s, BROKER, D_BROKER) + draws.message(s, 2) + _service(s, best)
-    events.push(s, s.f[NOW] + seconds, O_MESSAGE, E_OFFER_DONE, best, 0)
+    event_heap.push(s, s.f[NOW] + seconds, O_MESSAGE, E_OFFER_DONE, best, 0)
 
 
 @jit

@@ -7,8 +7,8 @@ An entry below TASKS is a task; the others are probes (Sparrow's reservations), 
 
 from __future__ import annotations
 
+from wattflow.frames.kernel.frame_tables import PLACERS, QUEUED, SJF, TASKS
 from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import PLACERS, QUEUED, SJF, TASKS
 from wattflow.kernel import heaps
 
 

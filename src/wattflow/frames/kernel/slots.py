@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from wattflow.frames.kernel import draws, hosts, queues
-from wattflow.frames.kernel.jit import jit
-from wattflow.frames.kernel.tables import (
+from wattflow.frames.kernel.frame_tables import (
     BOTH,
     DECISIONS,
     FORGET_S,
@@ -30,6 +29,7 @@ from wattflow.frames.kernel.tables import (
     STOLEN,
     TASKS,
 )
+from wattflow.frames.kernel.jit import jit
 
 _OWN_ONLY = -2
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from wattflow.kube import kepler, objects
+from wattflow.kube import kepler_joules, objects
 from wattflow.kube.argo.collect import WORKFLOW, PowerOf, attempt_of, collect
 from wattflow.kube.argo.graph import Graph, Library, Raw
 from wattflow.kube.client import ApiError, Client
@@ -86,4 +86,4 @@ async def _kepler(url: str, namespace: str, pods: list[objects.Pod]) -> dict[str
         return {}
     span_s = min(one.start_s for one in attempts), max(one.end_s for one in attempts)
     names = {one.pod.metadata.name: one.pod.metadata.uid for one in attempts}
-    return await kepler.pod_joules(url, namespace, span_s, names)
+    return await kepler_joules.pod_joules(url, namespace, span_s, names)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wattflow.frames.frame import Frame
-from wattflow.kube import process
+from wattflow.kube import scheduler_process
 from wattflow.kube.access import Access
 from wattflow.kube.frame import fleet, role
 from wattflow.kube.settings import SchedulerSettings
@@ -42,7 +42,7 @@ class Part:
         """What this process does."""
         part = role.Role(self.frame, self.placer or 0)
         if check:
-            return process.check(where, self.settings, part)
+            return scheduler_process.check(where, self.settings, part)
         if self.placer is None:
-            return process.run_broker(where, self.settings, self.frame)
-        return process.run(where, self.settings, config, part)
+            return scheduler_process.run_broker(where, self.settings, self.frame)
+        return scheduler_process.run(where, self.settings, config, part)

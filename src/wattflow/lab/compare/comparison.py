@@ -9,13 +9,13 @@ seed; its interval is then exactly 0 and ``Summary.deterministic`` says so.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wattflow.generate.jitter import Drawable
-from wattflow.lab.figures.metrics import HOST_MEASURED, METRICS, Values
-from wattflow.lab.figures.statistics import mean_interval, pareto_front, reduction
+from wattflow.lab.compare.results import Results, SeedResult
+from wattflow.lab.figures.metrics import METRICS, Values
 from wattflow.lab.run.points import Job, Setup, run_jobs
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, MissingExtra, unknown_name
@@ -36,83 +36,9 @@ MOST_SEEDS = 10_000
 Source = Workload | Drawable
 
 
-@dataclass(frozen=True, slots=True)
-class SeedResult:
-    """The figures of one run."""
-
-    workload: str
-    policy: str
-    seed: int
-    values: Values
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """One figure of one policy on one workload, over seeds, with 95 % intervals (t, paired by seed).
-
-    Attributes:
-        half_width: Of the mean's interval; None with fewer than two seeds.
-        reduction: Mean over seeds of (before − after) / before against the baseline; None where it has no meaning.
-        reduction_half_width: Of the reduction's interval.
-        deterministic: Every seed gave the same value, so the interval is 0 because nothing in the run is random.
-    """
-
-    workload: str
-    policy: str
-    metric: str
-    mean: float | None
-    half_width: float | None
-    reduction: float | None
-    reduction_half_width: float | None
-    seeds: int
-    deterministic: bool
-
-
 @dataclass(frozen=True, repr=False)
-class Comparison:
-    """Results. ``runs`` holds the run of the first seed of each (workload, policy) where they were kept."""
-
-    cluster: Cluster
-    baseline: str
-    workloads: tuple[str, ...]
-    policies: tuple[str, ...]
-    seeds: tuple[int, ...]
-    points: tuple[SeedResult, ...]
-    runs: Mapping[tuple[str, str], Run] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    about: Mapping[str, object] = field(default_factory=dict)
-
-    def values(self, workload: str, policy: str, metric: str) -> list[float | None]:
-        """The figure's value for each seed, in order of the seeds."""
-        return [p.values[metric] for p in self._points()[workload, policy]]
-
-    def summary(self, workload: str, policy: str, metric: str) -> Summary:
-        """Mean, interval, and reduction against the baseline."""
-        if metric not in METRICS:
-            raise unknown_name("figure", metric, METRICS)
-        after = self.values(workload, policy, metric)
-        known = [value for value in after if value is not None]
-        whole = len(known) == len(after) and bool(known)
-        mean, half = mean_interval(known) if whole else (None, None)
-        less, less_half = self._reduction(workload, policy, metric)
-        same = whole and metric not in HOST_MEASURED and len(set(known)) == 1 and len(known) > 1
-        return Summary(workload, policy, metric, mean, half, less, less_half, len(after), same)
-
-    def summaries(self, metrics: Iterable[str] = tuple(METRICS)) -> Iterator[Summary]:
-        """Every figure of every policy on every workload."""
-        for workload in self.workloads:
-            for policy in self.policies:
-                for metric in metrics:
-                    yield self.summary(workload, policy, metric)
-
-    def front(self, workload: str) -> list[str]:
-        """Policies that no other beats in both mean makespan and mean energy on this workload."""
-        pairs = [
-            (policy, self.summary(workload, policy, "makespan_s").mean, self.summary(workload, policy, "energy_j").mean)
-            for policy in self.policies
-        ]
-        known = [(policy, x, y) for policy, x, y in pairs if x is not None and y is not None]
-        return [known[i][0] for i in pareto_front([x for _, x, _ in known], [y for _, _, y in known]).tolist()]
+class Comparison(Results):
+    """Results that show themselves: as a data frame, a LaTeX table, a plot, a page in a notebook."""
 
     def to_pandas(self, metrics: Iterable[str] = tuple(METRICS)) -> pd.DataFrame:
         """One row per workload, policy and figure. Needs pandas."""
@@ -142,25 +68,6 @@ class Comparison:
         from wattflow.lab.show.data_frames import to_html
 
         return to_html(self)
-
-    def _reduction(self, workload: str, policy: str, metric: str) -> tuple[float | None, float | None]:
-        before = self.values(workload, self.baseline, metric)
-        after = self.values(workload, policy, metric)
-        each = [None if b is None or a is None else reduction(b, a) for b, a in zip(before, after, strict=True)]
-        known = [value for value in each if value is not None]
-        return mean_interval(known) if known and len(known) == len(each) else (None, None)
-
-    def _points(self) -> dict[tuple[str, str], list[SeedResult]]:
-        if "points" not in self._index:
-            grouped: dict[tuple[str, str], list[SeedResult]] = {}
-            for point in sorted(self.points, key=lambda p: p.seed):
-                grouped.setdefault((point.workload, point.policy), []).append(point)
-            self._index["points"] = grouped
-        return self._index["points"]
-
-    _index: dict[str, dict[tuple[str, str], list[SeedResult]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
 
 def compare(
@@ -214,6 +121,10 @@ ASKED_FOR = ("planned",)
 """Policies that "all" leaves out: they search for seconds at each arrival. By name they take part."""
 
 
+SLEEPING = "kubernetes"
+"""Beside every policy, "all" runs this one with nodes off after ten idle minutes, as cluster autoscalers do."""
+
+
 def chosen_policies(
     policies: Sequence[str | Policy] | str | Policy, baseline: str
 ) -> tuple[dict[str, str | Policy], bool]:
@@ -226,6 +137,8 @@ def chosen_policies(
     own = _own(asked, known)
     named: dict[str, str | Policy] = {}
     usual = [name for name in known if name not in ASKED_FOR]
+    if everything:
+        usual.append(f"{SLEEPING}:sleep=600")
     for policy in (baseline, *(usual if everything else asked)):
         name = policy if isinstance(policy, str) else policy.name
         if not registry.is_known(name) and name not in own and spec.is_plain(name):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wattflow.clusters.toml_file import parse_cluster
-from wattflow.lab.compare.comparison import Comparison, SeedResult
+from wattflow.lab.compare.comparison import Comparison
+from wattflow.lab.compare.results import Beside, SeedResult
 from wattflow.lab.figures.metrics import metrics
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from wattflow.lab.run.run_file import SavedRun
 
 _OTHERS = "unattributed"
-
-
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """One line: a policy, simulated or real. Errors are relative to the real run."""
-
-    policy: str
-    simulated: bool
-    makespan_s: float
-    energy_j: float
-    run_j: float
-    makespan_error: float
-    energy_error: float
 
 
 def beside_simulated(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> list[Beside]:

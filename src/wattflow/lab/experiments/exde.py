@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from wattflow.files.strict_table import StrictTable
 from wattflow.frames import frame as frames
-from wattflow.frames import library, metrics, workloads
+from wattflow.frames import library, slowdowns, workloads
 from wattflow.frames.frame import Frame
-from wattflow.frames.run import run_frame
+from wattflow.frames.frame_run import run_frame
 from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 from wattflow.model.run import Run
 
@@ -93,7 +93,7 @@ def _tail(name: str, runs: Sequence[Run]) -> Tail:
     looked = hits + sum(run.scalars["cache_misses"] for run in runs)
     return Tail(
         name=name,
-        slowdown=np.concatenate([metrics.slowdowns(run) for run in runs]),
+        slowdown=np.concatenate([slowdowns.slowdowns(run) for run in runs]),
         response_s=np.concatenate([run.attempts["end_s"] - run.attempts["ready_s"] for run in runs]),
         hits=hits / looked if looked else 0.0,
         stolen=sum(run.scalars["stolen"] for run in runs) / sum(len(run.workload) for run in runs),

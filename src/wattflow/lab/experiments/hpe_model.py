@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from wattflow.clusters import load_cluster
 from wattflow.clusters.profiles import find_profile
-from wattflow.lab.figures.power import power_curve
+from wattflow.lab.figures.power_series import power_curve
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.load_curve import ends_profile
 from wattflow.model.profile import PowerProfile, Provenance

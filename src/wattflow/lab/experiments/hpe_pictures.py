@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.lab.figures.power import power_curve
+from wattflow.lab.figures.power_series import power_curve
 from wattflow.model.errors import MissingExtra
 from wattflow.model.run import Run
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from wattflow.files.strict_table import Problems, StrictTable
+from wattflow.frames import frame_toml as frame_file
 from wattflow.frames import library
 from wattflow.frames import policies as frame_policies
-from wattflow.frames import toml_file as frame_file
 from wattflow.frames.frame import Frame
 from wattflow.lab.explore.point import OWN, DesignPoint, Made, Place, Source, described, key_of, place_of
 from wattflow.model.errors import InvalidInput, MissingData

@@ -10,7 +10,7 @@ from html import escape
 import numpy as np
 
 from wattflow.files.whole import write_text
-from wattflow.frames.metrics import STAGES
+from wattflow.frames.slowdowns import STAGES
 from wattflow.lab.explore.exploration import Exploration
 from wattflow.lab.explore.explore_charts import Line, Scale, heat_map, line_chart, lines_legend
 from wattflow.lab.explore.point import BINS, LEVELS, PERCENTILES

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wattflow.frames.frame import Frame
 from wattflow.generate.recipe import Recipe
-from wattflow.lab.figures.energy import carbon_g, energy_figures
+from wattflow.lab.figures.known_energy import carbon_g, energy_figures
 from wattflow.lab.run.code import code_hash
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, WattflowError
@@ -137,7 +137,7 @@ class Runner:
         Raises:
             WattflowError: The point cannot be run, as when a task fits on no host.
         """
-        from wattflow.frames.run import run_frame
+        from wattflow.frames.frame_run import run_frame
 
         workload, own = self._drawn(point)
         cluster = point.place.cluster or own
@@ -154,14 +154,14 @@ class Runner:
 def warm_up() -> None:
     """Compile the kernel, or load it, with a run of one task."""
     from wattflow.frames import library, workloads
-    from wattflow.frames.run import run_frame
+    from wattflow.frames.frame_run import run_frame
 
     run_frame(library.load_frame("centralised"), *workloads.skewed(1))
 
 
 def result(run: Run) -> dict[str, object]:
     """Keep of a run: figures, how its watts are known, the shares of slower tasks, utilisation over time."""
-    from wattflow.frames.metrics import slowdowns
+    from wattflow.frames.slowdowns import slowdowns
 
     slow = slowdowns(run)
     kinds = sorted({node.power.provenance.value if node.power else "unknown" for node in run.cluster.nodes})
@@ -175,7 +175,7 @@ def result(run: Run) -> dict[str, object]:
 
 def values_of(run: Run, slow: NDArray[np.float64]) -> Values:
     """Every figure of a run; None where it is unknown."""
-    from wattflow.frames.metrics import waits_s
+    from wattflow.frames.slowdowns import waits_s
 
     tasks = len(run.workload)
     done = run.attempts["outcome"] == 0

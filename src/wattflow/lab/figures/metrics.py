@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.lab.figures.energy import AT_LEAST, carbon_g, energy_figures
 from wattflow.lab.figures.ideal import ideal_s
+from wattflow.lab.figures.known_energy import AT_LEAST, carbon_g, energy_figures
 from wattflow.lab.figures.response import response_values
 from wattflow.lab.figures.sweep import sweep
 from wattflow.model.cluster import Node
@@ -56,7 +56,8 @@ METRICS: dict[str, Metric] = {
     "bounded_slowdown_p99": Metric("bounded slowdown (10 s), 99th percentile", ""),
     "stretch_mean": Metric("stretch of the run stage, mean", ""),
     "stretch_max": Metric("stretch of the run stage, largest", ""),
-    "cost": Metric("cost, in the currency of the prices", ""),
+    "cost": Metric("cost of electricity, rent and calls, in the cluster's currency", ""),
+    "electricity_cost": Metric("cost of electricity, in the cluster's currency", ""),
     "carbon_g": Metric("carbon, operation", "g"),
     "embodied_g": Metric("carbon, embodied share", "g"),
     "decision_us": Metric("time per decision, its events included", "µs"),
@@ -259,6 +260,13 @@ def _waits(tasks: TaskTimes) -> dict[str, float | None]:
     return {**means, "response_mean_s": float(tasks.response_s[tasks.done].mean())}
 
 
+def _electricity(run: Run) -> float:
+    """What owned nodes' joules cost, without rent; a function platform is paid by the call."""
+    owned = [n for n, node in enumerate(run.cluster.nodes) if node.serverless is None]
+    rent = np.array([node.price_per_hour / 3600.0 * run.span_s for node in run.cluster.nodes])
+    return float((run.cost - rent)[owned].sum())
+
+
 def _money(run: Run) -> dict[str, float | None]:
     nodes, zones = run.cluster.nodes, {zone.name: zone for zone in run.cluster.zones}
     priced = any(zones[node.zone].price_known or node.price_per_hour or node.serverless for node in nodes)
@@ -267,6 +275,9 @@ def _money(run: Run) -> dict[str, float | None]:
     embodied = sum(1000.0 * node.embodied_kg * run.span_s / (node.lifetime_years * year_s) for node in nodes)
     return {
         "cost": float(run.cost.sum()) if priced and not unpaid else None,
+        "electricity_cost": _electricity(run)
+        if not unpaid and any(zone.price_known for zone in zones.values())
+        else None,
         "carbon_g": carbon_g(run),
         "embodied_g": embodied if any(node.embodied_kg for node in nodes) else None,
     }

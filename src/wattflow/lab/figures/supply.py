@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattflow.lab.figures.power import power_curve
+from wattflow.lab.figures.power_series import power_curve
 from wattflow.model.cluster import Series
 from wattflow.model.run import Run
 from wattflow.policy.renewable import EFFICIENCY

@@ -20,6 +20,6 @@ def crew_for(work: Work[Piece, Answer], workers: int | str) -> Crew[Piece, Answe
         return DaskCrew(work, workers)
     if workers < 2:
         return Here(work)
-    from wattflow.lab.run.processes import Processes
+    from wattflow.lab.run.process_crew import Processes
 
     return Processes(work, workers)

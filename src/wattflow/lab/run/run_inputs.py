@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wattflow.clusters.toml_file import parse_cluster
 from wattflow.clusters.toml_write import cluster_toml
 from wattflow.files.columns import Column, Document, pack, unpack
-from wattflow.lab.figures.power import power_curve, sleeps
+from wattflow.lab.figures.power_series import power_curve, sleeps
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
 from wattflow.model.run import SLEEP, Run

@@ -1,9 +1,9 @@
-"""The answer first: one sentence for the flagship against the baseline, then a table of what matters.
+"""The answer first: the policy that keeps the bound on waiting with the fewest joules, then a table of what matters.
 
 Changes over several workloads are geometric means of the ratios, by seed, with a 95 % interval over seeds, or over
 the workloads where every seed gives the same. Money and carbon are what the saved watts come to in a year at this
-rate: by the cluster's own prices and carbon intensities where it has them, else by assumed ones, and the sentence says
-which.
+rate: at what a kWh of the baseline's run costs and emits (so the sentence and the columns have one price and one
+factor), else at assumed ones, and the sentence says which. A saving within noise is not scaled to a year.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wattflow.lab.compare.comparison import Comparison
+from wattflow.lab.compare.results import Results
 from wattflow.lab.figures.metrics import METRICS
 from wattflow.lab.figures.statistics import mean_interval
-from wattflow.lab.show.result_tables import show
+from wattflow.lab.show.result_tables import amount, show
 from wattflow.model.errors import WattflowError
 from wattflow.model.units import J_PER_KWH
 
@@ -25,20 +25,25 @@ if TYPE_CHECKING:
 
 FLAGSHIP = "wattflow"
 MATTERS = (
-    "energy_j", "workflow_response_mean_s", "workflow_response_p95_s", "makespan_s", "deadlines_missed", "cost",
-    "carbon_g",
+    "energy_j", "workflow_response_mean_s", "workflow_response_p95_s", "makespan_s", "deadlines_missed",
+    "electricity_cost", "carbon_g",
 )  # fmt: skip
 """Figures of the short table."""
+WAITS = ("workflow_response_mean_s", "workflow_response_p95_s")
+BOUND = 1.02
+"""Nobody waits if these are at most so many times the baseline's on every workload."""
+SLEEP_ALONE = "sleep=600"
+"""The baseline with nodes off after ten idle minutes, as cluster autoscalers do: what sleep alone saves."""
 ROWS = 8
 """Policies of the short table, baseline and flagship among them."""
 ASSUMED_PRICE, ASSUMED_G = 0.20, 300.0
 """Money and grams of CO₂ per kWh where the cluster names none: round figures of a European grid."""
 HOURS_A_YEAR = 8766.0
-_NAME_WIDTH = 18
-"""Of the policies' column: as long as `least-energy-sleep`; the table then fits 80 columns."""
+_NAME_WIDTH = 15
+"""Of the policies' column; the table then fits 80 columns."""
 _HEADS = {
     "energy_j": "energy", "workflow_response_mean_s": "response", "workflow_response_p95_s": "p95",
-    "makespan_s": "makespan", "deadlines_missed": "late", "cost": "cost", "carbon_g": "CO₂",
+    "makespan_s": "makespan", "deadlines_missed": "late", "electricity_cost": "cost", "carbon_g": "CO₂",
 }  # fmt: skip
 
 
@@ -50,7 +55,7 @@ class Change:
     half: float | None
 
 
-def change(comparison: Comparison, policy: str, metric: str) -> Change | None:
+def change(comparison: Results, policy: str, metric: str) -> Change | None:
     """Geometric mean over workloads of after / before, averaged over seeds.
 
     The interval is over seeds; where seeds make no difference and there are several workloads, it is over those.
@@ -72,31 +77,91 @@ def change(comparison: Comparison, policy: str, metric: str) -> Change | None:
     return Change(*mean_interval(by_seed))
 
 
-def leader(comparison: Comparison) -> str | None:
-    """The flagship where it took part, else the policy with the least energy; None with the baseline alone."""
+def leader(comparison: Results) -> str | None:
+    """The policy that keeps the bound on waiting with the fewest joules; the one with the fewest where none keeps it.
+
+    None with the baseline alone. Policies that know the future lead only among themselves.
+    """
     others = [policy for policy in comparison.policies if policy != comparison.baseline]
-    if FLAGSHIP in others:
-        return FLAGSHIP
-    known = [(found.ratio, policy) for policy in others if (found := change(comparison, policy, "energy_j"))]
-    return min(known)[1] if known else (others[0] if others else None)
+    ours = [policy for policy in others if not knows_future(policy)] or others
+    able = [policy for policy in ours if keeps(comparison, policy)] or ours
+    known = [(found.ratio, policy) for policy in able if (found := change(comparison, policy, "energy_j"))]
+    return min(known)[1] if known else (able[0] if able else None)
 
 
-def sentence(comparison: Comparison) -> str:
+def keeps(comparison: Results, policy: str) -> bool:
+    """Tell whether nobody waits: mean and p95 response of workflows on each workload, and deadlines."""
+    for workload in comparison.workloads:
+        for metric, most in (*((name, BOUND) for name in WAITS), ("deadlines_missed", 1.0)):
+            before = comparison.summary(workload, comparison.baseline, metric).mean
+            after = comparison.summary(workload, policy, metric).mean
+            if before is not None and after is not None and after > most * before + 1e-9:
+                return False
+    return True
+
+
+def sentence(comparison: Results) -> str:
     """Say what a manager wants to know first."""
     policy = leader(comparison)
     if policy is None:
         return f"Only {comparison.baseline} was run: name a second policy to compare it with."
+    first = f"{policy} against {comparison.baseline}: {_changes(comparison, policy)}{_deadlines(comparison, policy)}."
+    second = [_bound(comparison, policy), *_of_sleep(comparison)]
+    if FLAGSHIP in comparison.policies and FLAGSHIP not in (policy, comparison.baseline):
+        second.append(_of_flagship(comparison))
+    energy = change(comparison, policy, "energy_j")
+    yearly = "" if energy is None or _is_noise(energy) else _yearly(comparison, policy)
+    return f"{first}\n{' '.join(second)}{yearly}"
+
+
+def _changes(comparison: Results, policy: str) -> str:
     energy = change(comparison, policy, "energy_j")
     parts = [_words(energy, "energy", "less", "more")] if energy else ["energy unknown"]
-    for metric, name in (("workflow_response_mean_s", "mean response"), ("makespan_s", "makespan")):
-        found = change(comparison, policy, metric)
-        parts.append(_words(found, name, "shorter", "longer") if found else f"{name} unknown")
-    text = f"{policy} against {comparison.baseline}: {', '.join(parts)}{_deadlines(comparison, policy)}."
-    return text + _yearly(comparison, policy)
+    names = ((WAITS[0], "mean response"), (WAITS[1], "p95"), ("makespan_s", "makespan"))
+    found = [(name, one) for metric, name in names if (one := change(comparison, policy, metric))]
+    parts += [_words(one, name, "shorter", "longer") for name, one in found if not _is_noise(one)]
+    same = [name for name, one in found if _is_noise(one)]
+    if same:
+        parts.append(f"{' and '.join([', '.join(same[:-1]), same[-1]] if same[1:] else same)} the same within noise")
+    return ", ".join(parts)
+
+
+def _bound(comparison: Results, policy: str) -> str:
+    """Say why this policy stands first."""
+    among = sum(keeps(comparison, name) for name in comparison.policies if name != comparison.baseline)
+    limit = f"{100 * (BOUND - 1):.0f} % of those under {comparison.baseline}"
+    if not keeps(comparison, policy):
+        return f"It has the fewest joules, but somebody waits: no policy here keeps every response within {limit}."
+    return f"Of the {among} that keep responses within {limit} it has the fewest joules."
+
+
+def _of_sleep(comparison: Results) -> list[str]:
+    """Say what a time-out alone saves, where that was run."""
+    alone = f"{comparison.baseline}:{SLEEP_ALONE}"
+    found = change(comparison, alone, "energy_j") if alone in comparison.policies else None
+    return [f"Sleep alone ({alone}): {_words(found, 'energy', 'less', 'more')}."] if found else []
+
+
+def _of_flagship(comparison: Results) -> str:
+    """Say why the flagship does not stand first: who waits, or who takes fewer joules."""
+    energy = change(comparison, FLAGSHIP, "energy_j")
+    text = f"{FLAGSHIP}: {_words(energy, 'energy', 'less', 'more') if energy else 'energy unknown'}"
+    waits = []
+    for workload in comparison.workloads:
+        for metric, name in zip(WAITS, ("mean", "p95"), strict=True):
+            before = comparison.summary(workload, comparison.baseline, metric).mean
+            after = comparison.summary(workload, FLAGSHIP, metric).mean
+            if before and after and after > BOUND * before:
+                waits.append((after / before - 1.0, f"{name} response on {workload}"))
+    return f"{text}, but {100 * max(waits)[0]:.1f} % longer {max(waits)[1]}." if waits else f"{text}."
+
+
+def _is_noise(found: Change) -> bool:
+    return found.half is not None and abs(found.ratio - 1.0) <= max(found.half, 0.0005)
 
 
 def _words(found: Change, what: str, below: str, above: str) -> str:
-    if found.half is not None and abs(found.ratio - 1.0) <= max(found.half, 0.0005):
+    if _is_noise(found):
         return f"{what} the same within noise"
     if found.ratio >= 2.0:
         return f"{what} × {found.ratio:.3g}"
@@ -104,7 +169,7 @@ def _words(found: Change, what: str, below: str, above: str) -> str:
     return f"{100 * abs(1.0 - found.ratio):.1f}{half} % {below if found.ratio < 1 else above} {what}"
 
 
-def _deadlines(comparison: Comparison, policy: str) -> str:
+def _deadlines(comparison: Results, policy: str) -> str:
     late = _sum(comparison, policy, "deadlines_missed")
     before = _sum(comparison, comparison.baseline, "deadlines_missed")
     if late is None or before is None:
@@ -115,53 +180,40 @@ def _deadlines(comparison: Comparison, policy: str) -> str:
     )
 
 
-def _sum(comparison: Comparison, policy: str, metric: str) -> float | None:
+def _sum(comparison: Results, policy: str, metric: str) -> float | None:
     values = [value for w in comparison.workloads for value in comparison.values(w, policy, metric)]
     return (
         None if any(value is None for value in values) else float(sum(value for value in values if value is not None))
     )
 
 
-def _yearly(comparison: Comparison, policy: str) -> str:
-    """Saved watts while the workload runs, times a year."""
-    saved_j, span_s = 0.0, 0.0
-    for workload in comparison.workloads:
-        before = comparison.summary(workload, comparison.baseline, "energy_j").mean
-        after = comparison.summary(workload, policy, "energy_j").mean
-        span = comparison.summary(workload, comparison.baseline, "makespan_s").mean
-        if before is None or after is None or span is None:
-            return ""
-        saved_j, span_s = saved_j + before - after, span_s + span
-    if span_s <= 0:
+def _yearly(comparison: Results, policy: str) -> str:
+    """Saved watts while the workload runs, times a year; money and grams by what the table's columns have per kWh."""
+    base = comparison.baseline
+    saved_j = _means(comparison, base, "energy_j") - _means(comparison, policy, "energy_j")
+    span_s = _means(comparison, base, "makespan_s")
+    if math.isnan(saved_j) or not span_s > 0:
         return ""
     kwh = saved_j / span_s * HOURS_A_YEAR * 3600.0 / J_PER_KWH
-    zones = comparison.cluster.zones
-    prices = [sum(zone.price.values) / len(zone.price.values) for zone in zones if zone.price_known]
-    grams = [sum(zone.carbon.values) / len(zone.carbon.values) for zone in zones if zone.carbon_known]
-    price = sum(prices) / len(prices) if prices else ASSUMED_PRICE
-    gram = sum(grams) / len(grams) if grams else ASSUMED_G
-    guess = [f"{ASSUMED_PRICE:.2f} a kWh"] * (not prices) + [f"{ASSUMED_G:g} g CO₂ a kWh"] * (not grams)
+    used_kwh = _means(comparison, base, "energy_j") / J_PER_KWH
+    price, gram = (_means(comparison, base, metric) / used_kwh for metric in ("electricity_cost", "carbon_g"))
+    guess = [f"{ASSUMED_PRICE:.2f} a kWh"] * math.isnan(price) + [f"{ASSUMED_G:g} g CO₂ a kWh"] * math.isnan(gram)
+    price, gram = (ASSUMED_PRICE if math.isnan(price) else price), (ASSUMED_G if math.isnan(gram) else gram)
     note = f" (assumed: {', '.join(guess)})" if guess else ""
-    verb = "saves" if kwh >= 0 else "costs"
+    verb, money = "saves" if kwh >= 0 else "costs", f"{abs(kwh) * price:,.0f} {comparison.cluster.currency}"
     return (
-        f"\nAt this rate it {verb} {amount(abs(kwh) * 1e3, 'Wh')}, {abs(kwh) * price:,.0f} in money and "
+        f"\nAt this rate it {verb} {amount(abs(kwh) * 1e3, 'Wh')}, {money} of electricity and "
         f"{amount(abs(kwh) * gram, 'g')} of CO₂ a year{note}."
     )
 
 
-_STEPS = {"Wh": ("Wh", "kWh", "MWh", "GWh"), "g": ("g", "kg", "t", "kt"), "W": ("W", "kW", "MW", "GW")}
+def _means(comparison: Results, policy: str, metric: str) -> float:
+    """A figure's mean over seeds, summed over the workloads; NaN where one is unknown."""
+    found = [comparison.summary(workload, policy, metric).mean for workload in comparison.workloads]
+    return math.nan if None in found else math.fsum(value for value in found if value is not None)
 
 
-def amount(value: float, unit: str) -> str:
-    """A number with the unit that fits its size."""
-    steps = _STEPS[unit]
-    place = 0
-    while abs(value) >= 1000.0 and place < len(steps) - 1:
-        value, place = value / 1000.0, place + 1
-    return f"{value:.3g} {steps[place]}"
-
-
-def folded(comparison: Comparison, workload: str, metrics: Sequence[str] = MATTERS) -> list[list[str]]:
+def folded(comparison: Results, workload: str, metrics: Sequence[str] = MATTERS) -> list[list[str]]:
     """Policies in groups whose figures are the same on this workload, baseline's and flagship's first in theirs."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for policy in comparison.policies:
@@ -171,7 +223,7 @@ def folded(comparison: Comparison, workload: str, metrics: Sequence[str] = MATTE
     return [sorted(group, key=lambda name: (name not in first, group.index(name))) for group in groups.values()]
 
 
-def short_table(comparison: Comparison, workload: str, rows: int | None = ROWS) -> Table:
+def short_table(comparison: Results, workload: str, rows: int | None = ROWS) -> Table:
     """Show what matters, the least energy first; equal policies are one row. ``rows`` None shows all."""
     from rich import box
     from rich.table import Table
@@ -205,7 +257,7 @@ def short_table(comparison: Comparison, workload: str, rows: int | None = ROWS) 
     return table
 
 
-def _kept(comparison: Comparison, groups: list[list[str]], rows: int | None) -> list[list[str]]:
+def _kept(comparison: Results, groups: list[list[str]], rows: int | None) -> list[list[str]]:
     if rows is None or len(groups) <= rows:
         return groups
     wanted = [group for group in groups if comparison.baseline in group or FLAGSHIP in group]
@@ -213,12 +265,12 @@ def _kept(comparison: Comparison, groups: list[list[str]], rows: int | None) -> 
     return [group for group in groups if group in wanted or group in rest]
 
 
-def _energy_rank(comparison: Comparison, workload: str, policy: str) -> tuple[float, str]:
+def _energy_rank(comparison: Results, workload: str, policy: str) -> tuple[float, str]:
     energy = comparison.summary(workload, policy, "energy_j").mean
     return (math.inf if energy is None else energy), policy
 
 
-def _cells(comparison: Comparison, workload: str, group: list[str], known: Sequence[str]) -> list[str]:
+def _cells(comparison: Results, workload: str, group: list[str], known: Sequence[str]) -> list[str]:
     policy = group[0]
     mark = (" *" if knows_future(policy) else "") + (f" (={len(group)})" if len(group) > 1 else "")
     room = _NAME_WIDTH - len(mark)
@@ -238,6 +290,8 @@ def _short(metric: str, value: float | None) -> str:
         return amount(value / 3600.0, "Wh")
     if METRICS[metric].unit == "g":
         return amount(value, "g")
+    if metric == "electricity_cost":
+        return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
     return show(metric, value).replace("m ", "m").replace("h ", "h")
 
 

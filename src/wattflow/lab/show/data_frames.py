@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from wattflow.lab.compare.comparison import Comparison
+from wattflow.lab.compare.results import Results
 from wattflow.lab.show import answer
 from wattflow.lab.show.result_tables import comparison_rows
 from wattflow.model.errors import MissingExtra
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def to_pandas(comparison: Comparison, metrics: Iterable[str]) -> pd.DataFrame:
+def to_pandas(comparison: Results, metrics: Iterable[str]) -> pd.DataFrame:
     """One row per workload, policy and figure."""
     try:
         import pandas as pd
@@ -26,7 +26,7 @@ def to_pandas(comparison: Comparison, metrics: Iterable[str]) -> pd.DataFrame:
     return pd.DataFrame(comparison_rows(comparison, metrics))
 
 
-def _cells(comparison: Comparison, workload: str) -> list[list[str]]:
+def _cells(comparison: Results, workload: str) -> list[list[str]]:
     """Head and rows of the short table, as texts."""
     table = answer.short_table(comparison, workload, None)
     columns = [[str(cell) for cell in column.cells] for column in table.columns]
@@ -36,7 +36,7 @@ def _cells(comparison: Comparison, workload: str) -> list[list[str]]:
 _LATEX = {"&": r"\&", "%": r"\,\%", "_": r"\_", "×": r"$\times$", "±": r"$\pm$", "−": r"$-$", "₂": r"$_2$", "–": "--"}
 
 
-def to_latex(comparison: Comparison, workload: str) -> str:
+def to_latex(comparison: Results, workload: str) -> str:
     """A tabular with booktabs' rules."""
 
     def clean(text: str) -> str:
@@ -47,7 +47,7 @@ def to_latex(comparison: Comparison, workload: str) -> str:
     return "\n".join([*lines, *(" & ".join(row) + r" \\" for row in rows), r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def to_html(comparison: Comparison) -> str:
+def to_html(comparison: Results) -> str:
     """The answer and one table per workload, for a notebook."""
     parts = [f"<p>{html.escape(answer.sentence(comparison))}</p>"]
     for workload in comparison.workloads:
@@ -58,7 +58,7 @@ def to_html(comparison: Comparison) -> str:
     return "".join(parts)
 
 
-def plot(comparison: Comparison, workload: str) -> Figure:
+def plot(comparison: Results, workload: str) -> Figure:
     """Energy against makespan; policies that no other beats in both are filled."""
     from wattflow.lab.experiments.canvas import new_figure
 

@@ -11,7 +11,7 @@ from importlib import resources
 import numpy as np
 
 from wattflow.files.columns import Column, Values, pack, unpack
-from wattflow.lab.show.columns import run_columns
+from wattflow.lab.show.run_columns import run_columns
 from wattflow.model.run import Run
 
 MOST_BYTES = 2_600_000

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from wattflow.lab.compare.comparison import Comparison
 from wattflow.lab.compare.slo import Cost, Slo, costs
-from wattflow.lab.show.answer import FLAGSHIP, ROWS, amount, change, leader, less_by
-from wattflow.lab.show.result_tables import show
+from wattflow.lab.show.answer import FLAGSHIP, ROWS, change, leader, less_by
+from wattflow.lab.show.result_tables import amount, show
 from wattflow.model.units import human_time
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def clusters_table(comparisons: Sequence[Comparison]) -> Table:
     for comparison in comparisons:
         for policy in dict.fromkeys((comparison.baseline, leader(comparison) or comparison.baseline)):
             energy, span, cost, carbon = (
-                _total(comparison, policy, metric) for metric in ("energy_j", "makespan_s", "cost", "carbon_g")
+                _total(comparison, policy, metric)
+                for metric in ("energy_j", "makespan_s", "electricity_cost", "carbon_g")
             )
             response = _total(comparison, policy, "workflow_response_mean_s")
             table.add_row(
@@ -59,7 +60,7 @@ def clusters_table(comparisons: Sequence[Comparison]) -> Table:
                 "–" if energy is None else amount(energy / 3600.0, "Wh"),
                 "–" if response is None else human_time(response / len(comparison.workloads)),
                 "–" if span is None else human_time(span),
-                show("cost", cost),
+                show("electricity_cost", cost),
                 "–" if carbon is None else amount(carbon, "g"),
             )
     return table

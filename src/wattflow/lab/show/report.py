@@ -108,7 +108,7 @@ def _time_unit(dots: Sequence[Dot]) -> tuple[float, str]:
 
 
 def _energy_unit(most_j: float) -> tuple[float, str]:
-    return (J_PER_KWH, "kWh") if most_j >= 1e8 else (1000.0, "kJ")
+    return (J_PER_KWH, "kWh") if most_j >= J_PER_KWH else (3600.0, "Wh")
 
 
 def _paired_half(comparison: Comparison, workload: str, policy: str, metric: str) -> float:

@@ -10,16 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wattflow.files.whole import whole_file, write_text
-from wattflow.lab.compare.comparison import Comparison, Summary
-from wattflow.lab.figures.energy import AT_LEAST
+from wattflow.lab.compare.results import Beside, Results, Summary
+from wattflow.lab.figures.known_energy import AT_LEAST
 from wattflow.lab.figures.metrics import HEADLINE, METRICS, Values
 from wattflow.model.errors import InvalidInput, unknown_name
-from wattflow.model.units import J_PER_KWH, human_energy, human_time
+from wattflow.model.units import human_energy, human_time
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from wattflow.lab.compare.real import Beside
 
 FORMATS = ("table", "json", "csv", "parquet")
 Row = dict[str, object]
@@ -40,7 +38,7 @@ def metric_names(text: str) -> tuple[str, ...]:
     return names
 
 
-def comparison_rows(comparison: Comparison, metrics: Iterable[str] = tuple(METRICS)) -> list[Row]:
+def comparison_rows(comparison: Results, metrics: Iterable[str] = tuple(METRICS)) -> list[Row]:
     """One row per workload, policy and figure. Reductions are in percent, positive where less than the baseline."""
     return [
         {
@@ -95,7 +93,7 @@ def write_rows(path: str | os.PathLike[str], rows: Sequence[Row], form: str, abo
         pq.write_table(table.replace_schema_metadata({b"wattflow": note}), draft)
 
 
-def comparison_about(comparison: Comparison) -> dict[str, object]:
+def comparison_about(comparison: Results) -> dict[str, object]:
     """Tell what a reader of the rows should know."""
     from wattflow import __version__
 
@@ -110,7 +108,7 @@ def comparison_about(comparison: Comparison) -> dict[str, object]:
     }
 
 
-def comparison_tables(comparison: Comparison, metrics: Sequence[str] = HEADLINE) -> list[Table]:
+def comparison_tables(comparison: Results, metrics: Sequence[str] = HEADLINE) -> list[Table]:
     """One table per workload: figures down and policies across while they fit, else policies down."""
     few = len(comparison.policies) <= 4
     make = _figures_down if few else _policies_down
@@ -138,7 +136,7 @@ def show(metric: str, value: float | None) -> str:
     if metric == "edp_js":
         return f"{value / 1e6:,.4g} MJ·s"
     if unit == "J":
-        return f"{value / J_PER_KWH:,.1f} kWh" if value >= 1e8 else _kilojoules(value)
+        return amount(value / 3600.0, "Wh")
     if unit == "s":
         return human_time(value) if value >= 0.1 or value == 0 else f"{value:.2g} s"
     if metric.endswith("utilisation"):
@@ -147,10 +145,16 @@ def show(metric: str, value: float | None) -> str:
     return f"{number} {unit}".rstrip()
 
 
-def _kilojoules(energy_j: float) -> str:
-    if energy_j < 1e3:
-        return human_energy(energy_j)
-    return f"{energy_j / 1e3:,.0f} kJ" if energy_j >= 1e7 else f"{energy_j / 1e3:,.4g} kJ"
+_STEPS = {"Wh": ("Wh", "kWh", "MWh", "GWh"), "g": ("g", "kg", "t", "kt"), "W": ("W", "kW", "MW", "GW")}
+
+
+def amount(value: float, unit: str) -> str:
+    """A number with the unit that fits its size."""
+    steps = _STEPS[unit]
+    place = 0
+    while abs(value) >= 1000.0 and place < len(steps) - 1:
+        value, place = value / 1000.0, place + 1
+    return f"{value:.3g} {steps[place]}"
 
 
 def show_change(each: Summary) -> str:
@@ -167,7 +171,7 @@ def show_change(each: Summary) -> str:
     return f"{text} %"
 
 
-def _figures_down(comparison: Comparison, workload: str, metrics: Sequence[str]) -> Table:
+def _figures_down(comparison: Results, workload: str, metrics: Sequence[str]) -> Table:
     table = _table(comparison, workload)
     table.add_column("figure")
     for policy in comparison.policies:
@@ -200,7 +204,7 @@ def short_label(metric: str) -> str:
     return _SHORT.get(metric, METRICS[metric].label)
 
 
-def _policies_down(comparison: Comparison, workload: str, metrics: Sequence[str]) -> Table:
+def _policies_down(comparison: Results, workload: str, metrics: Sequence[str]) -> Table:
     table = _table(comparison, workload)
     table.add_column("policy", no_wrap=True)
     known = [
@@ -225,14 +229,14 @@ def _policies_down(comparison: Comparison, workload: str, metrics: Sequence[str]
 _WITH_CHANGE = ("makespan_s", "energy_j")
 
 
-def _rank(comparison: Comparison, workload: str, policy: str) -> tuple[bool, float, str]:
+def _rank(comparison: Results, workload: str, policy: str) -> tuple[bool, float, str]:
     energy = comparison.summary(workload, policy, "energy_j").mean
     span = comparison.summary(workload, policy, "makespan_s").mean
     value = energy if energy is not None else span
     return policy != comparison.baseline, value if value is not None else float("inf"), policy
 
 
-def _table(comparison: Comparison, workload: str) -> Table:
+def _table(comparison: Results, workload: str) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -241,7 +245,7 @@ def _table(comparison: Comparison, workload: str) -> Table:
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
 
 
-def explanation(comparison: Comparison, front: bool = True) -> str:
+def explanation(comparison: Results, front: bool = True) -> str:
     """How to read the tables; ``front`` where they mark the Pareto front."""
     lines = [f"less by: (before − after) / before against {comparison.baseline}; ± is a 95 % interval over seeds"]
     if front and len(comparison.policies) > 4:

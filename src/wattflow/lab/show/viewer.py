@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote, urlsplit
 from wattflow.files.columns import MEDIA_TYPE, unpack
 from wattflow.lab.figures.metrics import metrics
 from wattflow.lab.run.run_file import is_run, read_run
-from wattflow.lab.show.columns import view_of
+from wattflow.lab.show.run_columns import view_of
 from wattflow.lab.show.web_page import HEADERS, Answer, page
 from wattflow.model.errors import InvalidInput, WattflowError
 

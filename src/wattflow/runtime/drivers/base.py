@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from wattflow.runtime.aside import Aside
 from wattflow.runtime.messages import Ended, Lease, Load, Node, TaskEnergy, Warm, Warmed, Window
+from wattflow.store.objects import Objects
 
 
 class Sink(Protocol):
@@ -89,3 +92,18 @@ class Driver(Protocol):
 
     def warm(self, node: str, order: Warm) -> None:
         """Hold a function ready on a node ahead of need; answered by `Sink.warmed`, also where it cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a driver is made from (`wattflow.runtime.drivers.registry`).
+
+    Attributes:
+        objects: Functions, arguments and results by their names.
+        folder: The server's own; a driver keeps its files in a folder of its name below it.
+        options: ``wattflow up --driver-option KEY=VALUE``, beside what options of `up` say.
+    """
+
+    objects: Objects
+    folder: Path
+    options: Mapping[str, str] = field(default_factory=dict)

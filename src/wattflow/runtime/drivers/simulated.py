@@ -24,8 +24,8 @@ from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.drivers.keeping import Keeper
-from wattflow.runtime.executors.devices import Devices
 from wattflow.runtime.executors.forking import Zygote
+from wattflow.runtime.executors.node_devices import Devices
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.transport import DirectTransport
@@ -82,7 +82,7 @@ class SimulatedDriver(AgentsDriver):
         stage = Stage(node, calls)
         folder = self._folder / node.name
         curve = model_curve(node)
-        energy = NodeEnergy(curve, folder / "meter", sysfs=folder / "no-counter", machine=stage.machine)
+        energy = NodeEnergy(curve, folder / "meter", machine=stage.machine)
         return Agent(DirectTransport(self, self._objects), node, stage, energy, stage, folder / "work")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from wattflow.runtime.executors.amd import AmdExecutor
-from wattflow.runtime.executors.devices import DeviceExecutor
 from wattflow.runtime.executors.fpga.executor import FpgaExecutor
 from wattflow.runtime.executors.gpu import GpuExecutor, Sharing
+from wattflow.runtime.executors.node_devices import DeviceExecutor
 
 
 def device_executors(folder: Path, sharing: Sharing = "exclusive", fpgas: int = 0) -> tuple[DeviceExecutor, ...]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from wattflow.runtime.executors.fpga.call_kernel import REPORT
 from wattflow.runtime.executors.fpga.registry import kernel
-from wattflow.runtime.executors.fpga.run import REPORT
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 from wattflow.runtime.messages import Device, Lease
 

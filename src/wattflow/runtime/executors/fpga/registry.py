@@ -61,7 +61,7 @@ def _histogram_words(values: Any) -> Words:
     return data.astype(np.uint64)
 
 
-_CIRCUITS = "wattflow.runtime.executors.fpga.kernels"
+_CIRCUITS = "wattflow.runtime.executors.fpga.circuits"
 KERNELS = {
     "dot": KernelEntry("dot", f"{_CIRCUITS}:DotProduct", _dot_words, lambda words: int(words.view(np.int64)[-1])),
     "fir": KernelEntry("fir", f"{_CIRCUITS}:Fir", _fir_words, lambda words: words.view(np.int64).copy()),

@@ -1,0 +1,97 @@
+"""The ground that judges: clusters, applications, loads and seeds, chosen before anything was tuned on them.
+
+A third of the streams run on equal nodes. Applications are recorded runs and instances that no training looks at
+(`wattflow.learn.streams` leaves out instances of more than 110 tasks), and three that are generated. Seeds below 1000
+judge, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from wattflow import traces
+from wattflow.clusters import load_cluster
+from wattflow.files.data_folder import data_file
+from wattflow.generate import Recipe
+from wattflow.lab.compare.judge import Stream
+from wattflow.learn import streams
+from wattflow.model.cluster import Cluster
+from wattflow.model.workload import Workload
+from wattflow.policy import arrivals
+
+FOLDER = Path(__file__).parent / "ground"
+EQUAL = "equal"
+OTHERS = ("two-generations", "slow-wakers", "fast-hot", "racks", "gpus", "functions")
+LOADS = (0.2, 0.5, 0.9)
+EQUAL_SEEDS, OTHER_SEEDS = (0, 1, 2), (0,)
+RUNS = {"eht-imaging": "eht_imaging", "eht-smili": "eht_smili", "pycbc": "pycbc_inference", "somospie": "somospie"}
+"""Recorded executions of one DAG (FlowBench): the first so many of each."""
+RUNS_TAKEN = 12
+TRACES = {"nanoseq": ("nanoseq-1", "nanoseq-2"), "montage-nf": ("montage-1", "montage-2")}
+INSTANCES = ("pegasus/1000genome", "pegasus/epigenomics", "pegasus/cycles", "nextflow")
+LARGEST = 330
+"""Tasks of the largest instance of WfInstances that takes part."""
+GENERATED = {
+    "pods": "bag:tasks=1,mean=60s",
+    "map-reduce": "map-reduce:tasks=30,mean=60s",
+    "mixed-devices": "mixed:tasks=20,mean=60s",
+}
+APPLICATIONS = (*RUNS, *TRACES, *INSTANCES, *GENERATED)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One stream of the ground, by name."""
+
+    cluster: str
+    application: str
+    load: float
+    seed: int = 0
+    estimates: str = "20"
+
+    @property
+    def name(self) -> str:
+        text = f"{self.cluster}_{self.application}_{self.load:g}_{self.seed}_{self.estimates}"
+        return text.replace("/", "-")
+
+    def stream(self, workflows: int = 120) -> Stream:
+        """The stream, not yet drawn."""
+        cluster = cluster_of(self.cluster)
+        return Stream(parts_of(self.application), cluster, self.load, self.seed, self.estimates, workflows)
+
+
+def places(estimates: str = "20") -> Iterator[Place]:
+    """Every stream of the ground; a prefix of it has clusters, applications and loads in about equal shares."""
+    for step in range(max(len(EQUAL_SEEDS), len(OTHERS) // 2)):
+        for load in LOADS:
+            for application in APPLICATIONS:
+                if step < len(EQUAL_SEEDS):
+                    yield Place(EQUAL, application, load, EQUAL_SEEDS[step], estimates)
+                for cluster in OTHERS[2 * step : 2 * step + 2]:
+                    for seed in OTHER_SEEDS:
+                        yield Place(cluster, application, load, seed, estimates)
+
+
+@cache
+def cluster_of(name: str) -> Cluster:
+    """A cluster of the ground, or any other by name or file."""
+    return load_cluster(str(FOLDER / f"{name}.toml") if name in OTHERS else name)
+
+
+@cache
+def parts_of(application: str) -> tuple[Workload, ...]:
+    """The workflows that a stream of the application draws from, each equally likely."""
+    if application in RUNS:
+        runs = traces.load(data_file("flowbench", f"{RUNS[application]}.csv.gz"))
+        return tuple(one for _, one in arrivals.workflows(runs))[:RUNS_TAKEN]
+    if application in TRACES:
+        folder = data_file("nextflow_traces", "glasgow_workflows")
+        return tuple(traces.load(folder / f"{name}.csv.gz") for name in TRACES[application])
+    if application in GENERATED:
+        return tuple(Recipe.parse(GENERATED[application]).draw(seed) for seed in range(RUNS_TAKEN))
+    files = sorted(str(path) for path in data_file("wfinstances", application).rglob("*.json*"))
+    found = (streams.instance(path) for path in files)
+    return tuple(one for one in found if streams.MOST_TASKS < len(one) <= LARGEST)

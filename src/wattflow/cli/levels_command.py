@@ -1,0 +1,171 @@
+"""`wattflow levels`: what clocks and limits can be set here, give all back, profile a command over them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wattflow.cli import options as o
+from wattflow.cli.guard import guarded
+from wattflow.cli.live import show
+from wattflow.cli.screen import check_outputs, remark
+from wattflow.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from wattflow.energy.meters.port import Meter
+    from wattflow.levels.function_profile import FunctionProfile
+    from wattflow.levels.holder import Holder
+    from wattflow.levels.port import Knob
+    from wattflow.levels.response import LevelRun
+
+app = typer.Typer(help="Clocks and power limits of this machine.", no_args_is_help=True, rich_markup_mode=None)
+COLUMNS = ("knob", "by", "now", "low", "high", "who may", "here", "held by")
+GRID, LOWEST = 10, 0.45
+
+
+def listed(output: o.Output = None) -> None:
+    """List every clock and limit that can be set here: its range, who may, what is in force, who holds it."""
+    with_holder = _holder()
+    notes = {note.knob: note for note in with_holder.notes.all()}
+    rows = [_row(with_holder, knob, notes.get(knob.id)) for knob in with_holder.knobs]
+    show(rows, COLUMNS, output or o.Form.table, None, "no clock and no limit can be set on this machine")
+    if with_holder.notes.off:
+        remark("levels are off: nothing is set until `wattflow levels on`")
+
+
+def _row(holder: Holder, knob: Knob, note: Any) -> dict[str, Any]:
+    return {
+        "knob": knob.id, "by": knob.actuator, "now": holder.read(knob.id), "low": knob.low, "high": knob.high,
+        "who may": knob.who, "here": "yes" if knob.mine else "no",
+        "held by": None if note is None else f"process {note.pid}: {knob.shown(note.value)}",
+    }  # fmt: skip
+
+
+def off(quiet: o.Quiet = False) -> None:
+    """Give back every clock and limit at once, whoever holds it, and allow none until `wattflow levels on`."""
+    holder = _holder()
+    holder.notes.switch(on=False)
+    returned = holder.give_back_all(of_others=True)
+    left = [note.knob for note in holder.notes.all()]
+    remark(f"levels are off; given back: {', '.join(returned) or 'nothing was held'}", quiet)
+    if left:
+        raise InvalidInput("levels off", f"not given back: {', '.join(left)}; run it as who may set them")
+
+
+def on(quiet: o.Quiet = False) -> None:
+    """Allow clocks and limits to be set again."""
+    _holder().notes.switch(on=True)
+    remark("levels are on", quiet)
+
+
+def profile(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run; after -- with options.")],
+    function: Annotated[str, typer.Option("--function", help="Name of the function that the command runs.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Profile to write.")],
+    device: Annotated[str, typer.Option("--device", help="Whose clock: gpu-0, …, or cpu for all of the node.")] = "",
+    runs: Annotated[int, typer.Option("--runs", min=2, max=20, help="Runs at most.")] = 6,
+    force: o.Force = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Run a command at a few clocks, chosen as it learns, and keep how its seconds and joules respond.
+
+    The clock is as before afterwards, whatever happens.
+
+    Example: wattflow levels profile --function matmul --out matmul.json -- python3 matmul.py
+    """
+    check_outputs(force, out)
+    holder = _holder()
+    knobs = _clocks(holder, device)
+    meter, model, driver = _meter_of(knobs)
+    try:
+        idle_w, measured = _measure(holder, knobs, meter, command, runs)
+    finally:
+        holder.close()
+        meter.close()
+    done = _document(function, (model, driver), idle_w, measured, meter.name)
+    done.write(out)
+    _tell(done, out, quiet)
+
+
+def _measure(
+    holder: Holder, knobs: list[Knob], meter: Meter, command: list[str], runs: int
+) -> tuple[float, tuple[LevelRun, ...]]:
+    from wattflow.levels.function_profile import choose_runs
+    from wattflow.levels.measuring import CommandRuns
+
+    measure = CommandRuns(holder, knobs, meter, command)
+    high, low = min(knob.high for knob in knobs), max(knob.low for knob in knobs)
+    floor = max(low, LOWEST * high)
+    levels = [round(floor + (high - floor) * i / (GRID - 1)) for i in range(GRID - 1)] + [high]
+    idle_w = measure.idle_w()
+    return idle_w, choose_runs(measure, levels, idle_w, runs).runs
+
+
+def _document(
+    function: str, device: tuple[str, str], idle_w: float, runs: tuple[LevelRun, ...], meter: str
+) -> FunctionProfile:
+    import datetime
+
+    from wattflow.levels.function_profile import FunctionProfile
+
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    provenance = "virtual" if meter == "virtual" else "measured"
+    return FunctionProfile(function, device[0], "clock_mhz", idle_w, runs, meter, today, device[1], provenance)
+
+
+def _clocks(holder: Holder, device: str) -> list[Knob]:
+    """Find the clocks of a device; without a name those of the first GPU, else of the processors."""
+    clocks = [knob for knob in holder.knobs if knob.kind == "clock_mhz"]
+    devices = list(dict.fromkeys("cpu" if knob.device.startswith("cpu-") else knob.device for knob in clocks))
+    if not devices:
+        raise InvalidInput(
+            "levels profile", "no clock can be set on this machine; `wattflow levels list` shows what can"
+        )
+    wanted = device or devices[0]
+    if wanted not in devices:
+        raise InvalidInput("--device", f"{wanted!r} has no clock that can be set; there are: {', '.join(devices)}")
+    return [knob for knob in clocks if knob.device == wanted or (wanted == "cpu" and knob.device.startswith("cpu-"))]
+
+
+def _meter_of(knobs: list[Knob]) -> tuple[Meter, str, str]:
+    """Open the meter that counts the device's joules, and name the device's model and driver."""
+    from wattflow.energy import machine_facts
+    from wattflow.energy.meters.nvml import NvmlMeter
+    from wattflow.energy.meters.probe import open_node_meter
+
+    device = knobs[0].device
+    if not device.startswith("gpu-"):
+        return open_node_meter(), machine_facts.cpu_model() or "cpu", ""
+    gpus = NvmlMeter((int(device.removeprefix("gpu-")),))
+    about = gpus.about(device)
+    return gpus, str(about["model"] or "gpu"), str(about["driver"] or "")
+
+
+def _tell(done: FunctionProfile, out: Path, quiet: bool) -> None:
+    response = done.response
+    for slack in (1.02, 1.1, 1.3):
+        levels = sorted({run.level for run in done.runs})
+        level = response.best(levels, slack)
+        seconds, joules = response.seconds(level), response.joules(level)
+        base = response.seconds(response.full).value, response.joules(response.full).value
+        remark(
+            f"slack {slack:g} ×: {level:g} MHz, {seconds.value / base[0]:.3f} × seconds, "
+            f"{joules.value / base[1]:.3f} × joules ({joules.low / base[1]:.2f} to {joules.high / base[1]:.2f})",
+            quiet,
+        )
+    remark(f"wrote {out}: {done.function} on {done.model}, {len(done.runs)} runs, {done.meter}", quiet)
+
+
+def _holder() -> Holder:
+    from wattflow.levels.actuators import find_actuators, notes_folder
+    from wattflow.levels.holder import Holder
+
+    return Holder(find_actuators(), notes_folder())
+
+
+app.command("list")(guarded(listed))
+app.command("off")(guarded(off))
+app.command("on")(guarded(on))
+app.command("profile")(guarded(profile))

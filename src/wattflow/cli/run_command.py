@@ -1,0 +1,140 @@
+"""`wattflow run`: a workflow file or a script, for real."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wattflow.cli import options as o
+from wattflow.cli.clean import as_it_is
+from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, home_of, pages
+from wattflow.cli.screen import check_outputs, never_onto, progress_bar, remark
+from wattflow.model.errors import InvalidInput, WattflowError
+
+if TYPE_CHECKING:
+    from wattflow.runtime.connection import Connection
+
+FAILED = 1
+
+
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A WfFormat workflow (.json) or a Python script (.py).")],
+    home: HomeFolder = None,
+    server: Server = None,
+    token_file: TokenFile = None,
+    objective: Annotated[
+        str | None, typer.Option("--objective", help="energy, response, makespan, edp, cost or utilisation.")
+    ] = None,
+    retries: Annotated[int, typer.Option("--retries", min=0, help="Of each task.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The finished Run (.parquet), or WfFormat (.json).")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    force: o.Force = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Run a workflow or a script on the server.
+
+    A workflow's tasks run their command.program with its arguments. Exit code 1 when a task failed.
+
+    `--out` takes the run for `describe` and `compare` (.parquet), or the workflow with runtimes and joules (.json).
+
+    Example: wattflow run montage.json --out run.parquet
+    """
+    never_onto([file], out)
+    check_outputs(force, out)
+    if not file.exists():
+        raise InvalidInput(str(file), "no such file")
+    if out is not None and (detach or file.suffix == ".py"):
+        raise InvalidInput("--out", "is of a workflow that is waited for: neither of a script nor with --detach")
+    connection = connect(home, server, token_file)
+    if file.suffix == ".py":
+        _script(file, home)
+        return
+    workflow = _submit(connection, file, objective, retries)
+    remark(f"workflow {workflow}", quiet)
+    if detach:
+        typer.echo(workflow)
+        return
+    state = _wait(connection, workflow, quiet)
+    if out is not None:
+        _write_run(connection, workflow, out)
+        remark(f"run: {out}", quiet)
+    remark(f"{workflow}: {state}", quiet)
+    if state != "done":
+        raise typer.Exit(FAILED)
+
+
+def _script(file: Path, home: Path | None) -> None:
+    """Run a script as Python itself would: its folder comes first among those that modules are found in."""
+    import runpy
+
+    os.environ["WATTFLOW_HOME"] = str(home_of(home).folder)
+    sys.path.insert(0, str(file.resolve().parent))
+    sys.argv = [str(file)]
+    try:
+        with as_it_is():
+            runpy.run_path(str(file), run_name="__main__")
+    except (WattflowError, OSError):
+        raise
+    except Exception:  # the script's own affair, told as Python tells it
+        import traceback
+
+        traceback.print_exc()
+        raise typer.Exit(FAILED) from None
+
+
+def _submit(connection: Connection, file: Path, objective: str | None, retries: int) -> str:
+    from typing import get_args
+
+    from wattflow.runtime.messages import Accepted, Objective
+    from wattflow.runtime.wfformat_submission import submissions
+    from wattflow.traces.wfformat import read_document
+
+    if objective is not None and objective not in get_args(Objective):
+        raise InvalidInput("--objective", f"{objective!r} is not one of {', '.join(get_args(Objective))}")
+    name = ""
+    for submission in submissions(read_document(file), objective, retries):  # type: ignore[arg-type]
+        name = connection.call("POST", "/v1/submissions", submission, Accepted).workflow
+    return name
+
+
+def _wait(connection: Connection, workflow: str, quiet: bool) -> str:
+    after = 0
+    with progress_bar(quiet) as progress:
+        while True:
+            answer = connection.patiently("GET", f"/v1/workflows/{workflow}/outcomes?after={after}&wait_s=10")
+            after = answer["last"]
+            for outcome in answer["outcomes"]:
+                if outcome["state"] == "failed":
+                    remark(f"task {outcome['key']} failed: {outcome.get('reason')}", quiet)
+            about: dict[str, Any] = connection.patiently("GET", f"/v1/workflows/{workflow}")
+            if about["state"] != "open":
+                return str(about["state"])
+            if progress is not None and after:
+                progress(0.5, f"{answer['open']} tasks open")
+
+
+def _write_run(connection: Connection, workflow: str, out: Path) -> None:
+    from wattflow.files.whole import whole_file
+
+    _wait_for_joules(connection, workflow)
+    what = "document" if out.suffix == ".json" else "run"
+    data, _ = connection.raw("GET", f"/v1/workflows/{workflow}/{what}")
+    with whole_file(out) as draft:
+        draft.write_bytes(data)
+
+
+def _wait_for_joules(connection: Connection, workflow: str, for_s: float = 5.0) -> None:
+    """The last attempts' joules come a second or two after their end."""
+    end_s = time.monotonic() + for_s
+    while time.monotonic() < end_s:
+        rows = pages(connection, f"/v1/workflows/{workflow}/attempts", "task")
+        if all(row["energy_j"] is not None for row in rows if row["outcome"] not in ("node_lost", "refused")):
+            return
+        time.sleep(0.2)

@@ -1,0 +1,499 @@
+"""The live engine as the scheduler's decider: uids and names on this side, ids and events on the other."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from wattflow.kube import accounting, gangs, objects, power, wishes, wording
+from wattflow.kube.argo.engine_workflows import Structure
+from wattflow.kube.argo.watching import Flows
+from wattflow.kube.decider_port import Choice, Chosen, Wanted
+from wattflow.kube.estimates import FUNCTION, Estimates
+from wattflow.kube.executions import ORDERS, Executions
+from wattflow.live import Engine, candidate_rows, protocol
+from wattflow.live.rehearsing import Rehearsing
+from wattflow.model.cluster import Node, Sleep
+from wattflow.model.profile import PowerProfile
+from wattflow.model.workflow import Variant
+from wattflow.policy import registry
+from wattflow.policy.base import Policy
+
+_MOST_SHAPES = 2048
+_MOST_PRIORITY, _ORDERS = 200_000, ORDERS  # levels are 32-bit
+_COUNTED = 8
+"""Countable resources that an engine knows by name; further ones are only checked before binding."""
+SleepOf = Callable[[objects.Node], Sleep | None]
+Capped = Callable[[str, accounting.Amounts], accounting.Amounts]
+
+
+def as_requested(policy: Policy | str) -> Policy:
+    """A policy as it can run here: whole requests at nominal frequency.
+
+    What a pod is guaranteed stands in its requests, which a scheduler may not edit, and nobody sets a frequency for
+    one pod. A policy that would give less than is requested (the HPE rule and what is built on it) would else place
+    pods where they have no room; the rule is applied at admission instead.
+    """
+    made = registry.load(policy) if isinstance(policy, str) else policy
+    return made.with_settings(guarantees=(1.0,), frequencies=(0,))
+
+
+def warm(policy: Policy, costs: bool = False) -> None:
+    """Load what is compiled by placing one pod in a cluster of one node, so that the first real one need not wait.
+
+    With ``costs`` also what an extender needs, whose first answer kube-scheduler would else give up waiting for.
+    """
+    trial = EngineDecider(policy)
+    room = {"cpu": "4", "memory": "8Gi", "pods": "9"}
+    node = objects.Node(metadata=objects.Metadata(name="n"), status=objects.NodeStatus(allocatable=room, capacity=room))
+    trial.set_node(node, accounting.node_allocatable(node), None)
+    pod = objects.Pod(metadata=objects.Metadata(name="p", uid="p"))
+    trial.want(Wanted(pod, {accounting.CPU: 1000, accounting.PODS: 1}))
+    for choice in trial.step(0.0).choices:
+        trial.started(choice.uid)
+        trial.ended(choice.uid)
+    trial.step(1.0)
+    if costs:
+        trial.costs(Wanted(pod, {accounting.CPU: 1000, accounting.PODS: 1}), 2.0)
+
+
+class EngineDecider:
+    """Fulfils `decider.Decider` with one `wattflow.live.Engine`."""
+
+    def __init__(
+        self,
+        policy: Policy | str,
+        score_limit: int = 512,
+        capped: Capped = lambda name, amounts: amounts,
+        flows: Flows | None = None,
+        finish_first: bool = False,
+        estimates: Estimates | None = None,
+        executions: Executions | None = None,
+        sleep_of: SleepOf = lambda node: None,
+        rehearsing: Rehearsing | None = None,
+        data: bool = False,
+    ) -> None:
+        self.engine = Engine(as_requested(policy), score_limit=score_limit)
+        self.rehearsing = rehearsing
+        self._capped, self._sleep_of = capped, sleep_of
+        self._nodes: dict[str, int] = {}
+        self._curves: dict[str, PowerProfile | None] = {}
+        self._loads: dict[str, accounting.Amounts] = {}
+        self._offered: dict[str, accounting.Amounts] = {}
+        self._needs: dict[str, accounting.Amounts] = {}
+        self._overbooked: set[str] = set()
+        self._names: dict[int, str] = {}
+        self._tasks: dict[str, int] = {}
+        self._attempts: dict[str, int] = {}
+        self._on_node: dict[str, set[str]] = {}
+        self._place: dict[str, str] = {}
+        self._uids: dict[int, str] = {}
+        self._tags = itertools.count(1)
+        self._tag_of: dict[str, int] = {}
+        self._shapes: OrderedDict[tuple[object, ...], int] = OrderedDict()
+        self._own: dict[str, tuple[int, int]] = {}
+        self._resources = [accounting.PODS]
+        self._now_s = 0.0
+        self._gangs: dict[str, gangs.Gang] = {}
+        self._gang_of: dict[str, str] = {}
+        self._alone: set[str] = set()
+        self._flows, self._executions = flows, executions
+        self._finish_first = finish_first
+        self._structure: Structure | None = None
+        self._begun: set[str] = set()
+        self._emptied: list[str] = []
+        self._later: dict[str, tuple[objects.Node, accounting.Amounts, PowerProfile | None]] = {}
+        if flows is not None:
+            self._structure = Structure(
+                self.engine, flows, self._shape_like, lambda: next(self._tags), estimates or Estimates(), data
+            )
+
+    def use(self, policy: Policy) -> None:
+        """Another policy from now on."""
+        self.engine.use(as_requested(policy))
+
+    # nodes
+
+    def set_node(self, node: objects.Node, allocatable: accounting.Amounts, profile: PowerProfile | None) -> None:
+        """A node is there, or has changed. Another power curve counts as soon as nothing of ours is on the node."""
+        name = node.metadata.name
+        self._later.pop(name, None)
+        if name in self._nodes and self._curves[name] != profile:
+            if self._on_node.get(name):
+                self._later[name] = (node, allocatable, profile)
+                profile = self._curves[name]
+            else:
+                self.engine.put(protocol.GONE, self._nodes[name])
+                del self._names[self._nodes.pop(name)]
+        self._curves[name] = profile
+        offered = self._offered[name] = self._capped(name, allocatable)
+        threads = power.threads_of(node)
+        facts = Node(
+            name,
+            cores=threads,
+            memory_bytes=offered.get(accounting.MEMORY, 0),
+            allocatable_cores=max(1e-3, offered.get(accounting.CPU, 0) / 1000),
+            speed=power.speed_of(node),
+            architecture=node.status.node_info.architecture or "amd64",
+            power=profile,
+            sleep=self._sleep_of(node),
+        )
+        for resource in sorted(offered):
+            self._counts_by(resource)
+        counts = {resource: offered.get(resource, 0) for resource in self._resources}
+        id = self.engine.node(facts, labels=wishes.labels(node), taints=wishes.taints(node), counts=counts)
+        self._nodes[name], self._names[id] = id, name
+        if name in self._loads:  # the engine's node may be a new one, or have less than before
+            self.set_load(name, self._loads[name])
+
+    def drop_node(self, name: str) -> None:
+        """A node is gone. What we placed there ends here; the pods themselves are the cluster's business."""
+        id = self._nodes.pop(name, None)
+        if id is None:
+            return
+        for uid in list(self._on_node.pop(name, ())):
+            self.ended(uid)
+        self._names.pop(id, None)
+        for known in (self._curves, self._loads, self._offered, self._later):
+            known.pop(name, None)
+        self._overbooked.discard(name)
+        self.engine.put(protocol.GONE, id)
+
+    def powered(self, name: str, state: protocol.Power) -> None:
+        """A node is on, or asleep, now."""
+        if name in self._nodes:
+            self.engine.put(protocol.NODE, self._nodes[name], state=state)
+
+    def coming_m(self, within_s: float) -> int:
+        """Milli-cores of workflows' tasks whose parents are all done or about to be."""
+        return self._structure.coming_m(self._now_s, within_s) if self._structure is not None else 0
+
+    def set_load(self, name: str, amounts: accounting.Amounts) -> None:
+        """What pods that were not chosen here use on a node.
+
+        Of what is overbooked no more is told than is left: it bars pods that ask for some of it, not the others.
+        """
+        id = self._nodes.get(name)
+        if id is None:
+            return
+        self._loads[name] = amounts
+        left = self._left_by_ours(name)
+        told = {key: min(value, max(0, left.get(key, 0))) for key, value in amounts.items()}
+        (self._overbooked.discard if told == amounts else self._overbooked.add)(name)
+        amounts = told
+        cores, memory = amounts.get(accounting.CPU, 0) / 1000, amounts.get(accounting.MEMORY, 0)
+        counts = {resource: amounts.get(resource, 0) for resource in self._resources}
+        self.engine.put(protocol.LOAD, id, cores=cores, memory_bytes=memory, counts=counts)
+
+    def _left_by_ours(self, name: str) -> accounting.Amounts:
+        """What a node offers without what is held there."""
+        left = dict(self._offered[name])
+        for uid in self._on_node.get(name, ()):
+            for key, value in self._needs[uid].items():
+                left[key] = left.get(key, 0) - value
+        return left
+
+    def _counts_by(self, resource: str) -> bool:
+        """Whether the engine counts a resource; the first few names are taken as they come."""
+        if resource in (accounting.CPU, accounting.MEMORY):
+            return False
+        if resource not in self._resources and len(self._resources) < _COUNTED:
+            self._resources.append(resource)
+        return resource in self._resources
+
+    # pods
+
+    def want(self, wanted: Wanted) -> None:
+        """A pod wants a place; the same pod again replaces the wish."""
+        uid = wanted.pod.metadata.uid
+        self.unwant(uid)
+        if self._join(wanted):
+            return
+        self._needs[uid] = wanted.amounts
+        shape = self._shape(wanted)
+        found = self._structure.enter(wanted.pod, shape, self._now_s) if self._structure and not wanted.nodes else None
+        if found is None:
+            tag = next(self._tags)
+            found = self.engine.put(protocol.TASK, shape, estimate_s=wanted.estimate_s, tag=tag), tag
+        self._tasks[uid], self._tag_of[uid] = found
+        self._uids[found[1]] = uid
+
+    def past(self, pods: Sequence[objects.Pod]) -> None:
+        """Pods that ended well before we came."""
+        if self._structure is not None:
+            for pod in pods:
+                self._structure.past(pod)
+
+    def adopt(self, running: Sequence[tuple[Wanted, str]], now_s: float) -> set[str]:
+        """Pods that are on their nodes already become tasks that may go nowhere else, and are placed by a step."""
+        self._now_s = now_s
+        where = {wanted.pod.metadata.uid: name for wanted, name in running if name in self._nodes}
+        for wanted, name in running:
+            if name in self._nodes:
+                self._pinned(wanted, self._nodes[name])
+        kept = set()
+        result = self.engine.step(now_s)
+        for action in result.actions:
+            if action.kind is protocol.Act.SLEEP:  # not now
+                self.engine.put(protocol.NODE, action.who, state=protocol.Power.ON)
+        for placement in result.placements:
+            uid = self._uids.get(placement.tag, "")
+            if self._nodes.get(where.get(uid, "")) != placement.node:
+                self.engine.put(protocol.REFUSED, placement.attempt)
+                continue
+            self._hold(uid, where[uid], placement.attempt)
+            self.engine.put(protocol.STARTED, placement.attempt)
+            kept.add(uid)
+        for uid in where.keys() - kept:
+            self.unwant(uid)
+        return kept
+
+    def _pinned(self, wanted: Wanted, node: int) -> None:
+        uid, gang = wanted.pod.metadata.uid, gangs.gang_of(wanted.pod)
+        if gang is not None:
+            self._begun.add(gang[0])
+        # as it was before its binding: the node is no wish of it, and those after it may go elsewhere
+        pod = msgspec.structs.replace(wanted.pod, spec=msgspec.structs.replace(wanted.pod.spec, node_name=""))
+        self._needs[uid] = wanted.amounts
+        shape = self._shape(Wanted(pod, wanted.amounts, rules=wanted.rules))
+        found = self._structure.enter(pod, shape, self._now_s) if self._structure else None
+        if found is None:
+            tag = next(self._tags)
+            found = self.engine.put(protocol.TASK, shape, estimate_s=wanted.estimate_s, tag=tag, node=node), tag
+        else:
+            self.engine.pin(found[0], node)
+            if wanted.estimate_s is not None:
+                self.engine.put(protocol.ESTIMATE, found[0], wanted.estimate_s)
+        self._tasks[uid], self._tag_of[uid] = found
+        self._uids[found[1]] = uid
+
+    def unwant(self, uid: str) -> None:
+        """It wants none any more; nothing where it is not waiting."""
+        self._part(uid)
+        self._needs.pop(uid, None)
+        task = self._tasks.pop(uid, None)
+        if task is None:
+            return
+        self.engine.put(protocol.CANCEL, task)
+        self._forget(uid)
+        if self._structure is not None:
+            self._structure.left(uid)
+
+    def started(self, uid: str) -> None:
+        """The choice was carried out."""
+        attempt = self._attempts.get(uid)
+        if attempt is not None:
+            self.engine.put(protocol.STARTED, attempt)
+            if self._structure is not None:
+                self._structure.started(uid, self._now_s)
+            if uid in self._gang_of:
+                self._gangs[self._gang_of[uid]].started.add(uid)
+
+    def refused(self, uid: str, until_s: float) -> None:
+        """The choice could not be carried out."""
+        attempt = self._attempts.pop(uid, None)
+        if attempt is None:
+            return
+        self._leave_node(uid)
+        gang = self._gangs.get(self._gang_of.get(uid, ""))
+        if gang is not None and gang.started:
+            # the others run already: this one follows them by itself
+            self.engine.put(protocol.FINISHED, attempt)
+            del self._gang_of[uid]
+            self._alone.add(uid)
+            self.want(gang.members[uid])
+            return
+        self.engine.put(protocol.REFUSED, attempt, until_s=until_s if math.isfinite(until_s) else 0.0)
+
+    def ended(self, uid: str) -> None:
+        """The pod holds nothing any more."""
+        attempt = self._attempts.pop(uid, None)
+        if attempt is None:
+            return
+        self._leave_node(uid)
+        self._tasks.pop(uid, None)
+        self._needs.pop(uid, None)
+        self._part(uid, ended=True)
+        self.engine.put(protocol.FINISHED, attempt)
+        self._forget(uid)
+        if self._structure is not None:
+            self._structure.ended(uid)
+
+    def resized(self, uid: str, amounts: accounting.Amounts) -> None:
+        """A running pod's requests changed in place."""
+        attempt = self._attempts.get(uid)
+        if attempt is not None:
+            cores, memory = amounts.get(accounting.CPU, 0) / 1000, amounts.get(accounting.MEMORY, 0)
+            self.engine.put(protocol.RESIZE, attempt, cores=cores, memory_bytes=memory)
+            self._needs[uid] = amounts
+            self._load_again(self._place[uid])
+
+    def step(self, now_s: float) -> Chosen:
+        """Decide."""
+        self._now_s = now_s
+        while self._emptied:
+            empty = self._emptied.pop()
+            if empty in self._later and not self._on_node.get(empty):
+                self.set_node(*self._later[empty])
+        result = self.engine.step(now_s)
+        chosen = None if self.rehearsing is None else self.rehearsing.consider(self.engine, now_s)
+        if chosen is not None:
+            self.use(chosen)
+        wake_at_s = result.wake_at if chosen is None else now_s  # another policy decides at once
+        choices = []
+        for placement in result.placements:
+            whose = self._uids.get(placement.tag)
+            name = self._names.get(placement.node)
+            if whose is None or name is None:
+                self.engine.put(protocol.REFUSED, placement.attempt)
+                continue
+            gang = self._gangs.get(whose)
+            uid = whose if gang is None else gang.uids()[placement.part]
+            if gang is not None:
+                self._needs[uid] = gang.amounts()
+            self._hold(uid, name, placement.attempt)
+            choices.append(Choice(uid, name, 0 if gang is None else placement.tag))
+        ordered: dict[protocol.Act, list[str]] = {protocol.Act.SLEEP: [], protocol.Act.WAKE: []}
+        for action in result.actions:
+            if action.kind in ordered and action.who in self._names:
+                ordered[action.kind].append(self._names[action.who])
+        return Chosen(choices, wake_at_s, *ordered.values())
+
+    def task_of(self, uid: str) -> int | None:
+        """The engine's task for a pod that is wanted or held."""
+        gang = self._gangs.get(self._gang_of.get(uid, ""))
+        return self._tasks.get(uid) if gang is None else gang.task
+
+    def costs(self, wanted: Wanted, now_s: float) -> dict[str, float]:
+        """What the policy in use thinks of each node for a pod that is alone in waiting; nothing is placed."""
+        self._now_s = now_s
+        task = self.engine.put(protocol.TASK, self._shape(wanted), estimate_s=wanted.estimate_s)
+        hand = self.engine.by_hand(rows=max(1, len(self._nodes)))
+        hand.open(now_s)
+        found, rows = hand.wanted()
+        groups = self.engine.state.nodes.group
+        shown = rows[rows["kind"] == candidate_rows.PLACE] if found == task else rows[:0]
+        by_group = dict(zip(groups[shown["node_row"]].tolist(), shown["cost"].tolist(), strict=True))
+        while found >= 0:
+            found, _ = hand.wanted()
+        for action in hand.close().actions:
+            if action.kind is protocol.Act.SLEEP:  # not ours to order here
+                self.engine.put(protocol.NODE, action.who, state=protocol.Power.ON)
+        self.engine.put(protocol.CANCEL, task)
+        at = {name: int(groups[protocol.row_of(id)]) for name, id in self._nodes.items()}
+        self._forget(wanted.pod.metadata.uid)
+        return {name: by_group[group] for name, group in at.items() if group in by_group}
+
+    def why(self, uid: str) -> str:
+        """Why a wanted pod is not placed."""
+        task = self._tasks.get(uid)
+        gang = self._gangs.get(self._gang_of.get(uid, ""))
+        if gang is not None:
+            if gang.task is None:
+                return f"its gang has {len(gang.members)} of {gang.size} pods"
+            task = gang.task
+        if task is None:
+            return "not wanted"
+        return wording.waiting(self.engine.why(task))
+
+    # gangs
+
+    def _join(self, wanted: Wanted) -> bool:
+        """Whether the pod waits as part of a gang; the last one to come makes it a task."""
+        named, uid = gangs.gang_of(wanted.pod), wanted.pod.metadata.uid
+        if named is None or uid in self._alone or named[0] in self._begun:
+            return False
+        key, size = named
+        gang = self._gangs.setdefault(key, gangs.Gang(size))
+        if gang.task is not None:
+            return False
+        gang.members[uid] = wanted
+        self._gang_of[uid] = key
+        if gang.complete:
+            shape = self._shape(Wanted(wanted.pod, gang.amounts()), gang.size)
+            tag = next(self._tags)
+            self._uids[tag], self._tag_of[key] = key, tag
+            gang.task = self.engine.put(protocol.TASK, shape, estimate_s=wanted.estimate_s, tag=tag)
+        return True
+
+    def _part(self, uid: str, ended: bool = False) -> None:
+        """A pod leaves its gang. Before the gang has started, the others wait for a full number again."""
+        key = self._gang_of.pop(uid, None)
+        if key is None:
+            return
+        gang = self._gangs[key]
+        del gang.members[uid]
+        if gang.task is not None and not ended and not gang.started:
+            self.engine.put(protocol.CANCEL, gang.task)
+            gang.task = None
+        if not gang.members:
+            del self._gangs[key]
+            self._forget(key)
+
+    # inside
+
+    def _hold(self, uid: str, name: str, attempt: int) -> None:
+        self._attempts[uid] = attempt
+        self._on_node.setdefault(name, set()).add(uid)
+        self._place[uid] = name
+
+    def _leave_node(self, uid: str) -> None:
+        name = self._place.pop(uid, "")
+        self._on_node.get(name, set()).discard(uid)
+        if name in self._later and not self._on_node.get(name):
+            self._emptied.append(name)
+        if name in self._overbooked:
+            self._load_again(name)
+
+    def _load_again(self, name: str) -> None:
+        """Something of ours has left an overbooked node, or takes another amount: what is told of the others' anew."""
+        if name in self._loads:
+            self.set_load(name, self._loads[name])
+
+    def _forget(self, uid: str) -> None:
+        self._uids.pop(self._tag_of.pop(uid, 0), None)
+        own = self._own.pop(uid, None)
+        if own is not None:
+            for id in own:
+                self.engine.drop(id)
+
+    def _shape_like(self, pod: objects.Pod, amounts: accounting.Amounts, function: str | None) -> int:
+        """The shape of a pod that will be like this one, but for its amounts and its function."""
+        notes = {key: value for key, value in pod.metadata.annotations.items() if key != FUNCTION}
+        notes |= {} if function is None else {FUNCTION: function}
+        metadata = msgspec.structs.replace(pod.metadata, annotations=notes)
+        return self._shape(Wanted(msgspec.structs.replace(pod, metadata=metadata), amounts))
+
+    def _level(self, pod: objects.Pod) -> int:
+        """Who goes first: the pod's priority class and its workflow's own priority, then, if asked, older workflows."""
+        found = self._flows.of(pod) if self._flows is not None else None
+        priority = pod.spec.priority + (found[0].priority if found is not None else 0)
+        level = max(-_MOST_PRIORITY, min(_MOST_PRIORITY, priority)) * _ORDERS
+        if self._executions is not None:
+            level += self._executions.order_of(pod)
+        return level - found[0].order % _ORDERS if found is not None and self._finish_first else level
+
+    def _shape(self, wanted: Wanted, parts: int = 1) -> int:
+        pod, amounts = wanted.pod, wanted.amounts
+        level = self._level(pod)
+        wish, groups = wishes.constraint(pod, wanted.nodes, wanted.rules), wanted.rules.groups
+        function = pod.metadata.annotations.get(FUNCTION, "pod")
+        counts = {name: value for name, value in amounts.items() if self._counts_by(name)}
+        key = (tuple(sorted(amounts.items())), wish, function, level, parts, groups)
+        if wanted.nodes is None and key in self._shapes:
+            self._shapes.move_to_end(key)
+            return self._shapes[key]
+        variant = Variant(cores=amounts.get(accounting.CPU, 0) / 1000, memory_bytes=amounts.get(accounting.MEMORY, 0))
+        rule = self.engine.constraint(wish)
+        shape = self.engine.shape([variant], function, parts, level, constraint=rule, counts=counts, groups=groups)
+        if wanted.nodes is not None:
+            self._own[pod.metadata.uid] = (shape, rule)
+            return shape
+        self._shapes[key] = shape
+        if len(self._shapes) > _MOST_SHAPES:
+            self.engine.drop(self._shapes.popitem(last=False)[1])
+        return shape

@@ -1,0 +1,240 @@
+"""The scheduler as a process: check what it needs, wire it together, follow its configuration, end cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from wattflow.frames.frame import Frame
+from wattflow.kube import engine_decider, settings, sleeping
+from wattflow.kube.access import Access
+from wattflow.kube.argo.fetch import API as ARGO
+from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
+from wattflow.kube.client import ApiError, Client
+from wattflow.kube.engine_decider import EngineDecider
+from wattflow.kube.estimates import Estimates
+from wattflow.kube.executions import Executions
+from wattflow.kube.frame import fleet
+from wattflow.kube.frame.broker import Broker
+from wattflow.kube.frame.role import Role
+from wattflow.kube.http_endpoints import serving
+from wattflow.kube.leader import Leader
+from wattflow.kube.past_decisions import Decisions
+from wattflow.kube.power import GROUP, Watts
+from wattflow.kube.predicted import Predicted
+from wattflow.kube.reflect import Mirror
+from wattflow.kube.scheduler import Scheduler
+from wattflow.kube.settings import SchedulerSettings
+from wattflow.live.rehearsing import Rehearsing, is_meant
+from wattflow.model.cluster import Sleep
+from wattflow.model.errors import InvalidInput, Problem, WattflowError
+from wattflow.policy import registry
+
+log = logging.getLogger(__name__)
+_RELOAD_S = 2.0
+_NEEDS: tuple[tuple[str, str, str], ...] = (
+    ("", "pods", "list"), ("", "pods", "watch"), ("", "nodes", "list"), ("", "nodes", "watch"),
+    ("", "namespaces", "list"), ("", "pods/binding", "create"), ("", "pods/status", "patch"),
+    ("events.k8s.io", "events", "create"), ("coordination.k8s.io", "leases", "update"),
+)  # fmt: skip
+_APIS = ("/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1")
+
+
+async def missing(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> list[Problem]:
+    """What the cluster or our rights lack, all at once."""
+    found = []
+    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
+    if chosen.mode == "extender":
+        needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
+    if chosen.forecast or (role is not None and role.asks):
+        needs = (*needs, ("", "pods", "patch"))
+    if chosen.publish:
+        needs = (*needs, ("", "nodes/status", "patch"))
+    if chosen.resize:
+        needs = (*needs, ("", "pods/resize", "patch"))
+        offered = msgspec.json.decode(await client.call("GET", "/api/v1"))["resources"]
+        if not any(one["name"] == "pods/resize" for one in offered):
+            found.append(Problem("energy.resize", "the cluster has no pods/resize (it came with Kubernetes 1.33)"))
+    if role is not None and role.shared:
+        needs = (*needs, ("coordination.k8s.io", "leases", "list"), ("coordination.k8s.io", "leases", "watch"))
+    for path in _APIS if chosen.mode == "schedule" else ():
+        try:
+            await client.call("GET", path)
+        except ApiError as error:
+            if error.code == 401:
+                raise
+            if error.code == 404:
+                found.append(Problem(path, "the API server does not serve it; Kubernetes 1.19 or later is needed"))
+    for group, resource, verb in needs:
+        if resource == "leases" and not chosen.leader_elect:
+            continue
+        name, _, sub = resource.partition("/")
+        asked = {"group": group, "resource": name, "subresource": sub, "verb": verb}
+        if name == "leases":
+            asked |= {"namespace": chosen.lease_namespace} | ({"name": chosen.lease} if verb == "update" else {})
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": asked}}  # fmt: skip
+        raw = await client.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+        if msgspec.json.decode(raw)["status"].get("allowed") is not True:
+            found.append(Problem("permission", f"may not {verb} {resource}{' of ' + group if group else ''}"))
+    optional = (
+        (chosen.profiles, GROUP, "apply deploy/base, or set profiles = false under [energy]"),
+        (chosen.argo and chosen.mode != "extender", f"{ARGO}/workflows",
+         "install Argo Workflows, or set argo = false under [workflows]"),
+    )  # fmt: skip
+    for wanted, path, mend in optional:
+        if wanted:
+            try:
+                await client.call("GET", path, query={"limit": "1"})
+            except ApiError as error:
+                if error.code != 404:  # what is not installed is done without, and looked for again
+                    found.append(Problem(path, f"cannot be read ({error}); {mend}"))
+    return found
+
+
+async def check(where: Access, chosen: SchedulerSettings, role: Role | None = None) -> None:
+    """Raise InvalidInput with everything that is missing."""
+    async with Client(where) as client:
+        problems = await missing(client, chosen, role)
+    if problems:
+        raise InvalidInput(where.server, problems)
+
+
+def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> Scheduler:
+    """A scheduler with the live engine; with a role, one placer of a frame."""
+    watts = Watts(chosen.default_profile, chosen.node_cap_w)
+    policy = registry.load(chosen.policy, **chosen.params)
+    extends = chosen.mode == "extender"  # it sees one pod at a time, of nodes that another has chosen
+    engine_decider.warm(policy, extends)
+    flows, estimates = Flows() if chosen.argo and not extends else None, Estimates()
+    estimates.predicted = Predicted() if chosen.predict else None
+    executions = Executions(Path(chosen.executions)) if chosen.executions else None
+    if executions is not None:
+        executions.restore()
+    rehearsing = Rehearsing(policy.name) if is_meant(policy) else None
+    sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
+    decider = EngineDecider(
+        policy, 0 if extends else chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
+        lambda node: sleep if sleeping.may_sleep(node) else None, rehearsing, chosen.data,
+    )  # fmt: skip
+    scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions, role=role)
+    if chosen.journal:
+        decisions = Decisions.into(Path(chosen.journal), decider)
+        scheduler.note_of = decisions.note
+        scheduler.extra.append(decisions.run)
+    if flows is not None:
+        told = scheduler.aside.told
+        flows.on_unread = lambda workflow, what: scheduler.aside.of("Workflow", workflow.metadata, what)
+        template, workflow = flows.on_template, flows.on_workflow
+        scheduler.mirrors[:0] = [
+            Mirror(client, f"{ARGO}/clusterworkflowtemplates", ArgoTemplate, template, aside=told, optional=True),
+            Mirror(client, f"{ARGO}/workflowtemplates", ArgoTemplate, template, aside=told, optional=True),
+            Mirror(client, f"{ARGO}/workflows", ArgoWorkflow, workflow, aside=told, optional=True),
+        ]
+    return scheduler
+
+
+async def run(where: Access, chosen: SchedulerSettings, config: Path | None = None, role: Role | None = None) -> None:
+    """Run until SIGTERM or SIGINT; the lease is given back."""
+    async with Client(where, per_s=chosen.per_s, burst=chosen.burst, most=chosen.concurrency + 16) as client:
+        for path in ("/api/v1/pods", "/api/v1/nodes"):
+            client.list_ahead(path)
+        problems = await missing(client, chosen, role)
+        if problems:
+            raise InvalidInput(where.server, problems)
+        # beside the loop: the API server is busy with long lists for seconds, and their bytes are taken up meanwhile
+        await asyncio.to_thread(
+            engine_decider.warm, registry.load(chosen.policy, **chosen.params), chosen.mode == "extender"
+        )
+        scheduler = make(client, chosen, role)
+        if config is not None:
+            scheduler.extra.append(lambda: follow(config, scheduler))
+        async with serving(scheduler) as port:
+            log.warning("scheduling for %r by %s; http://%s:%d", chosen.name, chosen.policy, chosen.address, port)
+            await _until_told(scheduler.run())
+            if scheduler.claims is not None and scheduler.may_bind:
+                await scheduler.claims.give_back()
+            await _give_back(scheduler.leader)
+
+
+async def _give_back(leader: Leader) -> None:
+    """Give the lease up on the way out; where the server does not answer, another waits for its end."""
+    try:
+        await leader.release()
+    except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        log.warning("the lease %s was not given back: %s", leader.name, error or type(error).__name__)
+
+
+async def _until_told(job: Coroutine[None, None, None]) -> None:
+    """Run a job until SIGTERM or SIGINT."""
+    task = asyncio.create_task(job)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def run_broker(where: Access, chosen: SchedulerSettings, frame: Frame) -> None:
+    """Run a frame's broker until SIGTERM or SIGINT."""
+    async with Client(where, per_s=chosen.per_s, burst=chosen.burst) as client:
+        leader = Leader(
+            client, chosen.lease_namespace, chosen.lease, chosen.who, chosen.lease_s, chosen.renew_s, chosen.retry_s
+        )
+        broker = Broker(client, chosen, frame, leader)
+        log.warning("broker for %r by %s", chosen.name, frame.name)
+        await _until_told(broker.run())
+        await _give_back(leader)
+
+
+async def follow(config: Path, scheduler: Scheduler) -> None:
+    """Read the file again when it changes: policy and caps change at once, the rest says that it needs a restart."""
+    seen = _changed_at(config)
+    while True:
+        await asyncio.sleep(_RELOAD_S)
+        try:
+            changed = _changed_at(config)
+            if changed == seen:
+                continue
+            seen = changed
+            new = settings.read(config)
+            role = scheduler.role
+            reload(scheduler, new if role is None else fleet.placer_settings(new, role.index))
+        except WattflowError as error:
+            log.error("configuration not taken over: %s", error)
+
+
+def _changed_at(config: Path) -> int | None:
+    """When a file was last written; None where it is gone."""
+    try:
+        return config.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
+    """Take over what may change while running."""
+    old = scheduler.settings
+    fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
+             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "publish", "resize",
+             "resize_after_s", "data", "predict", "journal")  # fmt: skip
+    for key in fixed:
+        if getattr(old, key) != getattr(new, key):
+            log.error("%s changed in the configuration; it needs a restart", key)
+    other = (old.policy, dict(old.params)) != (new.policy, dict(new.params))
+    if other and isinstance(scheduler.decider, EngineDecider):
+        scheduler.decider.use(registry.load(new.policy, **new.params))
+    scheduler.settings = dataclasses.replace(new, **{key: getattr(old, key) for key in fixed})
+    if old.node_cap_w != new.node_cap_w:
+        scheduler.watts.node_cap_w = new.node_cap_w
+        for view in scheduler.book.cluster.nodes.values():
+            scheduler.book.tell_node(view)
+    log.warning("configuration taken over: policy %s", new.policy)

@@ -1,0 +1,130 @@
+"""Machines put to sleep and woken by their board's controller, over Redfish (DMTF DSP0266).
+
+The system is found from the service's root, and what it is told is taken from what it says it allows: a graceful
+shutdown where there is one, else power off; power on. "Asleep" is therefore off, and waking takes a whole start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import http.client
+import json
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from wattflow.model.errors import InvalidInput
+from wattflow.runtime.power_hooks import HookFailed
+
+_TIMEOUT_S = 30.0
+_SLEEP, _WAKE = ("GracefulShutdown", "ForceOff"), ("On", "ForceOn")
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+_DONE = (200, 202, 204)
+
+
+class RedfishHook:
+    """Tells controllers at ``url``, in which ``{node}`` is the node's name: ``https://{node}-bmc``.
+
+    Args:
+        login: A file with one line ``USER:PASSWORD``, readable by its owner alone.
+        ca: Certificates that the controllers' are checked by, where the system's do not do.
+    """
+
+    def __init__(self, url: str, login: Path, ca: Path | None = None) -> None:
+        parts = urlsplit(url.replace("{node}", "node"))
+        if parts.scheme not in ("https", "http") or not parts.hostname:
+            raise InvalidInput("--redfish", f"{url!r} is not a URL such as https://{{node}}-bmc")
+        if parts.scheme == "http" and parts.hostname not in _LOCAL:
+            raise InvalidInput("--redfish", "a password must not travel in the clear: use https")
+        self._url, self._authorization = url, _authorization(login)
+        self._context = ssl.create_default_context(cafile=str(ca) if ca else None) if parts.scheme == "https" else None
+
+    def covers(self, node: str) -> bool:
+        """Every node."""
+        return True
+
+    async def suspend(self, node: str) -> None:
+        """Shut the machine down."""
+        await asyncio.to_thread(self._reset, node, _SLEEP)
+
+    async def resume(self, node: str) -> None:
+        """Power it on."""
+        await asyncio.to_thread(self._reset, node, _WAKE)
+
+    async def watts(self, node: str) -> float | None:
+        """What its chassis draws, where the controller measures it."""
+        drawn: float | None = await asyncio.to_thread(self._connected, node, self._drawn)
+        return drawn
+
+    def _reset(self, node: str, wished: tuple[str, ...]) -> None:
+        self._connected(node, lambda connection, base: self._act(connection, base, wished))
+
+    def _connected(self, node: str, act: Callable[[http.client.HTTPConnection, str], Any]) -> Any:
+        """Do something over a connection to a node's controller; what goes wrong is told."""
+        address = urlsplit(self._url.replace("{node}", node))
+        try:
+            connection = (
+                http.client.HTTPConnection(address.netloc, timeout=_TIMEOUT_S) if self._context is None
+                else http.client.HTTPSConnection(address.netloc, timeout=_TIMEOUT_S, context=self._context)
+            )  # fmt: skip
+            try:
+                return act(connection, address.path.rstrip("/"))
+            finally:
+                connection.close()
+        except (OSError, http.client.HTTPException) as error:
+            raise HookFailed(f"Redfish of {node} at {address.netloc}: {error}") from None
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise HookFailed(f"Redfish of {node} at {address.netloc} answers in another shape: {error!r}") from None
+
+    def _act(self, connection: http.client.HTTPConnection, base: str, wished: tuple[str, ...]) -> None:
+        system = self._system(connection, base)
+        action = system["Actions"]["#ComputerSystem.Reset"]
+        allowed = action.get("ResetType@Redfish.AllowableValues", wished)
+        chosen = next((one for one in wished if one in allowed), None)
+        if chosen is None:
+            raise HookFailed(f"Redfish allows {', '.join(allowed)}, and none of {', '.join(wished)}")
+        self._ask(connection, "POST", base + action["target"], {"ResetType": chosen})
+
+    def _system(self, connection: http.client.HTTPConnection, base: str) -> Any:
+        root = self._ask(connection, "GET", f"{base}/redfish/v1/")
+        systems = self._ask(connection, "GET", base + root["Systems"]["@odata.id"])
+        return self._ask(connection, "GET", base + systems["Members"][0]["@odata.id"])
+
+    def _drawn(self, connection: http.client.HTTPConnection, base: str) -> float | None:
+        for link in self._system(connection, base).get("Links", {}).get("Chassis", []):
+            chassis = self._ask(connection, "GET", base + link["@odata.id"])
+            if "Power" not in chassis:
+                continue
+            power = self._ask(connection, "GET", base + chassis["Power"]["@odata.id"])
+            for control in power.get("PowerControl", []):
+                if isinstance(control.get("PowerConsumedWatts"), int | float):
+                    return float(control["PowerConsumedWatts"])
+        return None
+
+    def _ask(self, connection: http.client.HTTPConnection, method: str, path: str, body: object = None) -> Any:
+        headers = {"Authorization": self._authorization, "Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        data = answer.read()
+        if answer.status not in _DONE:
+            why = {401: "the login is refused", 403: "this login may not do it"}.get(answer.status, "")
+            raise HookFailed(f"Redfish answers {answer.status} to {method} {path}{': ' + why if why else ''}")
+        return json.loads(data) if data and method == "GET" else {}
+
+
+def _authorization(login: Path) -> str:
+    try:
+        text = login.read_text(encoding="utf-8").strip()
+        if login.stat().st_mode & 0o077:
+            raise InvalidInput(str(login), "can be read by others; chmod 600 makes it private")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(str(login), f"the login cannot be read: {error}") from None
+    user, colon, _ = text.partition(":")
+    if not (user and colon) or "\n" in text:
+        raise InvalidInput(str(login), "holds no line USER:PASSWORD")
+    return f"Basic {base64.b64encode(text.encode()).decode()}"

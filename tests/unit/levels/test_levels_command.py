@@ -1,0 +1,83 @@
+"""`wattflow levels` on a played tree, typed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from wattflow.cli.main import app
+from wattflow.levels.actuators import find_actuators, notes_folder
+from wattflow.levels.function_profile import read_profile
+from wattflow.levels.holder import Holder
+from wattflow.testing.played_sysfs import FULL_KHZ, ceiling_khz, play_sysfs
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WATTFLOW_SYSFS", str(tmp_path / "sys"))
+    monkeypatch.setenv("WATTFLOW_LEVELS", str(tmp_path / "notes"))
+    monkeypatch.setattr("wattflow.levels.measuring.IDLE_S", 0.01)
+    return play_sysfs(tmp_path / "sys")
+
+
+def typed(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_list_shows_ranges_rights_and_holders(tree: Path) -> None:
+    holder = Holder(find_actuators(), notes_folder(), watched=False)
+    holder.set("package-0.cap_w", 100.0)
+    rows = {row["knob"]: row for row in json.loads(typed("levels", "list", "-o", "json"))["rows"]}
+    assert rows["cpu-policy0.clock_mhz"]["low"] == 800.0 and rows["cpu-policy0.clock_mhz"]["here"] == "yes"
+    assert rows["package-0.cap_w"]["now"] == 100.0 and "100 W" in rows["package-0.cap_w"]["held by"]
+
+
+def test_off_gives_back_what_others_hold_and_allows_nothing(tree: Path) -> None:
+    holder = Holder(find_actuators(), notes_folder(), watched=False)
+    holder.set("cpu-policy0.clock_mhz", 1200.0)
+    assert "given back: cpu-policy0.clock_mhz" in typed("levels", "off")
+    assert ceiling_khz(tree) == FULL_KHZ and "levels are off" in typed("levels", "list")
+    assert "levels are on" in typed("levels", "on") and "levels are off" not in typed("levels", "list")
+
+
+def test_a_machine_without_knobs_says_so(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATTFLOW_SYSFS", str(tmp_path / "none"))
+    assert "no clock and no limit can be set" in typed("levels", "list")
+    out = str(tmp_path / "f.json")
+    assert "no clock can be set" in typed("levels", "profile", "--function", "f", "--out", out, "true", code=2)
+
+
+COUNTING = """
+import os, pathlib, sys
+root = pathlib.Path(os.environ["WATTFLOW_SYSFS"])
+khz = int((root / "devices/system/cpu/cpufreq/policy0/scaling_max_freq").read_text())
+counter = root / "class/powercap/intel-rapl:0/energy_uj"
+counter.write_text(str(int(counter.read_text()) + 1_000_000 + khz))
+"""
+
+
+def test_profile_runs_a_command_at_a_few_clocks_and_leaves_them_as_before(tree: Path, tmp_path: Path) -> None:
+    script, out = tmp_path / "work.py", tmp_path / "f.json"
+    script.write_text(COUNTING)
+    words = ("levels", "profile", "--function", "f", "--out", str(out), "--device", "cpu", "--runs", "3")
+    shown = typed(*words, "--", sys.executable, "-S", "-E", str(script))
+    assert "wrote" in shown and ceiling_khz(tree) == FULL_KHZ
+    done = read_profile(out)
+    assert done.runs[0].level == 3600.0 and len({run.level for run in done.runs}) == len(done.runs) <= 3
+    assert done.runs[0].joules == pytest.approx(4.6, abs=0.01), "at full clock the ceiling is as the kernel has it"
+    assert "exists already" in typed(*words, "--", "true", code=2)
+    typed(*words, "--force", "--", sys.executable, "-S", "-E", str(script))
+
+
+def test_a_command_that_fails_leaves_no_file_and_no_clock(tree: Path, tmp_path: Path) -> None:
+    out = tmp_path / "f.json"
+    shown = typed("levels", "profile", "--function", "f", "--out", str(out), "--device", "cpu", "false", code=2)
+    assert "ended with exit code 1" in shown and not out.exists() and ceiling_khz(tree) == FULL_KHZ
+    wrong = typed("levels", "profile", "--function", "f", "--out", str(out), "--device", "gpu-3", "true", code=2)
+    assert "there are: cpu" in wrong

@@ -1,0 +1,116 @@
+"""The response of a function: recorded runs of three kernels on an H200, and curves that are known."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+import wattflow
+from wattflow.levels.function_profile import MOST_RUNS, FunctionProfile, choose_runs, read_profile
+from wattflow.levels.response import LevelRun, Response
+from wattflow.model.errors import InvalidInput
+
+IDLE_W = 122.0
+"""Of that H200 in the state P0."""
+RECORDED = Path(wattflow.__file__).parent / "data" / "gpu" / "h200_clocks.csv"
+
+
+def recorded() -> dict[str, dict[float, LevelRun]]:
+    kernels: dict[str, dict[float, LevelRun]] = {}
+    with RECORDED.open() as file:
+        for row in csv.DictReader(file):
+            if row["kind"] == "clock_mhz":
+                run = LevelRun(*(float(row[name]) for name in ("value", "seconds", "joules", "clock_mhz_seen")))
+                kernels.setdefault(row["kernel"], {})[run.level] = run
+    return kernels
+
+
+def known(level: float, knee: float = 1400.0, slope: float = 1.0) -> LevelRun:
+    seconds = 2.0 * max(1.0, knee / level) ** slope
+    return LevelRun(level, seconds, 300.0 + 400.0 * (level / 2000.0) ** 3 + 100.0 * seconds, level)
+
+
+def test_a_known_curve_is_found_from_four_runs() -> None:
+    response = Response([known(level) for level in (2000.0, 1300.0, 1000.0, 800.0)], 100.0)
+    assert response.parameters["knee"] == pytest.approx(1400.0, rel=0.02)
+    for level in (1800.0, 1600.0, 1400.0, 1100.0, 900.0):
+        assert response.seconds(level).value == pytest.approx(known(level).seconds, rel=0.02)
+        assert response.joules(level).value == pytest.approx(known(level).joules, rel=0.02)
+        assert response.joules(level).low < known(level).joules < response.joules(level).high
+
+
+def test_unknown_levels_have_wider_intervals_than_run_ones() -> None:
+    response = Response([known(level) for level in (2000.0, 1300.0)], 100.0)
+    run, beside, far = (response.seconds(level) for level in (1300.0, 1200.0, 800.0))
+    assert run.high / run.low < beside.high / beside.low < far.high / far.low
+
+
+def test_one_run_is_enough_to_say_full_clock() -> None:
+    response = Response([known(2000.0)], 100.0)
+    assert response.best([2000.0], 1.3) == response.full == 2000.0
+
+
+@pytest.mark.parametrize("kernel", sorted(recorded()))
+def test_few_runs_find_the_level_of_an_exhaustive_sweep(kernel: str) -> None:
+    sweep = recorded()[kernel]
+    asked: list[float] = []
+
+    def measure(level: float) -> LevelRun:
+        asked.append(level)
+        return sweep[level]
+
+    response = choose_runs(measure, list(sweep), IDLE_W)
+    assert len(asked) == len(set(asked)) <= MOST_RUNS and asked[0] == 1980.0
+    for slack in (1.02, 1.05, 1.1, 1.2, 1.3, 1.5, 9.0):
+        limit_s = slack * sweep[1980.0].seconds
+        best_j = min(run.joules for run in sweep.values() if run.seconds <= limit_s)
+        found = sweep[response.best(list(sweep), slack)]
+        assert found.seconds <= limit_s and found.joules <= 1.02 * best_j
+
+
+def test_a_level_that_was_never_run_is_predicted() -> None:
+    errors = []
+    for sweep in recorded().values():
+        for left in sorted(sweep)[:-1]:
+            response = Response([run for level, run in sweep.items() if level != left], IDLE_W)
+            errors.append(abs(response.seconds(left).value / sweep[left].seconds - 1))
+            errors.append(abs(response.joules(left).value / sweep[left].joules - 1))
+    assert statistics.median(errors) < 0.05
+
+
+def test_a_function_that_no_clock_slows_runs_at_the_lowest() -> None:
+    flat = {level: LevelRun(level, 5.0, 500.0 + level / 10, None) for level in (2000.0, 1600.0, 1200.0, 900.0)}
+    assert choose_runs(flat.__getitem__, list(flat), 50.0).best(list(flat), 1.02) == 900.0
+
+
+def profile(**changes: object) -> FunctionProfile:
+    facts = {"function": "f", "model": "NVIDIA H200", "knob": "clock_mhz", "idle_w": 122.0, "meter": "nvml",
+             "runs": (known(2000.0), known(1300.0)), "measured_at": "2026-11-16"}  # fmt: skip
+    return FunctionProfile(**{**facts, **changes})  # type: ignore[arg-type]
+
+
+def test_a_profile_comes_back_with_its_age_and_refuses_another_model(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    profile().write(path)
+    assert read_profile(path, "NVIDIA H200") == profile()
+    assert read_profile(path).age_days(datetime.date(2026, 11, 20)) == 4
+    with pytest.raises(InvalidInput, match="was measured on 'NVIDIA H200', not on 'NVIDIA A100'"):
+        read_profile(path, "NVIDIA A100")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"version": 9}, {"runs": []}, {"runs": [{"level": 1, "seconds": float("nan"), "joules": 1}]}, {"more": 1},
+     {"measured_at": "yesterday"}, {"idle_w": -1}],
+)  # fmt: skip
+def test_what_is_no_profile_is_refused_with_one_message(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "f.json"
+    profile().write(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(InvalidInput, match=r"f\.json: (is no profile|has version 9)"):
+        read_profile(path)
