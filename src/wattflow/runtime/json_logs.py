@@ -41,12 +41,12 @@ class TextFormatter(logging.Formatter):
     """A line of text per record. Names are users': no line end of theirs makes a line, no escape code reaches a
     terminal. Tracebacks keep their lines."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the base's name)
+    def formatMessage(self, record: logging.LogRecord) -> str:
         """Write the record's own line."""
         record.message = plain(record.message, LONGEST_LINE).replace("\n", "\\n")
         return super().formatMessage(record)
 
-    def formatException(self, ei: Any) -> str:  # noqa: N802 (the base's name)
+    def formatException(self, ei: Any) -> str:
         """Write the traceback below it."""
         return plain(super().formatException(ei), LONGEST_LINE)
 
