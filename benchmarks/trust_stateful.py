@@ -32,6 +32,8 @@ from wattflow.runtime.home import Home
 STUCK_S = 120.0
 KINDS = ("server", "agent", "writer", "zygote", "task")
 STEPS = 8
+SERVED = 10
+"""Sequences on one place, one after the other; then all of it is ended, and nothing may be left behind."""
 TWICE = "select task from attempts where outcome = 'done' group by task having count(*) > 1"
 
 
@@ -42,15 +44,11 @@ def work(key: int, seconds: float) -> int:
     return key
 
 
-class House(RuleBasedStateMachine):
-    """One folder, one port, one client; whatever happens to the processes between."""
-
-    found: ClassVar[list[str]] = []
-    sequences: ClassVar[int] = 0
+class Place:
+    """One folder, one port, one client. A sequence that found nothing leaves it to the next, as it is: running or not,
+    with a store that has a past."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.steps: list[str] = []
         self.folder = Path(tempfile.mkdtemp(prefix="wattflow-trust-"))
         self.home = Home(self.folder / "home")
         self.small_disk = _small_disk(self.home.folder)
@@ -58,16 +56,46 @@ class House(RuleBasedStateMachine):
             probe.bind(("127.0.0.1", 0))
             self.port = str(probe.getsockname()[1])
         self.client: Any = None
+        self.served = 0
+
+    def remove(self) -> None:
+        """End whatever is left there, and the folder with it."""
+        for pid in processes(self.home.folder):
+            kill(pid)
+        if self.small_disk:
+            subprocess.run(["umount", "-l", str(self.home.folder)], check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class House(RuleBasedStateMachine):
+    """A place, and whatever happens to the processes that serve it."""
+
+    found: ClassVar[list[str]] = []
+    sequences: ClassVar[int] = 0
+    left: ClassVar[Place | None] = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[str] = []
+        self.place, type(self).left = type(self).left or Place(), None
+        self.folder, self.home, self.port = self.place.folder, self.place.home, self.place.port
+        self.small_disk, self.known = self.place.small_disk, len(self.found)
         self.tasks: list[tuple[int, Any, bool]] = []
         self.other: subprocess.Popen[bytes] | None = None
+
+    @property
+    def client(self) -> Any:
+        return self.place.client
 
     @initialize()
     def begin(self) -> None:
         import wattflow
 
+        shutil.rmtree(self.folder / "copy", ignore_errors=True)
         self._up()
-        if self._running():
-            self.client = wattflow.Client(self.home.url(), self.home.token("user"), name="stateful", patience="10min")
+        if self.client is None and self._running():
+            self.place.client = wattflow.Client(self.home.url(), self.home.token("user"), name="stateful",
+                                                patience="10min")  # fmt: skip
 
     # ---- what people do
 
@@ -106,6 +134,8 @@ class House(RuleBasedStateMachine):
         done = cli(self.home.folder, "down", "--quiet")
         if done.returncode not in (0, 2):
             self._fault("odd", f"down: {done.stderr[-300:]}")
+        elif self.other is None:
+            self._nothing_left()
 
     @rule()
     def upgrade(self) -> None:
@@ -170,19 +200,21 @@ class House(RuleBasedStateMachine):
     # ---- what must hold
 
     def teardown(self) -> None:
+        kept = False
         try:
-            self._judge()
+            self.place.served += 1
+            kept = self._judge() and self.place.served < SERVED and len(self.found) == self.known
         finally:
             type(self).sequences += 1
-            for pid in processes(self.home.folder):
-                kill(pid)
-            if self.small_disk:
-                subprocess.run(["umount", "-l", str(self.home.folder)], check=False)
-            shutil.rmtree(self.folder, ignore_errors=True)
+            if kept:
+                type(self).left = self.place
+            else:
+                self.place.remove()
 
-    def _judge(self) -> None:
+    def _judge(self) -> bool:
+        """Judge what became of the tasks; says whether there is a place at all."""
         if self.client is None:
-            return
+            return False
         self._up()
         if self.other is not None and self.other.poll() is not None:
             self.other = None
@@ -192,11 +224,16 @@ class House(RuleBasedStateMachine):
         with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(self.home.store)) as store:
             for _ in store.execute(TWICE).fetchall():
                 self._fault("doubled", "a task has two attempts that ended well")
-        self.client.shutdown(wait=False)
         if self.other is not None:
             self.other.terminate()
             self.other.wait(30)
-        cli(self.home.folder, "down", "--quiet")
+        if self.place.served >= SERVED:
+            self.client.shutdown(wait=False)
+            cli(self.home.folder, "down", "--quiet")
+            self._nothing_left()
+        return True
+
+    def _nothing_left(self) -> None:
         end_s = time.monotonic() + 15
         while (left := processes(self.home.folder)) and time.monotonic() < end_s:
             time.sleep(0.1)
@@ -267,6 +304,9 @@ def portion(first_seed: int, count: int, longest_s: float = 600.0) -> Portion:
         run_state_machine_as_test(seed(number)(House), settings=few)  # type: ignore[no-untyped-call]
         House.found[kinds:] = [f"seed {number}: {fault}" for fault in House.found[kinds:]]
         number += 1
+    if House.left is not None:
+        House.left.remove()
+        House.left = None
     names = ("lost", "doubled", "wrong", "stuck", "left behind", "odd")
     counts = {name: sum(f": {name}: " in fault for fault in House.found) for name in names}
     return Portion(part="stateful", seed=first_seed, took_s=time.monotonic() - began_s,

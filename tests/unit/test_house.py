@@ -16,19 +16,6 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "wattflow"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if "data" not in path.relative_to(SOURCE).parts)
 
-OLD_CIRCLES = {
-    (
-        "wattflow.server.admin_routes",
-        "wattflow.server.agent_routes",
-        "wattflow.server.app",
-        "wattflow.server.dashboard_routes",
-        "wattflow.server.hot",
-        "wattflow.server.metrics",
-        "wattflow.server.routes",
-    ),
-    ("wattflow.runtime.client", "wattflow.runtime.dask_graph", "wattflow.runtime.future", "wattflow.runtime.payload"),
-}
-
 
 @pytest.fixture(scope="module")
 def sources() -> ModuleType:
@@ -59,7 +46,7 @@ def test_the_package_does_not_need_the_research_beside_it() -> None:
 
 def test_no_modules_import_each_other_in_a_circle(sources: ModuleType) -> None:
     found = {tuple(some) for some in sources.cycles(sources.modules(ROOT / "src"))}
-    assert {one for one in found if not any(set(one) <= set(old) for old in OLD_CIRCLES)} == set()
+    assert found == set()
 
 
 def test_private_names_stay_in_their_package(sources: ModuleType) -> None:

@@ -104,6 +104,6 @@ def check_submission(
     found = [*problems(new, workflow.keys if workflow is not None else ()), *unmet(new, nodes)]
     if found:
         raise InvalidInput(name, found)
-    first = None if workflow is None else workflow.about.get("objective")
-    if workflow is not None and submission.objective not in (None, first):
-        raise InvalidInput(name, f"was opened with the objective {first}, not {submission.objective!r}; open another")
+    if workflow is not None and submission.objective not in (None, workflow.objective):
+        said = f"was opened with the objective {workflow.objective}, not {submission.objective!r}"
+        raise InvalidInput(name, f"{said}; open another for it")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Executor
+from typing import Any
 
 from wattflow.runtime.task import TaskFunction, Way
 
-if TYPE_CHECKING:
-    from wattflow.runtime.client import Client
 
-
-def compute(client: Client, graph: Mapping[Any, Any], keys: Any) -> Any:
+def compute(client: Executor, graph: Mapping[Any, Any], keys: Any) -> Any:
     """The values of keys (lists of lists of them, as Dask asks); every task that they need runs once."""
     from dask._task_spec import Alias, DataNode, convert_legacy_graph
     from dask.core import flatten

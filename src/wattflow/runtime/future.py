@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import concurrent.futures
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from wattflow.model import units
 from wattflow.model.errors import WattflowError
-
-if TYPE_CHECKING:
-    from wattflow.runtime.client import Client
 
 WIDEST_BAND = 10.0
 """A band wider than this from end to end says no more than that the task was too short for its meter."""
@@ -50,10 +47,22 @@ def human_joules(joules: float, low_j: float, high_j: float) -> str:
     return units.human_energy(joules)
 
 
+class Submitter(Protocol):
+    """What a future asks of the client that submitted its task."""
+
+    def _cancel(self, key: str) -> None: ...
+
+    def _is_running(self, key: str) -> bool: ...
+
+    def _attempts(self, key: str) -> list[dict[str, Any]]: ...
+
+    def _energy(self, key: str, timeout: float | None) -> TaskEnergy: ...
+
+
 class TaskFuture(concurrent.futures.Future[Any]):
     """A task's end to come. As an argument of another task it is an edge."""
 
-    def __init__(self, client: Client, key: str) -> None:
+    def __init__(self, client: Submitter, key: str) -> None:
         super().__init__()
         self.client, self.key = client, key
 

@@ -8,12 +8,16 @@ import os
 import sys
 import time
 from contextvars import ContextVar
+from typing import Any
+
+from wattflow.runtime.texts import plain
 
 REQUEST: ContextVar[str] = ContextVar("request", default="")
 """Id of the request that is answered; also in the answer's header ``x-request-id``."""
 IDS = ("request", "node", "workflow", "task", "attempt", "user", "token")
 """What a record may bring as ``extra``."""
 FORMS = ("text", "json")
+LONGEST_LINE = 65_536
 
 
 class JsonFormatter(logging.Formatter):
@@ -33,10 +37,24 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class TextFormatter(logging.Formatter):
+    """A line of text per record. Names are users': no line end of theirs makes a line, no escape code reaches a
+    terminal. Tracebacks keep their lines."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Write the record's own line."""
+        record.message = plain(record.message, LONGEST_LINE).replace("\n", "\\n")
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        """Write the traceback below it."""
+        return plain(super().formatException(ei), LONGEST_LINE)
+
+
 def set_up(form: str | None, level: int) -> None:
     """Log to stderr, as text or (``json``, or by WATTFLOW_LOG) as JSON."""
     chosen = form or os.environ.get("WATTFLOW_LOG", "text")
     handler = logging.StreamHandler(sys.stderr)
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
-    handler.setFormatter(JsonFormatter() if chosen == "json" else plain)
+    text = TextFormatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler.setFormatter(JsonFormatter() if chosen == "json" else text)
     logging.basicConfig(level=level, handlers=[handler])

@@ -87,6 +87,12 @@ class WorkflowRecord:
     fault: str | None = None
 
     @property
+    def objective(self) -> str | None:
+        """What it was opened with; None where nothing was said."""
+        said = self.about.get("objective")
+        return None if said is None else str(said)
+
+    @property
     def project(self) -> str:
         """Whose budget pays beside the owner's; empty where nobody's."""
         return str(self.about.get("project") or "")

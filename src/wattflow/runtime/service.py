@@ -132,8 +132,8 @@ class Service:
         check_submission(submission, new, workflow, owner, self.nodes.specs)
         self.gate.check(owner, project, len(new))
         self.ledger.audit(self.now(), owner, "submit", workflow=submission.workflow, tasks=len(new), project=project)
-        objective = submission.objective if workflow is None else workflow.about.get("objective")
-        self.decider.serve({w.about.get("objective") for w in self.workflows.values() if w.open} | {objective})
+        objective = submission.objective if workflow is None else workflow.objective
+        self.decider.serve({w.objective for w in self.workflows.values() if w.open} | {objective})
         if workflow is None:
             workflow = self._open(submission, owner, project)
         for function in submission.functions:

@@ -15,8 +15,8 @@ from wattflow.runtime.messages import Amount
 from wattflow.runtime.service import Service
 from wattflow.runtime.usage import month_of
 from wattflow.server import metrics as exposed
-from wattflow.server.app import allowed, house_of
 from wattflow.server.bodies import answer, schema, typed
+from wattflow.server.house import allowed, house_of
 from wattflow.server.tokens import Identity
 from wattflow.store import reads
 from wattflow.store.reads import Found

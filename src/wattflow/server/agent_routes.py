@@ -15,8 +15,8 @@ from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.logs import LIMIT_BYTES
 from wattflow.runtime.messages import OLDEST_PROTOCOL, PROTOCOL, Announced, Announcement, Sync
 from wattflow.runtime.remaking import remake
-from wattflow.server.app import allowed, house_of
 from wattflow.server.bodies import OBJECT_BYTES, answer, raw, schema, typed
+from wattflow.server.house import allowed, house_of
 from wattflow.server.tokens import Identity
 from wattflow.store.objects import ObjectDamaged
 

@@ -9,15 +9,11 @@ import logging
 import secrets
 import threading
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import fastapi.routing
-import sqlalchemy as sa
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
@@ -27,21 +23,19 @@ from wattflow import __version__
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.json_logs import REQUEST
-from wattflow.runtime.loop_lag import Pulse
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.runtime.tidying import trim_own_log
 from wattflow.runtime.turns import on_disk
-from wattflow.server import bodies
-from wattflow.server.dashboard import Dashboard
+from wattflow.server import admin_routes, agent_routes, bodies, dashboard_routes, routes
 from wattflow.server.hot import Hot
+from wattflow.server.house import House
 from wattflow.server.rates import Rates
-from wattflow.server.tokens import Identity, Tokens
+from wattflow.server.tokens import Identity
 from wattflow.store import reads
-from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble
-from wattflow.store.objects import FolderObjects, Objects
+from wattflow.store.objects import FolderObjects
 from wattflow.store.thinning import pieces
 
 log = logging.getLogger(__name__)
@@ -57,46 +51,8 @@ SNAPSHOT_ENTRIES = 20_000
 """Journal entries after which the engine is saved anew."""
 
 
-@dataclass(slots=True)
-class House:
-    """Everything that the routes need.
-
-    Attributes:
-        keep_s: How long ended workflows, their results and logs are kept.
-        requests: Requests answered, by status.
-        closed: Connections that were closed at a limit, by limit.
-        keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
-        shut_down: Ends the server; set by whoever runs it.
-        claim: On a store that other servers may want, too.
-    """
-
-    service: Service
-    database: sa.Engine
-    objects: Objects
-    tokens: Tokens
-    folder: Path
-    keep_s: float = 30 * 86400.0
-    keep_journal_bytes: int = 256 << 20
-    shut_down: Callable[[], None] = lambda: None
-    claim: Claim | None = None
-    background: list[asyncio.Task[None]] = field(default_factory=list)
-    pulse: Pulse = field(default_factory=Pulse)
-    requests: Counter[str] = field(default_factory=Counter)
-    closed: Counter[str] = field(default_factory=Counter)
-    dashboard: Dashboard = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.dashboard = Dashboard(self.service, self.database, self.tokens, self.folder)
-
-    @property
-    def servers(self) -> list[str]:
-        """Where this server, and those that wait to take over from it, are reached; empty while nobody waits."""
-        return [self.claim.url, *self.claim.others] if self.claim is not None and self.claim.others else []
-
-
 def make_app(house: House) -> Door:
     """The application over a house, behind its door."""
-    from wattflow.server import admin_routes, agent_routes, dashboard_routes, routes
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -251,20 +207,6 @@ def _ready(house: House) -> Response:
     """Ready to take work: the turns go on and the store takes changes. Why not is in the log, not for strangers."""
     ready = house.service.fault is None and house.service.writer.message is None
     return Response("ready\n" if ready else "not ready\n", 200 if ready else 503, media_type="text/plain")
-
-
-def house_of(request: Request) -> House:
-    """The house that a request came to."""
-    house: House = request.app.state.house
-    return house
-
-
-def allowed(request: Request, *roles: str) -> Identity:
-    """Who asks, if the role is one of these."""
-    identity: Identity = request.state.identity
-    if not identity.may(*roles):
-        raise HTTPException(403, f"this needs the role {' or '.join(roles)}; the token's role is {identity.role}")
-    return identity
 
 
 def _is_agents(request: Request) -> bool:

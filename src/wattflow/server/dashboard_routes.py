@@ -13,11 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from wattflow.files.columns import MEDIA_TYPE
-from wattflow.server.app import allowed, house_of
 from wattflow.server.bodies import answer, schema, typed
 from wattflow.server.energy import HOUR_S, energy
 from wattflow.server.forecasts import Forecast, Wanted
-from wattflow.server.routes import _owned, _owned_task
+from wattflow.server.house import allowed, house_of, owned, owned_task
 from wattflow.server.session import cookie_of, set_cookie
 from wattflow.server.tokens import Identity
 from wattflow.store import reads
@@ -39,7 +38,7 @@ async def runs(request: Request, most: Annotated[int, Query(ge=1, le=1000)] = 20
 @router.get("/runs/{workflow}")
 async def view(request: Request, workflow: str) -> Response:
     """The document of a workflow, under way or over."""
-    await _owned(request, workflow)
+    await owned(request, workflow)
     house = house_of(request)
     packed = _packed(request)
     data = await house.dashboard.documents.ask("view", workflow=workflow, now_s=house.service.now(), packed=packed)
@@ -88,7 +87,7 @@ async def joules(
 @router.get("/tasks/{task}/explain")
 async def explain(request: Request, task: int, number: Annotated[int, Query(ge=0, le=10_000)] = 0) -> Response:
     """Candidates of a task that waits, or of the decision that placed one of its attempts."""
-    await _owned_task(request, task)
+    await owned_task(request, task)
     house = house_of(request)
     record = house.service.tasks.get(task)
     if record is not None and record.state == "waiting" and number == 0:
@@ -103,7 +102,7 @@ async def forecast(request: Request) -> Response:
     who = allowed(request, "user")
     wanted = await typed(request, Wanted, 1 << 16)
     if wanted.workflow is not None:
-        await _owned(request, wanted.workflow)
+        await owned(request, wanted.workflow)
     made = house_of(request).dashboard.forecasts.start(wanted, who.name)
     return answer(request, {"id": made.id, "state": made.state}, 202)
 

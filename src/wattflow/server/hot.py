@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wattflow.model.errors import WattflowError
+from wattflow.server import agent_routes, routes
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Handler = Callable[[Request, Exception], Awaitable[Response]]
@@ -25,8 +26,6 @@ class Hot:
     """Answers what is on every task's way; says False to the rest."""
 
     def __init__(self, refused: Handler, http: Handler) -> None:
-        from wattflow.server import agent_routes, routes
-
         self._refused, self._http, self._routes = refused, http, routes
         self._posts: dict[str, Endpoint] = {"/v1/agents/sync": agent_routes.sync, "/v1/submissions": routes.submit}
 

@@ -15,7 +15,7 @@ from wattflow.store.durations import Durations
 
 if TYPE_CHECKING:
     from wattflow.runtime.service import Service
-    from wattflow.server.app import House
+    from wattflow.server.house import House
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 QUANTILES = (0.5, 0.99, 0.999)

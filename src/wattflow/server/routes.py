@@ -15,8 +15,8 @@ from wattflow import __version__
 from wattflow.model.interfaces import VERSIONS
 from wattflow.runtime.messages import Outcomes, Submission, Task, Variant
 from wattflow.runtime.recovery import outcome_of
-from wattflow.server.app import allowed, house_of
 from wattflow.server.bodies import answer, answer_rows, schema, typed, typed_submission
+from wattflow.server.house import allowed, house_of, owned, owned_task
 from wattflow.store import reads
 from wattflow.store.reads import Found
 
@@ -106,7 +106,7 @@ async def workflows(
 @router.get("/workflows/{workflow}")
 async def one_workflow(request: Request, workflow: str) -> Response:
     """One workflow."""
-    row = await _owned(request, workflow)
+    row = await owned(request, workflow)
     counts = await asyncio.to_thread(reads.task_counts, house_of(request).database, [workflow])
     return answer(request, _workflow(row | {"tasks": counts.get(workflow, {})}))
 
@@ -116,7 +116,7 @@ async def tasks(
     request: Request, workflow: str, after: Sequence = 0, most: Page = 1000, key: str | None = None
 ) -> Response:
     """Its tasks in order of submission, beyond one and so many at most; or the one with a key."""
-    await _owned(request, workflow)
+    await owned(request, workflow)
     database = house_of(request).database
     found = await asyncio.to_thread(
         lambda: reads.with_joules(database, reads.tasks(database, workflow, after, most, key))
@@ -129,7 +129,7 @@ async def attempts(
     request: Request, workflow: str, key: str | None = None, after: Sequence = 0, most: Page = 1000
 ) -> Response:
     """Attempts of its tasks beyond one, so many at most, or of one task: where, when, how it ended, joules."""
-    await _owned(request, workflow)
+    await owned(request, workflow)
     database = house_of(request).database
     asked = partial(reads.attempts, database, workflow, key, specs=True, after=after, most=most)
     found = await asyncio.to_thread(asked)
@@ -142,7 +142,7 @@ async def outcomes(request: Request, workflow: str, after: Sequence = 0, wait_s:
     house = house_of(request)
     record = house.service.workflows.get(workflow)
     if record is None:
-        await _owned(request, workflow)
+        await owned(request, workflow)
         found = await asyncio.to_thread(reads.outcomes, house.database, workflow, after, 1000)
         ends = [outcome_of(row) for row in found]
         return answer(request, Outcomes(ends, ends[-1].sequence if ends else after, 0))
@@ -155,7 +155,7 @@ async def outcomes(request: Request, workflow: str, after: Sequence = 0, wait_s:
 @router.post("/workflows/{workflow}/cancel")
 async def cancel(request: Request, workflow: str, key: str | None = None, waiting: bool = False) -> Response:
     """Cancel a workflow, or one task of it; with ``waiting`` only what has not started."""
-    await _owned(request, workflow)
+    await owned(request, workflow)
     service = house_of(request).service
     record = service.workflows.get(workflow)
     if record is None:
@@ -169,7 +169,7 @@ async def cancel(request: Request, workflow: str, key: str | None = None, waitin
 @router.get("/workflows/{workflow}/run")
 async def run_file(request: Request, workflow: str) -> Response:
     """The finished workflow as a Run file (parquet), like a simulated one."""
-    row = await _owned(request, workflow)
+    row = await owned(request, workflow)
     if row["state"] == "open":
         raise HTTPException(409, f"workflow {workflow} is not over yet")
     data = await house_of(request).dashboard.documents.ask("run", workflow=workflow)
@@ -179,7 +179,7 @@ async def run_file(request: Request, workflow: str) -> Response:
 @router.get("/workflows/{workflow}/document")
 async def document(request: Request, workflow: str) -> Response:
     """The finished workflow as WfFormat, with the runtime and the joules of each task."""
-    row = await _owned(request, workflow)
+    row = await owned(request, workflow)
     if row["state"] == "open":
         raise HTTPException(409, f"workflow {workflow} is not over yet")
     text = await house_of(request).dashboard.documents.ask("document", workflow=workflow)
@@ -189,7 +189,7 @@ async def document(request: Request, workflow: str) -> Response:
 @router.get("/tasks/{task}")
 async def one_task(request: Request, task: int) -> Response:
     """One task with its attempts."""
-    row = await _owned_task(request, task)
+    row = await owned_task(request, task)
     database = house_of(request).database
     found = await asyncio.to_thread(reads.attempts, database, row["workflow"], row["key"], specs=True)
     return answer(request, _task(row) | {"attempts": [_attempt(one) for one in found]})
@@ -198,7 +198,7 @@ async def one_task(request: Request, task: int) -> Response:
 @router.get("/tasks/{task}/why")
 async def why(request: Request, task: int) -> Response:
     """Why it is not running."""
-    row = await _owned_task(request, task)
+    row = await owned_task(request, task)
     service = house_of(request).service
     record = service.tasks.get(task)
     reason = service.why(record) if record is not None else row["reason"] or row["state"]
@@ -210,7 +210,7 @@ async def task_log(
     request: Request, task: int, number: Annotated[int, Query(ge=0, le=10_000)] = 0, offset: Sequence = 0
 ) -> Response:
     """Output of an attempt (0: the latest) from a place on. Headers tell the attempt and whether it is over."""
-    row = await _owned_task(request, task)
+    row = await owned_task(request, task)
     house = house_of(request)
     number = number or max(1, row["attempts"])
     data = await asyncio.wrap_future(house.service.logs.get(task, number, offset))
@@ -266,26 +266,6 @@ async def shutdown(request: Request) -> Response:
     house.service.ledger.audit(house.service.now(), who.name, "shutdown")
     house.shut_down()
     return answer(request, {"stopping": True}, 202)
-
-
-async def _owned(request: Request, workflow: str) -> Found:
-    """A workflow that the asker may see; others' are as if they were not there."""
-    who = allowed(request, "user")
-    row = await asyncio.to_thread(reads.workflow, house_of(request).database, workflow)
-    if row is None or not (who.sees_all or row["owner"] == who.name):
-        raise HTTPException(404, f"no workflow {workflow}")
-    return row
-
-
-async def _owned_task(request: Request, task: int) -> Found:
-    if not 0 <= task < 2**62:
-        raise HTTPException(404, f"no task {task}")
-    row = await asyncio.to_thread(reads.task, house_of(request).database, task)
-    if row is None:
-        allowed(request, "user")
-        raise HTTPException(404, f"no task {task}")
-    await _owned(request, row["workflow"])
-    return row
 
 
 def _workflow(row: Found) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
 from wattflow.server import known_store
-from wattflow.server.app import House, make_app
+from wattflow.server.app import make_app
 from wattflow.server.connections import Connections, protocol
+from wattflow.server.house import House
 from wattflow.server.settings import ServerSettings, address_of
 from wattflow.server.tokens import HOME_ROLES, Identity, Tokens, write_secret
 from wattflow.server.zone import intensity

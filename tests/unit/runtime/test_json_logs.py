@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from wattflow.runtime.json_logs import REQUEST, JsonFormatter
+from wattflow.runtime.json_logs import REQUEST, JsonFormatter, TextFormatter
 
 
 def test_a_record_is_one_line_with_its_ids() -> None:
@@ -27,3 +27,16 @@ def test_a_traceback_stays_in_its_line() -> None:
         record = logging.LogRecord("x", logging.ERROR, "f", 1, "failed", (), (type(error), error, error.__traceback__))
     line = JsonFormatter().format(record)
     assert "ValueError: no" in json.loads(line)["traceback"] and "\n" not in line
+
+
+def test_a_name_makes_no_line_and_no_colour_in_a_log_of_text() -> None:
+    try:
+        raise ValueError("\x1b[31mred")
+    except ValueError as error:
+        caught = (type(error), error, error.__traceback__)
+    record = logging.LogRecord(
+        "x", logging.INFO, "f", 1, "node %s is here", ("a\n2026 forged\x1b[2J\u2028\udcff",), caught
+    )
+    first, *trace = TextFormatter("%(message)s").format(record).splitlines()
+    assert first == r"node a\n2026 forged\x1b[2J\u2028\udcff is here"
+    assert trace[-1] == r"ValueError: \x1b[31mred"

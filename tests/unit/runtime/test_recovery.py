@@ -25,6 +25,7 @@ from wattflow.store import reads
 from wattflow.store.database import open_store
 from wattflow.store.journal import snapshots
 from wattflow.store.objects import FolderObjects
+from wattflow.store.schema import Row
 from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
 
@@ -106,7 +107,12 @@ def test_a_token_and_its_entry_in_the_audit_log_are_one_commit(tmp_path: Path) -
         service, _, writer = await opened(tmp_path)
         groups: list[set[Change]] = []
         put = writer.put
-        writer.put = lambda *rows: (groups.append({change for change, _ in rows}), put(*rows))[1]  # type: ignore[method-assign]
+
+        def noted(*rows: tuple[Change, Row]) -> None:
+            groups.append({change for change, _ in rows})
+            put(*rows)
+
+        writer.put = noted  # type: ignore[method-assign]
         tokens = Tokens(open_store(tmp_path / "s.db"))
         _, row = tokens.draft("alice", "user")
         service.ledger.token(row)
