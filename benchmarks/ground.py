@@ -24,7 +24,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals
 from wattflow.predict import observations, runtime
-from wattflow.predict.estimates import with_predictions
+from wattflow.predict.engine_estimates import with_predictions
 
 FOLDER = Path(__file__).parent / "ground"
 EQUAL = "equal"
