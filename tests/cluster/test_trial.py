@@ -1,4 +1,4 @@
-"""The way in and out, typed as docs/install.md has it: shadow, what it would have saved, on for one class, off."""
+"""The way in and out by the commands of docs/install.md: shadow, what it would have saved, on for one class, off."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from aiohttp import web
 from wattflow.kube import accounting, cws, extender
 from wattflow.kube.prometheus_text import Labels
 from wattflow.kube.scheduler import Scheduler
+from wattflow.kube.settings import SchedulerSettings
 
 TOKEN_HEADER = "X-Wattflow-Token"
 
@@ -80,11 +81,11 @@ def _pages(scheduler: Scheduler) -> list[web.RouteDef]:
         return _answer(unready(scheduler))
 
     async def metrics(request: web.Request) -> web.Response:
-        _let_in(scheduler, request)
+        let_in(scheduler.settings, request)
         return web.Response(text=scheduler.metrics.text())
 
     async def explained(request: web.Request) -> web.Response:
-        _let_in(scheduler, request)
+        let_in(scheduler.settings, request)
         found = explain(scheduler, f"{request.match_info['namespace']}/{request.match_info['name']}")
         return web.json_response(found, status=404 if found is None else 200)
 
@@ -94,10 +95,10 @@ def _pages(scheduler: Scheduler) -> list[web.RouteDef]:
     ]  # fmt: skip
 
 
-def _let_in(scheduler: Scheduler, request: web.Request) -> None:
+def let_in(settings: SchedulerSettings, request: web.Request) -> None:
     """Refuse who shows no token where others than this machine can ask; the file is read anew, tokens may change."""
-    named = scheduler.settings.token_file
-    if _is_loopback(scheduler.settings.address):
+    named = settings.token_file
+    if _is_loopback(settings.address):
         return
     try:
         token = Path(named).read_text(encoding="utf-8").strip() if named else ""

@@ -141,4 +141,4 @@ def test_kube_explain_is_told_where_scheduler_and_journal_are(monkeypatch: pytes
     monkeypatch.setattr(kube, "_access", lambda _: None)
     words = ["kube", "explain", "work/pod", "--scheduler", "http://127.0.0.1:9", "--journal", str(tmp_path)]
     assert typed(*words) == "so\n"
-    assert seen == ["work", "pod", "http://127.0.0.1:9", tmp_path]
+    assert seen == [("work", "pod"), "http://127.0.0.1:9", tmp_path, "wattflow/wattflow"]

@@ -7,15 +7,18 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
 from wattflow.kube import asking, curves, opt_in
 from wattflow.kube.access import Access
 from wattflow.kube.client import Client
-from wattflow.kube.http_endpoints import TOKEN_HEADER
+from wattflow.kube.http_endpoints import TOKEN_HEADER, let_in
+from wattflow.kube.settings import SchedulerSettings
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Scope
 
@@ -79,6 +82,26 @@ def test_a_scheduler_without_a_shadow_or_answer_is_told() -> None:
                 await asking.ask(client, "/metrics", "http://127.0.0.1:1")
 
     asyncio.run(whole())
+
+
+def test_others_than_this_machine_need_the_token(tmp_path: Path) -> None:
+    token, missing = tmp_path / "token", str(tmp_path / "none")
+    token.write_text("secret\n")
+
+    def asked(address: str, file: str, **headers: str) -> None:
+        shown = {key.replace("_", "-"): value for key, value in headers.items()}
+        let_in(SchedulerSettings(address=address, token_file=file), make_mocked_request("GET", "/metrics", shown))
+
+    asked("127.0.0.1", missing)
+    asked("localhost", "")
+    asked("0.0.0.0", str(token), Authorization="Bearer secret")
+    asked("::", str(token), X_Wattflow_Token="secret")
+    for address, file, shown in (("0.0.0.0", str(token), ""), ("10.0.0.1", str(token), "Bearer other")):
+        with pytest.raises(web.HTTPUnauthorized):
+            asked(address, file, Authorization=shown)
+    for file in ("", missing):
+        with pytest.raises(web.HTTPForbidden):
+            asked("0.0.0.0", file, Authorization="Bearer ")
 
 
 def test_a_policy_names_namespace_labels_and_scheduler() -> None:
