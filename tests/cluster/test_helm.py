@@ -87,7 +87,7 @@ def test_what_the_chart_does_not_know_is_refused(helm: Path) -> None:
 def test_a_change_of_the_configuration_rolls_out(helm: Path) -> None:
     def notes(*words: str) -> JSON:
         found = _rendered(helm, *words)["Deployment", "wattflow-scheduler"]["spec"]["template"]["metadata"]
-        return found["annotations"]  # type: ignore[no-any-return]
+        return found["annotations"]
 
     assert notes() == notes() != notes("--set", "schedulerName=green")
 

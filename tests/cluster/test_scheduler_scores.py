@@ -57,7 +57,7 @@ def test_a_pod_of_high_priority_has_others_evicted_within_budgets(
     kwok_nodes(2, [SMALL])
     cluster.grant("preempt", "pods/eviction", verb="create")
     pods = f"/api/v1/namespaces/{namespace}/pods"
-    high = {"metadata": {"name": f"high-{namespace}"[:60]}, "value": 1000}
+    high: JSON = {"metadata": {"name": f"high-{namespace}"[:60]}, "value": 1000}
     cluster.api.create("/apis/scheduling.k8s.io/v1/priorityclasses", high, exists_ok=True)
     budget = {"metadata": {"name": "kept"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}}
     budgets = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
@@ -83,7 +83,7 @@ def test_a_volume_is_made_on_the_node_that_we_choose(
     cluster.grant("volumes", "persistentvolumeclaims")
     pods, claims = (f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("pods", "persistentvolumeclaims"))
     classes, made, size = "/apis/storage.k8s.io/v1/storageclasses", f"pv-{namespace}", {"storage": "1Gi"}
-    late = {"metadata": {"name": f"late-{namespace}"}, "provisioner": "disks.example",
+    late: JSON = {"metadata": {"name": f"late-{namespace}"}, "provisioner": "disks.example",
             "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
     cluster.api.create(classes, late)
     wanted: JSON = {"accessModes": ["ReadWriteOnce"], "storageClassName": late["metadata"]["name"]}

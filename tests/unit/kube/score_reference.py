@@ -27,7 +27,7 @@ def meets(selector: Json | None, labels: Json) -> bool:
 
 
 def labels_of(thing: Json) -> Json:
-    return thing["metadata"].get("labels", {})  # type: ignore[no-any-return]
+    return thing["metadata"].get("labels", {})
 
 
 def scaled(raw: list[int], reverse: bool) -> list[int]:
@@ -124,7 +124,7 @@ def topology_spread(
 def inter_pod(pod: Json, nodes: list[Json], everything: list[Json], pods: list[Json]) -> list[int]:
     def terms(one: Json, kind: str) -> list[Json]:
         wishes = one["spec"].get("affinity", {}).get(kind, {})
-        return wishes.get("preferredDuringSchedulingIgnoredDuringExecution", [])  # type: ignore[no-any-return]
+        return wishes.get("preferredDuringSchedulingIgnoredDuringExecution", [])
 
     def speaks(term: Json, owner: Json, other: Json) -> bool:
         spaces = term.get("namespaces") or [owner["metadata"]["namespace"]]

@@ -20,7 +20,7 @@ WEEK_S, STEP_S, THREADS = 7 * 86400, 60, 32
 def recorded(seed: int, bend: float) -> tuple[list[tuple[float, float, float]], np.ndarray]:
     """A week of a node: daily load with jumps, noise of 4 %, spikes, gaps, and restarts that show as nothing at all."""
     draw = np.random.default_rng(seed)
-    at = np.arange(0, WEEK_S, STEP_S, float)
+    at = np.arange(0.0, WEEK_S, STEP_S)
     load = (
         0.35
         + 0.3 * np.sin(2 * np.pi * at / 86400)

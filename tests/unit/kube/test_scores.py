@@ -182,8 +182,8 @@ def test_a_pod_waits_for_its_controller_to_be_seen_but_not_for_ever() -> None:
 
 @pytest.mark.slow
 def test_soft_taints_and_preferred_nodes_and_neighbours_decide() -> None:
-    soft = {"taints": [{"key": "old", "effect": "PreferNoSchedule"}]}
-    book, decider = cluster_of_eight(0.1, **{f"n{i}": soft for i in range(7)})
+    soft: Json = {"taints": [{"key": "old", "effect": "PreferNoSchedule"}]}
+    book, decider = cluster_of_eight(0.1, policy="most-allocated", **{f"n{i}": soft for i in range(7)})
     book.on_pod("ADDED", pod("plain", schedulerName="ours", cpu="1"))
     assert placed(book, decider) == {"uid-plain": "n7"}
     wish = {"weight": 5, "preference": {"matchExpressions": [{"key": KEYS[0], "operator": "In", "values": ["n3"]}]}}
