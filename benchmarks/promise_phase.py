@@ -70,7 +70,9 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, panels = plt.subplots(len(ERRORS), len(LOADS), figsize=(11, 7), sharex=True, sharey=True, squeeze=False)
+    figure, panels = plt.subplots(
+        len(ERRORS), len(LOADS), figsize=(11, 7), sharex=True, sharey=True, squeeze=False, layout="constrained"
+    )
     known: dict[Any, Any] = {tuple(row["cell"]): row for row in rows}
     image = None
     for (y, error), (x, load) in itertools.product(enumerate(ERRORS), enumerate(LOADS)):
@@ -82,7 +84,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
             cell = cells[i][j]
             if cell is not None:
                 waits = max(cell["mean"], cell["p95"]) > BOUND
-                text = f"{cell['energy']:.2f}{' ×' if waits else ''}"
+                text = f"{cell['energy']:.2f}" + ("\n×" if waits else "")
                 panel.text(j, i, text, ha="center", va="center", fontsize=7, color="w" if cell["energy"] < 0.8 else "k")
         panel.set_xticks(range(len(WAKES)), [f"{w:g}" for w in WAKES])
         panel.set_yticks(range(len(SPREADS)), [f"{s:g}" for s in SPREADS])
