@@ -42,8 +42,10 @@ class Played:
         """Announce the node, then take leases and tell of ends, until the fleet is over."""
         await asyncio.sleep(after_s)
         node = m.Node(name=self.name, cpus=4, memory_bytes=16 << 30, busy=[0.0, 4.0], watts=[NODE_W, 120.0])
-        await self.fleet.call("/v1/nodes", m.Announcement(node, self.name, m.PROTOCOL))
+        orders = m.Orders(announce=True)
         while not self.fleet.over:
+            if orders.announce:
+                await self.fleet.call("/v1/nodes", m.Announcement(node, self.name, m.PROTOCOL), self.name)
             orders = _ORDERS.decode(await self.fleet.call("/v1/agents/sync", self._sync(), self.name))
             now_s = time.time()
             self.held.update({lease.fence: now_s for lease in orders.leases})
@@ -86,11 +88,11 @@ class Fleet:
         self.over = False
         self.agents = [Played(self, number) for number in range(nodes)]
 
-    async def call(self, path: str, body: msgspec.Struct, who: str = "") -> bytes:
-        """One request on the connection of an agent (a new one for nobody's); the body of its answer."""
+    async def call(self, path: str, body: msgspec.Struct, who: str) -> bytes:
+        """One request on the connection of an agent; the body of its answer."""
         if who not in self._open:
             self._open[who] = await asyncio.open_connection("127.0.0.1", self._port)
-        reader, writer = self._open.pop(who)
+        reader, writer = self._open[who]
         data = m.pack(body)
         writer.write(b"POST %s HTTP/1.1\r\n%s%d\r\n\r\n%s" % (path.encode(), self._head, len(data), data))
         head = await reader.readuntil(b"\r\n\r\n")
@@ -98,10 +100,6 @@ class Fleet:
         answer = await reader.readexactly(size) if size else b""
         if not head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201")):
             raise RuntimeError(f"{path}: {head[:60]!r} {answer[:200]!r}")
-        if who:
-            self._open[who] = (reader, writer)
-        else:
-            writer.close()
         return answer
 
     async def begin(self, over_s: float) -> list[asyncio.Task[None]]:
@@ -113,7 +111,8 @@ class Fleet:
 def portion(folder: Path, seed: int, seconds: float, nodes: int) -> Portion:
     """Tasks at a steady rate for so long."""
     began_s = time.monotonic()
-    with house(folder / "home", "--no-agent") as home:
+    # A generator that waits for a processor is no lost agent.
+    with house(folder / "home", "--no-agent", "--lost-after", "20s") as home:
         told = asyncio.run(_played(home, seconds, nodes))
     worst = {name: told[name] for name in ("cpu", "growth", "rate")}
     failures = [f"{told['nodes']:.0f} of {nodes} nodes are left"] if told["nodes"] < nodes else []
