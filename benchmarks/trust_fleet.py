@@ -21,7 +21,7 @@ from wattflow.runtime.home import Home
 
 RATE, BATCH = 204, 20
 """A little above 200, so that what is measured can reach it."""
-RUN_S = 2.0
+RUN_S, USERS = 2.0, 8
 POLL_S, WINDOW_S = 1.0, 10.0
 NODE_W, TASK_J = 60.0, 1.0
 SETTLED = 0.3
@@ -123,21 +123,18 @@ def portion(folder: Path, seed: int, seconds: float, nodes: int) -> Portion:
 async def _played(home: Home, seconds: float, nodes: int) -> dict[str, float]:
     fleet, loop = Fleet(home, nodes), asyncio.get_running_loop()
     agents = await fleet.begin(over_s=20.0)
-    boss, user, submitted = calls(home), calls(home, "user"), 0
+    boss = calls(home)
     await asyncio.to_thread(wait_for, lambda: boss.call("GET", "/v1/status")["nodes"] >= nodes, "fleet", 300.0)
     serving = [pid for pid, kind in lasting(home.folder).items() if kind in ("server", "writer")]
     rss: list[tuple[float, int]] = []
     start_s, start_cpu_s, own_cpu_s = loop.time(), _cpu_s(serving), time.process_time()
-    while (now_s := loop.time() - start_s) < seconds:
-        tasks = [{"key": str(submitted + n), "name": "step", "command": ["true"], "estimate_s": RUN_S}
-                 for n in range(BATCH)]  # fmt: skip
-        sent = {"workflow": f"fleet-{submitted // 2000}", "tasks": tasks, "seal": (submitted + BATCH) % 2000 == 0}
-        await asyncio.to_thread(user.patiently, "POST", "/v1/submissions", sent)
-        submitted += BATCH
-        rss.append((now_s, _rss(serving)))
+    users = [asyncio.create_task(_submit(home, name, seconds)) for name in range(USERS)]
+    while not all(one.done() for one in users):
+        rss.append((loop.time() - start_s, _rss(serving)))
         for gone in [one for one in agents if one.done()]:
             gone.result()
-        await asyncio.sleep(max(0.0, submitted / RATE - (loop.time() - start_s)))
+        await asyncio.sleep(0.5)
+    submitted = sum(one.result() for one in users)
     took_s, cpu_s, own_s = loop.time() - start_s, _cpu_s(serving) - start_cpu_s, time.process_time() - own_cpu_s
     ended = sum(agent.ended for agent in fleet.agents)
     status = await asyncio.to_thread(boss.call, "GET", "/v1/status")
@@ -150,6 +147,20 @@ async def _played(home: Home, seconds: float, nodes: int) -> dict[str, float]:
           f"{own_s / took_s:.2f} cores", flush=True)  # fmt: skip
     return {"tasks": submitted, "seconds": took_s, "cpu": cpu_s / took_s, "nodes": status["nodes"],
             "growth": 100 * (rss[-1][1] / settled - 1), "rate": ended / max(1e-9, took_s - RUN_S)}  # fmt: skip
+
+
+async def _submit(home: Home, name: int, seconds: float) -> int:
+    """One of several users who submit side by side: a commit that takes long holds up the others' tasks no more than
+    its own."""
+    user, submitted, start_s = calls(home, "user"), 0, time.monotonic()
+    while time.monotonic() - start_s < seconds:
+        tasks = [{"key": str(submitted + n), "name": "step", "command": ["true"], "estimate_s": RUN_S}
+                 for n in range(BATCH)]  # fmt: skip
+        sent = {"workflow": f"{name}-{submitted // 500}", "tasks": tasks, "seal": (submitted + BATCH) % 500 == 0}
+        await asyncio.to_thread(user.patiently, "POST", "/v1/submissions", sent)
+        submitted += BATCH
+        await asyncio.sleep(max(0.0, submitted * USERS / RATE - (time.monotonic() - start_s)))
+    return submitted
 
 
 def _cpu_s(pids: list[int]) -> float:
