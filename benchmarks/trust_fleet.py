@@ -21,7 +21,7 @@ from wattflow.runtime.home import Home
 
 RATE, BATCH = 204, 20
 """A little above 200, so that what is measured can reach it."""
-RUN_S = 2.0
+RUN_S, USERS = 2.0, 8
 POLL_S, WINDOW_S = 1.0, 10.0
 NODE_W, TASK_J = 60.0, 1.0
 SETTLED = 0.3
@@ -42,8 +42,10 @@ class Played:
         """Announce the node, then take leases and tell of ends, until the fleet is over."""
         await asyncio.sleep(after_s)
         node = m.Node(name=self.name, cpus=4, memory_bytes=16 << 30, busy=[0.0, 4.0], watts=[NODE_W, 120.0])
-        await self.fleet.call("/v1/nodes", m.Announcement(node, self.name, m.PROTOCOL))
+        orders = m.Orders(announce=True)
         while not self.fleet.over:
+            if orders.announce:
+                await self.fleet.call("/v1/nodes", m.Announcement(node, self.name, m.PROTOCOL), self.name)
             orders = _ORDERS.decode(await self.fleet.call("/v1/agents/sync", self._sync(), self.name))
             now_s = time.time()
             self.held.update({lease.fence: now_s for lease in orders.leases})
@@ -86,11 +88,11 @@ class Fleet:
         self.over = False
         self.agents = [Played(self, number) for number in range(nodes)]
 
-    async def call(self, path: str, body: msgspec.Struct, who: str = "") -> bytes:
-        """One request on the connection of an agent (a new one for nobody's); the body of its answer."""
+    async def call(self, path: str, body: msgspec.Struct, who: str) -> bytes:
+        """One request on the connection of an agent; the body of its answer."""
         if who not in self._open:
             self._open[who] = await asyncio.open_connection("127.0.0.1", self._port)
-        reader, writer = self._open.pop(who)
+        reader, writer = self._open[who]
         data = m.pack(body)
         writer.write(b"POST %s HTTP/1.1\r\n%s%d\r\n\r\n%s" % (path.encode(), self._head, len(data), data))
         head = await reader.readuntil(b"\r\n\r\n")
@@ -98,10 +100,6 @@ class Fleet:
         answer = await reader.readexactly(size) if size else b""
         if not head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201")):
             raise RuntimeError(f"{path}: {head[:60]!r} {answer[:200]!r}")
-        if who:
-            self._open[who] = (reader, writer)
-        else:
-            writer.close()
         return answer
 
     async def begin(self, over_s: float) -> list[asyncio.Task[None]]:
@@ -113,7 +111,8 @@ class Fleet:
 def portion(folder: Path, seed: int, seconds: float, nodes: int) -> Portion:
     """Tasks at a steady rate for so long."""
     began_s = time.monotonic()
-    with house(folder / "home", "--no-agent") as home:
+    # A generator that waits for a processor is no lost agent.
+    with house(folder / "home", "--no-agent", "--lost-after", "20s") as home:
         told = asyncio.run(_played(home, seconds, nodes))
     worst = {name: told[name] for name in ("cpu", "growth", "rate")}
     failures = [f"{told['nodes']:.0f} of {nodes} nodes are left"] if told["nodes"] < nodes else []
@@ -124,21 +123,18 @@ def portion(folder: Path, seed: int, seconds: float, nodes: int) -> Portion:
 async def _played(home: Home, seconds: float, nodes: int) -> dict[str, float]:
     fleet, loop = Fleet(home, nodes), asyncio.get_running_loop()
     agents = await fleet.begin(over_s=20.0)
-    boss, user, submitted = calls(home), calls(home, "user"), 0
+    boss = calls(home)
     await asyncio.to_thread(wait_for, lambda: boss.call("GET", "/v1/status")["nodes"] >= nodes, "fleet", 300.0)
     serving = [pid for pid, kind in lasting(home.folder).items() if kind in ("server", "writer")]
     rss: list[tuple[float, int]] = []
     start_s, start_cpu_s, own_cpu_s = loop.time(), _cpu_s(serving), time.process_time()
-    while (now_s := loop.time() - start_s) < seconds:
-        tasks = [{"key": str(submitted + n), "name": "step", "command": ["true"], "estimate_s": RUN_S}
-                 for n in range(BATCH)]  # fmt: skip
-        sent = {"workflow": f"fleet-{submitted // 2000}", "tasks": tasks, "seal": (submitted + BATCH) % 2000 == 0}
-        await asyncio.to_thread(user.patiently, "POST", "/v1/submissions", sent)
-        submitted += BATCH
-        rss.append((now_s, _rss(serving)))
+    users = [asyncio.create_task(_submit(home, name, seconds)) for name in range(USERS)]
+    while not all(one.done() for one in users):
+        rss.append((loop.time() - start_s, _rss(serving)))
         for gone in [one for one in agents if one.done()]:
             gone.result()
-        await asyncio.sleep(max(0.0, submitted / RATE - (loop.time() - start_s)))
+        await asyncio.sleep(0.5)
+    submitted = sum(one.result() for one in users)
     took_s, cpu_s, own_s = loop.time() - start_s, _cpu_s(serving) - start_cpu_s, time.process_time() - own_cpu_s
     ended = sum(agent.ended for agent in fleet.agents)
     status = await asyncio.to_thread(boss.call, "GET", "/v1/status")
@@ -151,6 +147,20 @@ async def _played(home: Home, seconds: float, nodes: int) -> dict[str, float]:
           f"{own_s / took_s:.2f} cores", flush=True)  # fmt: skip
     return {"tasks": submitted, "seconds": took_s, "cpu": cpu_s / took_s, "nodes": status["nodes"],
             "growth": 100 * (rss[-1][1] / settled - 1), "rate": ended / max(1e-9, took_s - RUN_S)}  # fmt: skip
+
+
+async def _submit(home: Home, name: int, seconds: float) -> int:
+    """One of several users who submit side by side: a commit that takes long holds up the others' tasks no more than
+    its own."""
+    user, submitted, start_s = calls(home, "user"), 0, time.monotonic()
+    while time.monotonic() - start_s < seconds:
+        tasks = [{"key": str(submitted + n), "name": "step", "command": ["true"], "estimate_s": RUN_S}
+                 for n in range(BATCH)]  # fmt: skip
+        sent = {"workflow": f"{name}-{submitted // 500}", "tasks": tasks, "seal": (submitted + BATCH) % 500 == 0}
+        await asyncio.to_thread(user.patiently, "POST", "/v1/submissions", sent)
+        submitted += BATCH
+        await asyncio.sleep(max(0.0, submitted * USERS / RATE - (time.monotonic() - start_s)))
+    return submitted
 
 
 def _cpu_s(pids: list[int]) -> float:
