@@ -119,7 +119,7 @@ def slowed(rig: Rig, number: int) -> tuple[Any, Path, Path]:
     pid, stop = rig.folder / f"pid-{number}", rig.folder / f"stop-{number}"
     client: Any = Client(deadline="1h", name=f"kill-{number}")
     client.submit(task(estimate="60s")(waiting), str(pid), str(stop))
-    wait(lambda: pid.exists() and ceiling_khz(rig.tree) < FULL_KHZ)
+    wait(lambda: pid.exists() and bool(pid.read_text()) and ceiling_khz(rig.tree) < FULL_KHZ)
     return client, pid, stop
 
 
