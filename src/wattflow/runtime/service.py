@@ -75,7 +75,7 @@ class Service:
         self.attempts, self.fences = Attempts(), Fences()
         self.nodes, self.aside = Nodes(), decider.aside
         self.learning = Learning(decider)
-        self.learning.ahead.held_back = driver.queues
+        self.learning.ahead.held_back = getattr(driver, "queues", False)  # drivers of others may not say it
         self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
         self.accounts = Accounts(self.ledger.usage, self.now, self.ledger.alert)
         self.gate = self.ledger.gate = Gate(self.accounts, self.nodes, decider, self.learning.estimates.runtime_s)

@@ -65,12 +65,11 @@ class Sink(Protocol):
 class Driver(Protocol):
     """Where work runs. `launch` and `cancel` return at once; what they ask for was stored before.
 
-    Attributes:
-        queues: Whether its nodes hold attempts back while others run: only there are short calls leased ahead.
+    One whose nodes hold attempts back while others run has an attribute ``queues`` that is true: only there are short
+    calls leased ahead.
     """
 
     name: str
-    queues: bool
 
     async def start(self, sink: Sink) -> None:
         """Announce the nodes that are known; others may come later."""
