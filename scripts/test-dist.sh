@@ -6,7 +6,7 @@ python=$1
 here=$(cd "$(dirname "$0")/.." && pwd)
 dist=$(cd "$2" && pwd)
 folder=$(mktemp -d)
-trap 'WATTFLOW_HOME="$folder/home" "$folder/env/bin/wattflow" down >/dev/null 2>&1; rm -rf "$folder"' EXIT
+trap 'WATTFLOW_HOME="$folder/home" "$folder/env/bin/wattflow" down >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
 wheel=$(ls "$dist"/wattflow-*.whl)
 "$python" -m venv "$folder/env"
 "$folder/env/bin/pip" install -q --disable-pip-version-check -c "$here/constraints.txt" "$wheel[all]"
