@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from wattflow.engine.build import micro, uniform_grid, why_not
 from wattflow.frames import frame as frames
-from wattflow.frames import hashing
+from wattflow.frames import hashing, workload_sizes
 from wattflow.frames.frame import Frame
 from wattflow.frames.kernel import frame_tables
 from wattflow.frames.kernel.frame_tables import State
@@ -212,8 +212,8 @@ class _Builder:
             "t_bag": np.full(rows if probes else 1, -1, np.int32),
             "x_leader": np.arange(max(1, probes), dtype=np.int32),
             "x_placer": np.zeros(max(1, probes), np.int16),
-            "j_used": np.zeros(_jobs(load) if preempts else 1, np.int64),
-            "records": np.zeros(_record_rows(load), ATTEMPT).view(np.recarray),
+            "j_used": np.zeros(workload_sizes.jobs(load) if preempts else 1, np.int64),
+            "records": np.zeros(workload_sizes.record_rows(load), ATTEMPT).view(np.recarray),
             "scratch": np.zeros(rows if self.has_dag else 1, np.int32),
         }
 
@@ -252,7 +252,7 @@ class _Builder:
         barriers = self.frame.barriers
         if barriers is not None and barriers.levels and self.tasks:
             self.i[frame_tables.HAS_BARRIERS] = 1
-            level = _levels(self.workload)
+            level = workload_sizes.levels(self.workload)
             key = self.workload.workflow.astype(np.int64) * (int(level.max()) + 2) + level
             unique, group = np.unique(key, return_inverse=True)
             left = np.bincount(group)
@@ -486,23 +486,3 @@ def _mtbf(node: Node, faults: frames.Faults) -> tuple[float, float]:
     if faults.host_mtbf_s is not None:
         return faults.host_mtbf_s, faults.host_repair_s
     return (node.faults.mtbf_s, node.faults.repair_s) if node.faults is not None else (np.inf, 0.0)
-
-
-def _jobs(load: Workload) -> int:
-    return int(load.workflow.max()) + 2 if len(load) else 2
-
-
-def _record_rows(load: Workload) -> int:
-    parts = np.array([shape.parts for shape in load.shapes] or [1], np.int64)
-    rows = len(load) if parts.max() == 1 else int(parts[load.shape].sum())
-    return rows + rows // 64 + 512
-
-
-def _levels(load: Workload) -> NDArray[np.int64]:
-    """Longest path from a root, in edges."""
-    level = np.zeros(len(load), np.int64)
-    for t in load.topological_order().tolist():
-        parents = load.parents_of(t)
-        if len(parents):
-            level[t] = level[parents].max() + 1
-    return level

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine import groups, kinds, tables
+from wattflow.engine import groups, tables
 from wattflow.engine.build import Names
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
@@ -30,13 +30,6 @@ from wattflow.model.workload import Workload
 from wattflow.policy import bind
 from wattflow.policy.base import Policy
 
-_REASONS = {
-    kinds.CYCLE: "the edge closes a cycle",
-    kinds.CHILD_STARTED: "the child was placed or has ended already",
-    kinds.STRANGERS: "parent and child are not tasks of one workflow",
-    kinds.DEAD_PARENT: "the parent will not end well; the child is cancelled",
-    kinds.WORKFLOW_SEALED: "the workflow is sealed; the task is cancelled",
-}
 _ANY_PODS = 1 << 40
 
 
@@ -438,7 +431,8 @@ class Engine:
         actions = [p.Action(p.Act(k), w, v) for k, w, v in made.actions[:acted].tolist()] if acted else []
         ended = [p.Ended(t, g, p.Outcome(o)) for t, g, o in self.state.ended[:ended_n].tolist()] if ended_n else []
         refused = [
-            p.Rejected(Kind(k), w, _REASONS[r]) for k, w, r in (made.rejected[:rejected].tolist() if rejected else [])
+            p.Rejected(Kind(k), w, p.REJECTIONS[r])
+            for k, w, r in (made.rejected[:rejected].tolist() if rejected else [])
         ]
         if self._inbox.gone:
             self._remove_gone()

@@ -125,6 +125,16 @@ class Ended(NamedTuple):
     outcome: Outcome
 
 
+REJECTIONS = {
+    kinds.CYCLE: "the edge closes a cycle",
+    kinds.CHILD_STARTED: "the child was placed or has ended already",
+    kinds.STRANGERS: "parent and child are not tasks of one workflow",
+    kinds.DEAD_PARENT: "the parent will not end well; the child is cancelled",
+    kinds.WORKFLOW_SEALED: "the workflow is sealed; the task is cancelled",
+}
+"""Reasons of rejected events, by the number that the engine gives."""
+
+
 class Rejected(NamedTuple):
     """An event that had no effect, and why. Stale ids are only counted (`Engine.counts`)."""
 

@@ -79,7 +79,7 @@ def spoken(text: str) -> Iterator[list[str]]:
     code = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.M | re.S)
     inline = re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
     for part in (*(line for block in code for line in block.splitlines()), *(" ".join(one.split()) for one in inline)):
-        line = re.sub(r"\s#.*$", "", part)
+        line = re.sub(r"\s#.*$", "", part).replace("kubectl wattflow ", "wattflow kube ")
         for call in SPOKEN.findall(line):
             try:
                 words = shlex.split(call)

@@ -11,6 +11,9 @@ from wattflow.policy.base import Policy
 
 WIDTH = 80
 MEANINGS = {
+    "ties": "equal nodes: the lower index (0) or a seeded draw, as kube-scheduler's (1)",
+    "time": "power of the seconds until the end in the cost of a place",
+    "packing": "power of the room that stays free in it", "short": "how far short tasks go first",
     "arrival_weight": "weight of log10(arrival) against log10(runtime) · cores",
     "least_guarantee": "smallest share of its request that a task may be guaranteed",
     "alpha": "weight of watts against GPU fragmentation, 0 to 1",
