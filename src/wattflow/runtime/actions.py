@@ -58,13 +58,14 @@ class Actions:
     def _level(self, action: Action) -> None:
         """Order what the node announced that it can do; of others the engine knows one level, and nothing is done."""
         node = self.nodes.by_engine(action.who)
-        if node is None:
+        level = getattr(self.driver, "level", None)
+        if node is None or level is None:
             return
         clocks = node.spec.clocks_mhz
         if action.kind == Act.CAP and node.spec.caps:
-            self.driver.level(node.spec.name, Level("cap_w", float(max(0, action.value))))
+            level(node.spec.name, Level("cap_w", float(max(0, action.value))))
         elif action.kind == Act.FREQUENCY and action.value < len(clocks):
-            self.driver.level(node.spec.name, Level("clock_mhz", clocks[action.value] if action.value else 0.0))
+            level(node.spec.name, Level("clock_mhz", clocks[action.value] if action.value else 0.0))
 
     def _power(self, action: Action) -> None:
         node = self.nodes.by_engine(action.who)

@@ -51,9 +51,6 @@ class Hand:
     def power(self, node: str, *, on: bool) -> None:
         return None
 
-    def level(self, node: str, order: m.Level) -> None:
-        return None
-
     def warm(self, node: str, order: m.Warm) -> None:
         return None
 

@@ -66,7 +66,7 @@ class Driver(Protocol):
     """Where work runs. `launch` and `cancel` return at once; what they ask for was stored before.
 
     One whose nodes hold attempts back while others run has an attribute ``queues`` that is true: only there are short
-    calls leased ahead.
+    calls leased ahead. One whose nodes announce clocks or caps has what `Levelling` asks for.
     """
 
     name: str
@@ -89,11 +89,15 @@ class Driver(Protocol):
     def power(self, node: str, *, on: bool) -> None:
         """Wake a node or put it to sleep; reported by `Sink.announce` or `Sink.asleep` when it is so."""
 
-    def level(self, node: str, order: Level) -> None:
-        """Have a clock or a limit in force on a node that announced it; a node that cannot announces so."""
-
     def warm(self, node: str, order: Warm) -> None:
         """Hold a function ready on a node ahead of need; answered by `Sink.warmed`, also where it cannot be."""
+
+
+class Levelling(Protocol):
+    """A driver that can set clocks and limits; apart from `Driver`, whose contract may not grow for others' drivers."""
+
+    def level(self, node: str, order: Level) -> None:
+        """Have a clock or a limit in force on a node that announced it; a node that cannot announces so."""
 
 
 @dataclass(frozen=True, slots=True)
