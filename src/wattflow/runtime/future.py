@@ -42,7 +42,7 @@ class TaskEnergy:
 
 def human_joules(joules: float, low_j: float, high_j: float) -> str:
     """Joules for a person, or that the band is too wide to name any."""
-    if high_j > WIDEST_BAND * max(low_j, 0.0):
+    if high_j >= WIDEST_BAND * max(low_j, 0.0):  # nought to nought, too: no meter saw it
         return TOO_SHORT
     return units.human_energy(joules)
 
