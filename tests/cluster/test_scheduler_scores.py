@@ -33,7 +33,8 @@ def spread(cluster: Cluster, namespace: str, scheduler: str, replicas: int) -> t
     deployments, pods = (f"{path}/namespaces/{namespace}" for path in ("/apis/apps/v1", "/api/v1"))
     cluster.api.create(f"{deployments}/deployments", body)
     cluster.api.await_each(f"{pods}/pods", bound, replicas, 60, labelSelector=f"app={scheduler}")
-    zones = {one["metadata"]["name"]: one["metadata"]["labels"][ZONE] for one in cluster.api.items("/api/v1/nodes")}
+    nodes = [one["metadata"] for one in cluster.api.items("/api/v1/nodes")]  # among them some without a zone
+    zones = {one["name"]: one["labels"].get(ZONE) for one in nodes}
     found = [one["spec"]["nodeName"] for one in cluster.api.items(f"{pods}/pods?labelSelector=app%3D{scheduler}")]
     cluster.api.delete(f"{deployments}/deployments/{scheduler}")
     cluster.api.await_none(f"{pods}/pods", 60)
