@@ -12,5 +12,6 @@ if [ ! -x "$folder/bin/pytest" ]; then
 fi
 echo "numba $version"
 cd "$here"
+# the list of interfaces compiles nothing and needs what a server needs
 PYTHONPATH=$here/src:$here/tests WATTFLOW_CACHE=$folder/cache "$folder/bin/python" -m pytest -q \
-  tests/unit/kernel tests/golden
+  tests/unit/kernel tests/golden --ignore tests/golden/test_interfaces.py
