@@ -55,7 +55,7 @@ class _Answer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What came of one node: a fit, or why there is none."""
+    """Outcome for one node: a fit, or why there is none."""
 
     node: str
     found: Fit | None
@@ -165,7 +165,7 @@ def line(name: str, curve: PowerProfile | None, more: str = "") -> str:
 
 
 def told(one: Fitted, now_s: float) -> str:
-    """What came of a fit, in words."""
+    """Describe a fit in words."""
     if one.found is None:
         return f"{one.node}: {one.why}"
     about = one.found

@@ -27,7 +27,7 @@ Owns = Callable[[int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What became of an order: what was asked, and what is in force."""
+    """Result of an order: the level asked for and the one in force."""
 
     knob: str
     asked: float

@@ -73,7 +73,7 @@ class _Curve:
 
 
 class Response:
-    """What runs of one function at several levels tell of all levels.
+    """Response of a function over all levels, fitted to runs at some.
 
     Args:
         runs: At least one; the highest level is full clock. Of several runs at one level the mean counts.

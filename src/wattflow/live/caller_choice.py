@@ -29,7 +29,7 @@ from wattflow.policy.base import Policy
 
 
 class Steps(Protocol):
-    """What is needed of an `Engine`, whose steps are taken in two halves here."""
+    """The part of an `Engine` that is used here: its step in two halves."""
 
     state: State
     policy: Policy

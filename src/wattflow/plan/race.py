@@ -34,7 +34,7 @@ TASKS, FEWEST, MOST = 1000, 12, 40
 DOUBT = 0.05
 """Chance that the interval of any candidate is too narrow."""
 PRICE = 12.5
-"""What waiting costs in a round, in logarithms of joules: 8 % longer is worse than any saving."""
+"""Cost of waiting in a round, in logarithms of joules: 8 % longer is worse than any saving."""
 
 
 def candidates() -> dict[str, Dials]:

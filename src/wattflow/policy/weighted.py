@@ -21,7 +21,7 @@ BITS = 12
 DIAL = view.dials(energy=1.0, time=0.0, packing=0.0, short=0.0)
 DECIDING = ("energy", "time", "packing")
 UNKNOWN_S = 3600.0
-"""What a task without an estimate counts for in the order of ``short``."""
+"""Runtime assumed of a task without an estimate in the order of ``short``."""
 
 
 def packed(**weights: float) -> float:

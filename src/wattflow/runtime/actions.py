@@ -1,4 +1,4 @@
-"""What the engine wants done: attempts launched and stopped, nodes asleep or woken, functions warmed, clocks set."""
+"""Carry out the engine's actions: attempts launched and stopped, nodes asleep or woken, functions warmed, clocks."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SHORT_S = 0.02
 ENOUGH = 10
 """Calls that must have ended before."""
 FORGET = 0.9
-"""What is left of the longest call after each further one: after one of a second it takes some forty short ones."""
+"""Share of the longest call kept after each further one: after one of a second it takes some forty short ones."""
 AHEAD = 8
 """Calls to a processor."""
 KNOWN = 4096

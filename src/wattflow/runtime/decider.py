@@ -42,7 +42,7 @@ WEIGHTS_OF = {
     "cost": {"time": 1.0},
     "utilisation": {"packing": 1.0},
 }
-"""What a workflow with an objective weighs where others have another."""
+"""Weights of a workflow's objective where others have another."""
 WEIGHTED = "weighted"
 """The policy that serves several objectives at once, each workflow by its own weights."""
 FALLBACK = "least-energy"

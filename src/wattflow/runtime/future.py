@@ -48,7 +48,7 @@ def human_joules(joules: float, low_j: float, high_j: float) -> str:
 
 
 class Submitter(Protocol):
-    """What a future asks of the client that submitted its task."""
+    """The calls that a future makes to the client that submitted its task."""
 
     def _cancel(self, key: str) -> None: ...
 

@@ -88,7 +88,7 @@ class WorkflowRecord:
 
     @property
     def objective(self) -> str | None:
-        """What it was opened with; None where nothing was said."""
+        """Return the objective it was opened with; None where none was named."""
         said = self.about.get("objective")
         return None if said is None else str(said)
 

@@ -1,4 +1,4 @@
-"""What routes work with: the house that a request came to, who asks, and what they may see."""
+"""Shared parts of the routes: the house that a request came to, who asks, and what they may see."""
 
 from __future__ import annotations
 

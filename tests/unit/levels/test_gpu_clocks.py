@@ -19,7 +19,7 @@ from wattflow.levels.port import LevelRefused
 from .test_holder import setter, until
 
 CLOCK, LIMIT = "gpu-0.clock_mhz", "gpu-0.cap_w"
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the played driver is built with cc")
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc (`make tools` has it with Verilator)")
 
 
 @pytest.fixture(scope="module")

@@ -29,12 +29,12 @@ RIGHTS = tuple(
     )
     for verb in ("list", "watch")
 )  # fmt: skip
-"""What must be allowed for it: group, resource, verb."""
+"""Rights it needs: group, resource, verb."""
 
 
 @dataclass(slots=True)
 class Replicas:
-    """What selects pods that serve together. Empty until `mirrors` are followed."""
+    """Selectors of pods that serve together. Empty until `mirrors` are followed."""
 
     _services: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
     _owners: dict[tuple[str, str], objects.LabelSelector] = field(default_factory=dict)

@@ -21,7 +21,7 @@ HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 SYSTEM_DEFAULT = ((HOSTNAME, 3), (ZONE, 5))
 """Keys and greatest skews by which replicas are spread that name no constraint."""
 _NO_CPU_M, _NO_MEMORY = 100, 200 << 20
-"""What a container without a request counts as where free room is scored."""
+"""Request assumed of a container without one where free room is scored."""
 Views = Sequence[snapshot.NodeView]
 Counter = Callable[[snapshot.NodeView], int]
 Matching = Callable[[objects.LabelSelector | None, str], Counter]

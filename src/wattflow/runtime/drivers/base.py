@@ -102,7 +102,7 @@ class Levelling(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a driver is made from (`wattflow.runtime.drivers.registry`).
+    """The inputs that a driver is made from (`wattflow.runtime.drivers.registry`).
 
     Attributes:
         objects: Functions, arguments and results by their names.

@@ -87,7 +87,7 @@ _OURS: Mapping[str, Callable[[Site], Driver]] = {
 
 
 def _power_hook(options: Mapping[str, str]) -> PowerHook | None:
-    """What puts machines to sleep, where something does."""
+    """Make the hook that puts machines to sleep, where one is asked for."""
     from wattflow.runtime.power_hooks import CommandHook, WakeOnLan
 
     suspend, resume, lan = (options.get(name) for name in ("suspend_command", "resume_command", "wake_on_lan"))

@@ -48,7 +48,7 @@ _CAUGHT = (int(signal.SIGCHLD), int(signal.SIGINT))
 REHEARSALS = 20
 """Calls before a zygote's first fork: Python has specialised what they touch by then."""
 _NEEDLESS: list[dict[str, Any]] = []
-"""What is called at a fork of a process with threads: a zygote has one, its children may have more."""
+"""Handlers called at a fork of a process with threads: a zygote has one, its children may have more."""
 RESULT_BYTES = 1 << 30
 """Largest result that is taken: the server keeps no larger object."""
 
