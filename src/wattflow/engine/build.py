@@ -17,6 +17,8 @@ from wattflow.model.errors import InfeasibleTask, InvalidInput, Problem
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 
+# A group's bit set has a word for each 64 nodes of its class: with classes
+# of any size `group_bits` would grow with the square of the nodes.
 _CLASS_CHUNK = 4096
 _BLOCK = 4096
 _MOST_CELLS = 8192
@@ -39,6 +41,7 @@ def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tu
     points = np.array([x for x in xs if 0 < x < top])
     tried = np.arange(1, _MOST_CELLS + 1)
     at = points[:, None] * tried / top
+    # Products of floats stray from whole numbers by an error that grows with the factor.
     exact = np.all(np.abs(at - np.round(at)) < 1e-9 * tried, axis=0)
     cells = int(tried[np.argmax(exact)]) if exact.any() else _MOST_CELLS
     values = np.interp(np.arange(cells + 1) * top / cells, xs, ys)
@@ -65,6 +68,7 @@ class _Builder:
         self.tables: dict[str, Any] = {}
         variants = [v for shape in workload.shapes for v in shape.variants]
         features = sorted({f for n in cluster.nodes for f in n.features} | {f for v in variants for f in v.features})
+        # One bit each in `classes.features` and `variants.features`.
         if len(features) > 64:
             raise InvalidInput(cluster.name, f"at most 64 different feature tags are supported, not {len(features)}")
         self.names = Names(
@@ -81,6 +85,7 @@ class _Builder:
         self._tasks()
         self._room()
         state = State(**self.tables)
+        # Hashes wrap around at 64 bits; uncompiled, numpy would warn of it.
         with np.errstate(over="ignore"):
             for node in np.flatnonzero(state.nodes.device_n).tolist():
                 state.nodes.device_key[node] = groups.device_key(state.handle(), node)
@@ -97,8 +102,10 @@ class _Builder:
             rules[flag] = int(getattr(settings, flag))
         clock.retry_at = np.inf
         counts.held_first = -1
+        # `backfill.NO_RESERVATION`.
         choice.reserved = -2
         counts.open = len(workload)
+        # From 1: 0 in `shapes.failed` says that the shape never failed (`decide.look_again`).
         clock.epoch = 1
         rules.has_data = int(bool(np.any(workload.parent_bytes > 0)))
         rules.cold = int(any(f.cold_start_s > 0 for f in workload.functions))
@@ -110,6 +117,7 @@ class _Builder:
     def _classes_and_nodes(self) -> None:
         nodes = self.cluster.nodes
         by_class: dict[Any, list[list[int]]] = {}
+        # In the order of the file within each class: the lowest position is the lowest node, which ties go to.
         for index, node in enumerate(nodes):
             chunks = by_class.setdefault(class_key(node), [[]])
             if len(chunks[-1]) >= _CLASS_CHUNK:
@@ -162,6 +170,7 @@ class _Builder:
         rows: list[tuple[int, int]] = []
         nodes = self.tables["nodes"]
         for index, node in enumerate(self.cluster.nodes):
+            # An attempt's devices are one mask of 64 bits (`attempts.devices`).
             if len(node.devices) > 64:
                 raise InvalidInput(self.cluster.name, f"node {node.name} has more than 64 devices")
             nodes.device_first[index], nodes.device_n[index] = len(rows), len(node.devices)
@@ -186,6 +195,7 @@ class _Builder:
         rows: list[tuple[Variant, float, int, int]] = []
         for s, shape in enumerate(workload.shapes):
             offers = [
+                # Ties go to the earlier offer, so this order is part of the rules (docs/physics.md, section 4).
                 (variant, guarantee, level, base)
                 for base, variant in enumerate(shape.variants)
                 for guarantee in settings.guarantees
@@ -214,6 +224,7 @@ class _Builder:
         shapes, class_ok = self.tables["shapes"], self.tables["class_ok"]
         problems = []
         used = np.unique(self.workload.shape)
+        # Shapes without a task may ask for what they like.
         for s in used.tolist():
             first = shapes.variant_first[s]
             if class_ok[first : first + shapes.variant_n[s]].any():
@@ -231,12 +242,14 @@ class _Builder:
     def _too_many_parts(self, s: int, fits: Any) -> list[Problem]:
         """A job of several parts that even the empty cluster cannot hold at once."""
         shape = self.workload.shapes[s]
+        # With several variants the parts may differ, and a count of the first alone would refuse what fits.
         if shape.parts <= 1 or len(shape.variants) > 1:
             return []
         variant, classes = shape.variants[0], self.tables["classes"]
         room = 0
         for c, node in enumerate(self.class_example):
             if fits[c]:
+                # At the least guarantee that may be offered: nothing that could be placed is refused here.
                 by_cores = micro(node.request_cores) // max(1, micro(variant.cores * min(self._guarantees())))
                 by_memory = node.memory_bytes // variant.memory_bytes if variant.memory_bytes else by_cores
                 room += int(classes.count[c]) * min(by_cores, by_memory)
@@ -296,11 +309,14 @@ class _Builder:
         parts = max((shape.parts for shape in self.workload.shapes), default=1)
         attempts = self._attempt_capacity(parts)
         groups_n = 2 * nodes + 64
+        # Each node in a group of its own, twice over, before `groups._regroup` has to clear away empty ones.
         words = (int(self.tables["classes"].count.max()) + 63) // 64
         slots = 1 << (4 * groups_n - 1).bit_length()
+        # A power of two (it is masked) that stays at most a quarter full: probes are short and always meet a free slot.
         candidates = nodes + 2 * devices + 64
         attempt_rows = record_table(tables.ATTEMPTS, attempts)
         attempt_rows.next[:] = np.arange(1, attempts + 1)
+        # The free list of attempts: each row names the next.
         attempt_rows.next[-1] = -1
         attempt_rows.task = -1
         containers = record_table(tables.CONTAINERS, 1)
@@ -394,6 +410,7 @@ def fill_variant(row: Any, offer: tuple[Variant, float, int, int], names: Names)
         row.duty_u = micro(variant.device_duty)
         bits = [names.models[m] for m in variant.device_models if m in names.models]
         if variant.device_models:
+            # Models that no device here has: 0 would mean "any".
             row.models = sum(1 << b for b in bits) or (1 << 63)
 
 
@@ -414,6 +431,7 @@ def fill_device_class(row: Any, device: Device, names: Names) -> None:
 
 def why_not(variant: Variant, node: Node, guarantee: float, level: int) -> str | None:
     """Why a variant can never run on a node, in words; None when an empty node would take it."""
+    # In millionths, as `fit` compares: ten tasks of 0.1 cores fit on one core.
     if micro(variant.cores * guarantee) > micro(node.request_cores):
         return f"needs {variant.cores:g} cores, the most on one node is {node.request_cores:g}"
     if variant.memory_bytes > node.memory_bytes:

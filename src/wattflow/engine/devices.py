@@ -14,6 +14,7 @@ from wattflow.kernel.jit import jit
 def share_on(state, variant, dcls):
     """The share that a variant takes of a device of this class: sevenths under MIG, else as asked."""
     share = state.variants[variant].share_u
+    # A MIG instance is made of whole sevenths: a smaller share still takes one.
     if state.device_classes[dcls].sharing == MIG:
         sevenths = (share * 7 + MICRO - 1) // MICRO
         return sevenths * MICRO // 7  # rounded down, so that seven slices fit

@@ -72,6 +72,7 @@ def falling_to(state, node):
     # Else a wish from before this sleep would wake the node as soon as it is down.
     node_row.wake_wanted = 0
     if state.classes[node_row.cls].enter_s > 0.0:
+        # Numbered: the end of a fall that a loss cut short must not end the next one (`sim.node_power._fall_done`).
         node_row.falls += 1
         return FALLING
     return ASLEEP
@@ -90,6 +91,7 @@ def waking_to(state, node):
         return -1
     seconds = state.classes[node_row.cls].wake_s
     if seconds > 0.0:
+        # `view.wait_s` tells policies how long a waking node takes from here.
         node_row.on_at = state.clock[0].now + seconds
         return WAKING
     return ON
@@ -128,6 +130,7 @@ def enter(state, a):
     fn = state.shapes[state.tasks[attempt.task].form].function
     function = state.functions[fn]
     seconds = 0.0
+    # What `reports.refused` puts back: the age of the container that is taken, -inf for none.
     attempt.was_idle = -math.inf
     if function.cold_start_s > 0.0:
         seconds = _take_container(state, a, fn)
@@ -193,6 +196,7 @@ def part_done(state, task, node, priority):
     task_row.parts_left = left
     if left > 0:
         return False
+    # Outputs of a platform's calls lie in storage, which is no node: −1 is near to nobody.
     where = node if state.classes[state.nodes[node].cls].serverless == 0 else -1
     release.complete(state, task, where, priority)
     return True
@@ -230,6 +234,7 @@ def level_below(state, node, watts):
     """The fastest frequency level at which the node with all threads busy draws no more than this; else the slowest."""
     cls = state.nodes[node].cls
     kind = state.classes[cls]
+    # ``idle_w`` counts the idle watts of devices, ``full_w`` does not (`build.fill_class`).
     above_w = kind.full_w + kind.device_idle_w - kind.idle_w
     slowest = 0
     best = -1
@@ -238,6 +243,7 @@ def level_below(state, node, watts):
         if speed < state.frequency_speed[cls, slowest]:
             slowest = level
         full_w = kind.idle_w + above_w * state.frequency_power[cls, level]
+        # A cap of exactly a level's watts admits that level, whatever the rounding.
         if full_w <= watts + 1e-9 and (best < 0 or speed > state.frequency_speed[cls, best]):
             best = level
     return best if best >= 0 else slowest
@@ -286,6 +292,7 @@ def next_growth(state):
                 for parts in range(1, state.shapes[shape].parts + 1):
                     wanted = state.nodes[n].used_u + parts * state.variants[v].need_u
                     at_s = (wanted - kind.burst_u) / kind.ramp_u_s
+                    # At or before now the cores are offered already, and the task waits for something else.
                     if now < at_s < soonest and wanted <= kind.request_u:
                         soonest = at_s
     return soonest

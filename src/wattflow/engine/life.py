@@ -59,6 +59,7 @@ def ask(state, kind, node, value):
 def begun(state, driver, a):
     """An attempt begins; True when it reaches its node only later, by `arrive`."""
     attempt = state.attempts[a]
+    # The row may have served another attempt: what this one has not come to yet must not look as if it had.
     attempt.stopping = 0
     attempt.started = math.nan
     attempt.was_idle = -math.inf
@@ -81,6 +82,7 @@ def goes_on(state, driver, a):
 
 @hook
 def enters(state, driver, a):
+    # For `reports.refused`, which puts the kernel back that was loaded before.
     """It is about to take its container."""
     attempt = state.attempts[a]
     if attempt.device >= 0:
@@ -102,6 +104,7 @@ def wakes(state, driver, node, power_state):
 
 
 @hook
+# Asked for at once: the driver's report (`reports.node_state`) ends the fall, no timer does.
 def falls(state, driver, node, power_state):
     """A node begins to sleep."""
     ask(state, ACT_SLEEP, node, 0)
@@ -218,6 +221,7 @@ def begin_warming(state, driver, node, fn):
     """Begin to make a container ahead of need; the number by which `end_warming` knows it again."""
     state.node_marks[node].warming += 1
     ask(state, ACT_WARM, node, fn)
+    # It becomes the timer's generation, by which `agenda.forget_warming_of` finds it again.
     return np.int64(fn)
 
 
@@ -320,6 +324,7 @@ def enter(state, driver, a):
 @inner
 def set_power(state, driver, node, power_state):
     """Change a node's power state, with joules and groups kept right."""
+    # `settle` books the joules up to now at the watts so far; `draw` sets the new watts.
     settle(state, driver, node)
     fold.set_power(state, node, power_state)
     draw(state, driver, node)
@@ -380,6 +385,7 @@ def finished(state, driver, a, priority):
 def failed(state, driver, a, outcome, fate, priority):
     """An attempt ended badly; the other parts of its task end too."""
     task = state.attempts[a].task
+    # Before `close` takes the attempt out of the ring that leads to the other parts.
     fate = fails(state, driver, a, fate)
     close(state, driver, a, outcome)
     gone(state, driver, task, -1, fate, priority)

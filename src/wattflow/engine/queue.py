@@ -22,6 +22,7 @@ def stands_before(state, a, b):
     task_row_a = state.tasks[a]
     ka = task_row_a.key
     kb = task_row_b.key
+    # Levels were compared by the caller; within a shape all tasks have the same.
     return ka < kb or (ka == kb and task_row_a.sequence < task_row_b.sequence)
 
 
@@ -75,6 +76,7 @@ def push_front(state, task):
     task_row = state.tasks[task]
     shape = task_row.form
     form = state.shapes[shape]
+    # A heap orders by key and sequence, wherever a task comes in.
     if _is_heap(state) or form.waiting == 0:
         push(state, task)
         return
@@ -249,6 +251,7 @@ def first(state):
         form = state.shapes[state.active_shapes[at]]
         if form.failed == clock.epoch:
             continue
+        # By task, not by place in the list of shapes: that order changes whenever a shape runs empty.
         if best < 0 or form.level > level or (form.level == level and stands_before(state, form.head, best)):
             best = form.head
             level = form.level

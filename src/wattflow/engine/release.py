@@ -23,6 +23,7 @@ def enqueue(state, task, priority):
     if rules.has_priority == 1 and rules.dynamic == 0:
         task_row.key = priority(state, task)
     else:
+        # A dynamic priority is computed at each look (`queue.rekey`); until then 0 orders by sequence alone.
         task_row.key = 0.0
     state.shapes[task_row.form].seen += 1
     queue.push(state, task)
@@ -33,6 +34,7 @@ def arrive(state, task, priority):
     """The task's release time has come."""
     task_row = state.tasks[task]
     task_row.arrived = 1
+    # One that was cancelled before it was due stays so.
     if task_row.pending == 0 and task_row.state == WAITING:
         enqueue(state, task, priority)
 
@@ -47,6 +49,7 @@ def _edges(state, task):
 def _is_cancelled(state, task):
     """Cancel a task that has not begun; whether it was so."""
     row = state.tasks[task]
+    # Also whoever was reached by another path: cancelled then, it is not listed twice.
     if row.state != WAITING and row.state != UNKNOWN:
         return False
     row.state = CANCELLED

@@ -31,6 +31,7 @@ def new_task(state):
         return -1
     row = state.tasks[task]
     counts.free_task = row.next
+    # All that the row's life before may have left, but for the generation, which makes old ids stale.
     row.state = WAITING
     row.pending = 0
     row.next = -1
@@ -123,6 +124,7 @@ def _take_block(state, edges, lists, used, n):
 @inner
 def is_full(n):
     """Tell whether a block with n edges has no room for one more."""
+    # Blocks hold 4, 8, 16, …: they are full at exactly these counts, so no column is needed for their room.
     return n == 0 or (n >= SMALLEST and n & (n - 1) == 0)
 
 
@@ -134,6 +136,7 @@ def add_edge(state, parent, child, size_bytes):
     down = state.links[child]
     to_child = up.child_first
     to_parent = down.parent_first
+    # Both blocks are found before anything is written: False leaves all as it was, and the step is called again.
     if is_full(up.child_n):
         to_child, counts.child_n = _take_block(state, state.child, 0, counts.child_n, up.child_n + 1)
         if to_child < 0:
@@ -171,6 +174,7 @@ def new_workflow(state, now):
     if w < 0:
         return -1
     row = state.workflows[w]
+    # Free rows of workflows are linked by ``first_task``.
     counts.free_workflow = row.first_task
     row.first_task = -1
     row.submit = now

@@ -41,6 +41,7 @@ def change(state, term, node, more):
     """A counter changes at a node, and with it the masks that name it."""
     row = state.terms[term]
     domain = _domain(state, row.topology, node)
+    # A node without the label is in no domain and counts nowhere.
     if domain < 0:
         return
     before = np.int64(state.tallies[row.first + domain])
@@ -58,6 +59,7 @@ def _follow(state, c, domain, before, after):
     condition = state.conditions[c]
     if condition.kind == SPREAD:
         low = condition.low
+        # First the fewest in any domain: whether other domains turn as well depends on it.
         _follow_low(state, c, domain, before, after)
         if condition.low == low:
             _turn(state, c, domain, _within(state, c, before, low), _within(state, c, after, low))
@@ -83,6 +85,7 @@ def _within(state, c, found, low):
 def _follow_low(state, c, domain, before, after):
     """Keep the fewest in any domain, and in how many domains it is found."""
     condition = state.conditions[c]
+    # Neither among the fewest before nor now. A domain whose nodes are all forbidden never counts as the emptiest.
     if (before != condition.low and after > condition.low) or not _is_open(state, c, domain):
         return
     if before == condition.low:
@@ -123,11 +126,13 @@ def _turn(state, c, domain, was, now):
         return
     bits = state.domain_bits[term.bits + domain]
     mask = state.masks[condition.row]
+    # One condition that fails is enough to forbid; before a node is allowed, all of its row's are asked.
     if not now:
         for w in range(bits.size):
             mask[w] &= ~bits[w]
         return
     base = state.bases[condition.row]
+    # No other condition to ask: whole words are set at once.
     alone = condition.next_row == 0 and state.mask_rows[condition.row].condition == c
     more = _ZERO
     for w in range(bits.size):
@@ -137,12 +142,14 @@ def _turn(state, c, domain, was, now):
         mask[w] |= risen
         more |= risen
     if more != _ZERO:
+        # Many nodes at once: noting each of them would push all others out of the ring.
         groups.room_grew_widely(state)
 
 
 @inner
 def _permitted(state, row, word, bits):
     """Those of a word's places whose nodes all conditions of a row allow."""
+    # Only the bits that rose are asked about, node by node; most words have none.
     kept = _ZERO
     for at in range(64):
         bit = _ONE << np.uint64(at)
@@ -207,6 +214,7 @@ def _set(state, row, node):
     place = _place(state, node)
     was = _bit(state.masks, row, place)
     now = _bit(state.bases, row, place) and permits(state, row, node)
+    # Only a bit that turns is written: a shape that was refused is tried again for what became allowed.
     if now == was:
         return
     state.masks[row, place >> 6] ^= _ONE << np.uint64(place & 63)
@@ -248,6 +256,7 @@ def holds(state, c, node):
 def refresh(state, row):
     """Make a row's mask from its base and its conditions, for all nodes."""
     c = state.mask_rows[row].condition
+    # The fewest first: `_rewrite` asks each node by them.
     while c > 0:
         if state.conditions[c].kind == SPREAD:
             _find_fewest(state, c)

@@ -1,4 +1,4 @@
-"""What a policy may ask about the state. All functions are compiled, scalar, and free of effects."""
+"""Questions that a policy may ask about the state. All functions are compiled, scalar, and free of effects."""
 
 from __future__ import annotations
 
@@ -93,6 +93,7 @@ def node_added_w(state, variant, node, device):
     before = node_row.alloc_u / MICRO
     own = needs.cores_u / MICRO
     level = level_at(state, variant, node)
+    # docs/physics.md, section 7: watts above idle scale with the cores' weights at their levels.
     if level > 0 and own > 0.0:
         idle = state.grid[state.classes[cls].grid_first]
         others = before * state.frequency_power[cls, node_row.frequency]
@@ -144,6 +145,7 @@ def crowding_w(state, variant, node, device):
     # Beyond all threads every place costs the same joules, so a thousandth more for each full node's worth of demand:
     # of two crowded nodes the less crowded one ends sooner.
     longer = (1.0 - rate / share_rate(state, cls, before)) * (1.0 + 0.001 * after / state.classes[cls].threads)
+    # Its own progress is the device's; only those whose cores it crowds run longer.
     if device >= 0:
         return watts(state, cls, before) * longer
     own = node_added_w(state, variant, node, -1) * (1.0 / rate - 1.0)
@@ -171,6 +173,7 @@ def wait_s(state, candidate):
     cls = node_row.cls
     if power_state == WAKING:
         return max(0.0, node_row.on_at - state.clock[0].now)
+    # State does not hold when a fall ends, so a falling node counts as one that sleeps already.
     if power_state == ASLEEP or power_state == FALLING:
         return state.classes[cls].wake_s
     return 0.0
@@ -218,9 +221,11 @@ def find_container(state, node, fn):
     hot = -1
     oldest = state.clock[0].now - state.classes[node_row.cls].keep_alive_s
     while c >= 0:
+        # At exactly its keep-alive it is gone, as in `containers._purge`.
         if state.containers[c].idle_since > oldest:
             if state.containers[c].function == fn:
                 return c
+            # A container of the function's own goes first: the hot one may serve somebody without.
             if state.containers[c].function == HOT and hot < 0:
                 hot = c
         c = state.containers[c].next_node
@@ -256,6 +261,7 @@ def cold_start_s(state, task, variant, candidate):
 @jit
 def bytes_to(state, task, node):
     """Bytes that must travel for the task to run on a node."""
+    # One row means that no task has extra facts (`build`).
     total = state.extra[task].input_bytes if state.counts[0].extra_n > 1 else 0.0
     links = state.links[task]
     for e in range(links.parent_first, links.parent_first + links.parent_n):
@@ -309,6 +315,7 @@ def waited_s(state, task):
 def hold_until(state, at_s):
     """Ask to be called again at this time; return `inf` costs to hold the task until then."""
     clock = state.clock[0]
+    # The earliest of all holds: one look at that time serves every task that is held.
     if at_s > clock.now and at_s < clock.retry_at:
         clock.retry_at = at_s
 

@@ -56,7 +56,7 @@ NO_DELAY = Delay()
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """What a message between two components costs."""
+    """Delay and joules of a message between two components."""
 
     latency: Delay = NO_DELAY
     energy_j: float = 0.0

@@ -23,7 +23,7 @@ _LINE = 64
 
 
 class Handle:
-    """What is passed to compiled functions: the directory, and the tables it points to."""
+    """An argument of compiled functions: the directory, and the tables it points to."""
 
     __slots__ = ("address", "directory", "kind", "tables")
 
@@ -51,7 +51,7 @@ class Tables:
     UNSAVED: ClassVar[tuple[str, ...]] = ()
     """Tables that a file need not hold, since they are made again from the others; it has them without rows."""
     DEFAULTS: ClassVar[dict[str, float]] = {}
-    """What a column ("table.column") holds in a file from before it was there, where that is not 0."""
+    """Values of columns ("table.column") that an older file lacks, where that is not 0."""
     _kinds: ClassVar[dict[Any, TablesType]] = {}
 
     if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from wattflow.kernel import linking, starting
 _config: Any = numba.config
 COMPILED = not _config.DISABLE_JIT
 CHECKED = os.environ.get("WATTFLOW_CHECK", "0") not in ("", "0")
-"""Whether tables are checked: ranges at each access, the whole State after each event."""
+"""True when tables are checked: ranges at each access, the whole State after each event."""
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "boundscheck": CHECKED, "nogil": True}
 

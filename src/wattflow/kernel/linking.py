@@ -1,4 +1,4 @@
-"""What is changed in numba while it compiles our functions, and how that change is tried first and taken back.
+"""Patch numba while it compiles our functions; the patch is tried first and taken back on any error.
 
 Inner functions (`jit.inner`) are linked into their callers and optimised there alone; numba would optimise and emit
 them at every level of the call tree (16 s of compilation instead of 44). And LLVM puts more of our functions in the

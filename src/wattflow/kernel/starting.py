@@ -1,4 +1,4 @@
-"""What numba need not load before it runs code that is compiled already.
+"""Keep numba from loading what it need not have to run code that is compiled already.
 
 To know whether there is a BLAS numba imports ``scipy.linalg``, a quarter of a second, before the first function of a
 process is compiled or loaded from the cache. None of ours calls it. Here numba is told that it is there where scipy is

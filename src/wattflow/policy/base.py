@@ -32,7 +32,7 @@ HOLD = np.dtype([
     ("task", "i8"), ("node", "i8"), ("need_u", "i8"), ("need_bytes", "i8"), ("taken", "i8"), ("share_u", "i8"),
     ("device_bytes", "i8"), ("start_s", "f8"), ("end_s", "f8"),
 ])  # fmt: skip
-"""What a planned task holds: millionths of cores and bytes of a node, and of each device whose bit is in ``taken``,
+"""A planned task's holdings: millionths of cores and bytes of a node, and of each device whose bit is in ``taken``,
 between two times. ``task`` is the driver's own number of it."""
 
 

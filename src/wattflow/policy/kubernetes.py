@@ -22,7 +22,7 @@ from wattflow.policy.jit import jit
 
 LEAST_CORES = 0.1
 LEAST_BYTES = 200 << 20
-"""What a pod without requests counts as when nodes are scored by use."""
+"""Requests that a pod without any counts for when nodes are scored by use."""
 PODS = 110
 """A kubelet's limit unless it is told otherwise."""
 DIAL = view.dials(ties=0.0)

@@ -34,7 +34,7 @@ from wattflow.policy.jit import jit
 DIAL = view.dials(**wattflow.DIAL.defaults, lean=1.0, energy=1.0, response=0.0, makespan=0.0, cost=0.0, utilisation=0.0)
 """The flagship's numbers in their places, how far the network is followed, and what counts."""
 COUNTS = ("energy", "response", "makespan", "cost", "utilisation")
-"""What may count; one of them must."""
+"""Objectives that may have a weight; one of them must."""
 LIMITS = {**wattflow.LIMITS, "lean": (0.0, 2.0), **dict.fromkeys(COUNTS, (0.0, 1e9))}
 NOTES = view.notes("idle_w", "kept", "theta", "facts", "classes", "scratch", "watched", "longest")
 """The flagship's in their places; ``facts``: totals of the cluster (`placing.FACTS`); ``classes``: a row of `CLASS_N`

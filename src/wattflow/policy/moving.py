@@ -19,7 +19,7 @@ from wattflow.policy import placing, weights
 Floats = NDArray[np.float64]
 
 NAMES = (*placing.AROUND, *placing.CANDIDATE, "constant")
-"""What `moved` has a column for."""
+"""Columns of `moved`."""
 
 
 def place_rows(theta: Floats) -> Floats:

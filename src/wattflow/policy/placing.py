@@ -28,7 +28,7 @@ AROUND_N, N = len(AROUND), len(AROUND) + len(CANDIDATE)
 ORDER_N, DOZE_N = 7, 10
 AT, SEEN, PACE, LOAD, PEAK, BUSY, TIMER = range(7)
 WATCHED_N = 7
-"""What is noted as time passes: when, whether any task came, logarithm of the critical paths, mean and fading peak of
+"""Notes kept as time passes: when, whether any task came, logarithm of the critical paths, mean and fading peak of
 open tasks over hardware threads, the last of them, and when a look at idle nodes is due."""
 FORGETS, MEMORY_PATHS = 0.05, 10.0
 """A task's share in the noted path; critical paths after which the load of before is mostly forgotten."""

@@ -9,7 +9,7 @@ from wattflow.engine.tables import UNKNOWN_COST
 from wattflow.policy import view
 
 REST = "policy's own"
-"""What the named terms leave of the cost."""
+"""The rest of the cost, beside the named terms."""
 
 
 def run(state, task, variant, out):

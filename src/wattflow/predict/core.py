@@ -23,7 +23,7 @@ _WIDER = (
 )  # fmt: skip
 _NEIGHBOURS, _SHARPNESS = 3, 4.0
 INPUTS = ("new input", "known input", "known input here")
-"""Whether the task ran on the input before, and on the same machine."""
+"""Regimes by input: the task never ran on it, ran on it elsewhere, or ran on it on the same machine."""
 REGIMES = (*INPUTS, *(f"{name}, largest sizes" for name in INPUTS))
 
 

@@ -27,7 +27,7 @@ from wattflow.sim.world import World
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 LEAST_LEFT = 0.05
-"""What a task that is past its draw still needs, as a share of its estimate."""
+"""Work that a task still has when it is past its drawn runtime, as a share of its estimate."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What an attempt counts for while it holds cores: cold start, run, devices, frequency, and how it shares them."""
+"""Count an attempt in while it holds cores: cold start, run, devices, frequency, and how it shares them."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ TABLES = (
 
 
 class World(Tables):
-    """What only the simulator knows."""
+    """Tables that only the simulator knows: the truth, shared clocks, joules, records."""
 
     __slots__ = TABLES
     NAMES = TABLES

@@ -1,4 +1,4 @@
-"""What happens on a host: room, the stages of an attempt, its record, and the host's own queue."""
+"""Hosts: room, the stages of an attempt, its record, and the host's own queue."""
 
 from __future__ import annotations
 

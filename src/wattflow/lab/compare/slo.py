@@ -16,7 +16,7 @@ NAMES = {
     "makespan": "makespan_s", "p95_slowdown": "slowdown_p95", "p99_slowdown": "slowdown_p99",
     "deadlines_missed": "deadlines_missed", "peak": "peak_w",
 }  # fmt: skip
-"""What a bound may be called; a figure's own name does too."""
+"""Short names of bounds; a figure's own name does too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ MECHANISMS = (
 FACTORS = ("frame", "policy", "cluster", "workload")
 REPEATS = 400
 SEEDS = "seeds"
-"""What differs between points that differ in their seed only."""
+"""The factor in which points differ that are equal in all others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,10 +79,10 @@ HEADLINE = (
     "makespan_s", "energy_j", AT_LEAST, "mean_w", "peak_w", "edp_js", "utilisation", "slowdown_p50", "slowdown_p95",
     "slowdown_p99", "stretch_mean", "cost", "carbon_g", "decision_us",
 )  # fmt: skip
-"""What the terminal's table shows."""
+"""Figures of the terminal's table."""
 
 NARROW = ("makespan_s", "energy_j", "peak_w", "slowdown_p95")
-"""What it shows of many policies on a narrow terminal."""
+"""Figures of that table for many policies on a narrow terminal."""
 
 HOST_MEASURED = frozenset({"decision_us"})
 """Measured on the machine that decides, so it differs from run to run even with one seed."""

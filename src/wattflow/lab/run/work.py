@@ -95,7 +95,7 @@ class Here(Generic[Piece, Answer]):
 
 
 Told = tuple[bool, Answer | Exception]
-"""What comes back from elsewhere: whether it went well, and the answer or the error."""
+"""An answer from another process: whether it went well, and the result or the error."""
 
 
 def told(run: Callable[[Piece], Answer], piece: Piece) -> Told[Answer]:
