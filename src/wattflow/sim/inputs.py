@@ -24,6 +24,7 @@ def source_of(named: Name) -> Workload | Recipe:
     from wattflow.generate.recipe import Recipe
 
     text = os.fspath(named)
+    # A file first: a name may be both.
     if Path(text).exists():
         loaded: Workload = traces.load(text)
         return loaded

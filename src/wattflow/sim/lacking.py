@@ -29,6 +29,7 @@ def _is_plain(state: State, world: World) -> bool:
         and _shapes_are_plain(state)
         and _nodes_are_plain(state, world)
         and _world_is_plain(world)
+        # Outages that were asked for stand in the agenda before the first event.
         and state.counts.timer_n[0] == 0
     )
 

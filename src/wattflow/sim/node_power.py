@@ -61,6 +61,7 @@ def _set_level(state, world, node, level, kind, value):
 def _begin_warming(state, world, node, fn):
     """One core is busy for the time of a cold start; its joules are no attempt's."""
     load = world.nodes[node]
+    # As everywhere: close the interval at the watts so far, change, then set the new watts.
     energy_accounts.account(state, world, node)
     load.busy_u += MICRO
     load.weight_u += MICRO
@@ -83,6 +84,7 @@ def _end_warming(state, world, node, number):
     load.weight_u -= MICRO
     load.warming_u -= MICRO
     energy_accounts.refresh(state, world, node)
+    # − 1, as it was + 1 at the start: a hot container's function is −1.
     return np.int64(number % functions - 1)
 
 
@@ -95,6 +97,7 @@ def _forget_warming(state, world, node):
     load.busy_u -= load.warming_u
     load.weight_u -= load.warming_u
     load.warming_u = 0
+    # `life.lose` changes the power state next, and that sets the new watts.
     load.warm_gen += 1
 
 
@@ -150,6 +153,7 @@ def changed(state, world, what, node, generation, priority):
         return _sleep_check(state, world, node, generation)
     if what == agenda.WARM:
         return life.warmed(state, world, node, generation)
+    # Outages by option and drawn ones may overlap: whichever comes second finds the node down, or up again.
     if what == agenda.LOST:
         if power_state == DOWN:
             return False

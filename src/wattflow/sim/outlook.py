@@ -56,6 +56,7 @@ class Outlook:
         tasks, known = self._state.tasks, np.zeros(len(state.tasks), np.bool_)
         known[rows] = True
         still = np.asarray(tasks["state"]) < DONE
+        # Only what is known has to end: a run is done when nothing is open.
         self._state.counts["open"] = int((still & known).sum())
         waits = known & (np.asarray(tasks["state"]) == WAITING) & (np.asarray(tasks["arrived"]) == 0)
         coming = np.flatnonzero(waits)
@@ -74,6 +75,7 @@ class Outlook:
         with jit.compiling(), np.errstate(over="ignore"):
             adopt.take_over(state, made)
             step = kernel.kernel(state, made, self._functions)
+            # No limit of events: the kernel comes back for room alone.
             while step(state.handle(), made.handle(), self._functions, math.inf, 1 << 40) == kernel.GROW:
                 grow(state, made, SimOptions())
             kernel.settle(state.handle(), made.handle())
@@ -94,6 +96,8 @@ def left(state: State, spread: float, seed: int) -> Floats:
     busy = np.bincount(node, weights=np.asarray(attempts["cores_u"]) / MICRO, minlength=len(state.nodes))
     for i, task in enumerate(np.asarray(attempts["task"]).tolist()):
         start_s = float(attempts["started"][i])
+        # Not "<": a start that is not known is NaN.
+        # Without an estimate a task counts as one of a second, as policies count it.
         if not start_s >= placed_s[i]:  # its data are on the way
             together = int(((node == node[i]) & (placed_s == placed_s[i])).sum())
             start_s = float(placed_s[i]) + _fetch_s(state, task, int(node[i]), together)

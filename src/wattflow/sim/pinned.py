@@ -33,6 +33,7 @@ def start(state, world, node, a, work):
     attempt = state.attempts[a]
     if attempt.need_u == 0 and world.domains[lane].count > 0:
         drawn = at_counter(world.pulse[0].seed, attempt.task, attempt.attempt, _SALT)
+        # The draw may be 1 itself: that belongs to the last lane.
         lane = first + min(world.nodes[node].lane_n - 1, int(drawn * world.nodes[node].lane_n))
     clocks.join(state, world, lane, a, work)
 
@@ -69,6 +70,7 @@ def set_rates(state, world, node):
     for d in range(load.lane_first, load.lane_first + load.lane_n):
         if world.domains[d].count > 0:
             busy += 1
+    # Host threads of device attempts have no lane but take part of the cores' throughput.
     speed = view.share_rate(state, state.nodes[node].cls, busy + load.host_u / MICRO)
     for d in range(load.lane_first, load.lane_first + load.lane_n):
         if world.domains[d].count > 0:

@@ -23,6 +23,7 @@ def weight_of(state, a):
     level = view.level_at(state, attempt.variant, attempt.node)
     if level > 0:
         cls = state.nodes[attempt.node].cls
+        # Whole millionths: weights that are added and taken away again leave exactly 0.
         return np.int64(round(weight * state.frequency_power[cls, level]))
     return weight
 
@@ -32,6 +33,7 @@ def leave_cold(state, world, a):
     run = world.runs[a]
     node = state.attempts[a].node
     load = world.nodes[node]
+    # The integral must reach up to now before the difference to the mark is taken.
     energy_accounts.account(state, world, node)
     weight = run.weight_u
     run.cold_j += weight * (load.integral - run.mark)
@@ -52,6 +54,7 @@ def _crowd(state, world, node, cores_u, beside_device):
             load.host_u += cores_u
         pinned.set_rates(state, world, node)
         return
+    # A node's cores are the domain of its own number; devices, links and lanes follow (`world_build`).
     clocks.set_rate(state, world, node, view.share_rate(state, state.nodes[node].cls, demand / MICRO))
 
 
@@ -68,6 +71,7 @@ def device_rate(state, world, d):
     if sharing == TIME_SLICE:
         return 1.0 / max(1.0, use.duty_u / MICRO * (1.0 + device_kind.switch_loss))
     if sharing == MPS:
+        # The mean over its tasks of what the others keep busy: one clock for each device, not one for each task.
         others = use.busy_u / MICRO * (k - 1) / k
         return 1.0 / (1.0 + device_kind.interference * others)
     return 1.0
@@ -100,6 +104,7 @@ def start_run(state, world, a):
         pinned.start(state, world, node, a, work)
     else:
         clocks.join(state, world, node, a, work)
+    # After the join: the rate is that with one attempt more.
     _crowd(state, world, node, needs.cores_u, needs.device != NO_DEVICE)
     energy_accounts.refresh(state, world, node)
     limit = state.classes[state.nodes[node].cls].limit_s
@@ -180,6 +185,7 @@ def leave_run(state, world, a):
     if run.in_lane == 1:
         run.in_lane = 0
         pinned.balance(state, world, node, run.domain)
+    # After `balance`: a job that moved over changes how many lanes are busy.
     _crowd(state, world, node, -needs.cores_u, needs.device != NO_DEVICE)
     energy_accounts.refresh(state, world, node)
     run.run_j += joules
@@ -227,6 +233,7 @@ def _rework(state, world, a, before, after):
     attempt = state.attempts[a]
     node_row = state.nodes[attempt.node]
     shape = state.tasks[attempt.task].form
+    # Both factors come from the same function, so the old level is put back for one call; nobody looks meanwhile.
     node_row.frequency = before
     old = view.factor_at(state, shape, attempt.variant, attempt.node, 1.0)
     node_row.frequency = after
@@ -236,4 +243,5 @@ def _rework(state, world, a, before, after):
         left = max(0.0, run.finish_v - clocks.virtual(world, d, state.clock[0].now))
         clocks.remove(state, world, a)
         clocks.join(state, world, d, a, left * ratio)
+        # `faults.note_progress` takes what is left from this: both must be seconds at the same level.
         run.planned *= ratio

@@ -153,6 +153,7 @@ def _enter_transfer(state, world, a):
     node = state.attempts[a].node
     d = _net_domain(state, node)
     state.attempts[a].stage = DATA
+    # Seconds alone on the link; the rate shares it.
     seconds = run.bytes / state.classes[state.nodes[node].cls].bandwidth
     clocks.join(state, world, d, a, seconds)
     clocks.set_rate(state, world, d, 1.0 / world.domains[d].count)

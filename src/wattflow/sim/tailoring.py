@@ -39,6 +39,7 @@ class Tailoring:
 
     @property
     def until_s(self) -> float:
+        # Just before the arrival, so that the answer counts for it already.
         return math.nextafter(self.next_s, -math.inf) if self._beforehand and self.next_s < math.inf else self.next_s
 
     def ask(self, now_s: float) -> Policy:
@@ -48,6 +49,7 @@ class Tailoring:
             self._ahead = next(self._workflows, None)
         seen, wanted = len(self._arrived), 0
         if self._policy.tailor_next is not None:
+            # At least one more, or it would be asked at the same time for ever.
             wanted = max(seen + 1, self._policy.tailor_next(self._policy, seen))
         self.next_s = float(self._submit_s[wanted - 1]) if 0 < wanted <= len(self._submit_s) else math.inf
         return self._tailor(self._policy, self._arrived, self._cluster)

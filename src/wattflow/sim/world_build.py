@@ -23,6 +23,8 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
     count, nodes, devices = len(workload), len(cluster.nodes), len(state.devices)
     node_rows = record_table(world.NODES, nodes)
     lanes = _lanes(node_rows, workload, cluster, 2 * nodes + devices)
+    # One for the cores of each node, then one for each device, each
+    # node's link, each lane. `running` and `stages` count on this order.
     domains = record_table(world.DOMAINS, 2 * nodes + devices + lanes)
     domains["rate"] = 1.0
     domains["root"] = domains["place"] = -1
@@ -39,6 +41,7 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
         domain_heap=np.zeros(len(domains), np.int32),
         nodes=node_rows,
         devices=record_table(world.DEVICES, devices),
+        # A column for each of `model.run.ACCOUNTS`.
         energy=np.zeros((nodes, 8)),
         records=record_table(world.RECORDS, _record_capacity(workload, state)),
         power_log=record_table(world.POWER_LOG, log_capacity(state) if options.record_power else 1),
