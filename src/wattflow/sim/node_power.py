@@ -84,7 +84,7 @@ def _end_warming(state, world, node, number):
     load.weight_u -= MICRO
     load.warming_u -= MICRO
     energy_accounts.refresh(state, world, node)
-    # − 1, as it was + 1 at the start: a hot container's function is −1.
+    # Stored one higher (`_begin_warming`): a hot container's function is −1, and a remainder is never negative.
     return np.int64(number % functions - 1)
 
 

@@ -89,6 +89,7 @@ class Outlook:
 
 def left(state: State, spread: float, seed: int) -> Floats:
     """See `Outlook.left`. Those that run share their node as they do now, and fetched what they need at first."""
+    # Without an estimate a task counts as one of a second, as policies count it.
     estimate = np.nan_to_num(np.asarray(state.tasks["estimate"]).astype(np.float64), nan=1.0)
     drawn = estimate * np.exp(spread * np.random.default_rng([seed, 23]).standard_normal(len(estimate)))
     attempts = state.attempts[(np.asarray(state.attempts["task"]) >= 0) & ~_wait_for_node(state)]
@@ -97,7 +98,6 @@ def left(state: State, spread: float, seed: int) -> Floats:
     for i, task in enumerate(np.asarray(attempts["task"]).tolist()):
         start_s = float(attempts["started"][i])
         # Not "<": a start that is not known is NaN.
-        # Without an estimate a task counts as one of a second, as policies count it.
         if not start_s >= placed_s[i]:  # its data are on the way
             together = int(((node == node[i]) & (placed_s == placed_s[i])).sum())
             start_s = float(placed_s[i]) + _fetch_s(state, task, int(node[i]), together)
