@@ -31,8 +31,10 @@ class Handle:
         self.kind, self.tables = kind, tables
         self.directory = np.zeros(FIRST + WORDS * len(tables), np.int64)
         for i, table in enumerate(tables):
+            # A flat table has one column, so that every entry of the directory has the same three words.
             rows, columns = (*table.shape, 1)[:2]
             self.directory[FIRST + WORDS * i : FIRST + WORDS * (i + 1)] = table.ctypes.data, rows, columns
+        # Directories lie on multiples of eight bytes, so the lowest bit is free to carry the guard.
         self.address = int(self.directory.ctypes.data) | GUARDED
 
     def __reduce__(self) -> Any:
@@ -86,6 +88,7 @@ class Tables:
         for name, table in zip(self.NAMES, tables, strict=True):
             _check(name, table)
         object.__setattr__(self, "_handle", Handle(self._kind(tables), tables))
+        # Weakly: a State that nobody holds any more goes, and its address with it.
         _OWNERS[self.address] = self
 
     @property
@@ -110,6 +113,7 @@ class Tables:
             )
 
     def _kind(self, tables: tuple[Any, ...]) -> TablesType:
+        # By class, too: a hook chooses its body by it (`hooks.ancestry`).
         key = (type(self), tuple((table.dtype, table.ndim) for table in tables))
         if key not in self._kinds:
             fields = tuple(
@@ -123,9 +127,11 @@ class Tables:
         self._refuse_if_busy("changed")
         for name, table in tables.items():
             old = getattr(self, name)
+            # Kernels were compiled for this type: they would read another one's bytes as if they were the old columns.
             if table.dtype != old.dtype or table.ndim != old.ndim:
                 raise ValueError(f"table {name} must stay {old.dtype} in {old.ndim} dimensions")
             _check(name, table)
+        # All checked before the first is put in: an error leaves the tables as they were.
         for name, table in tables.items():
             object.__setattr__(self, name, table)
         self._moved(None)
@@ -154,6 +160,7 @@ class Tables:
         """Take over another's content without new memory; their sizes are the same (a fork of a fork)."""
         self._refuse_if_busy("changed")
         other._refuse_if_busy("copied")
+        # The layout has the shapes in it: equal layouts have every table at the same place.
         if self._piece is not None and other._piece is not None and self._piece[0] == other._piece[0]:
             self._piece[1][...] = other._piece[1]  # both in one piece, laid out alike
             return
@@ -194,8 +201,10 @@ def _in_one_piece(tables: dict[str, Any]) -> tuple[dict[str, Any], tuple[Any, An
     places, size = {}, _LINE
     for name, table in tables.items():
         places[name] = size
+        # Rounded up to whole cache lines: the next table begins a line of its own.
         size += -(-table.nbytes // _LINE) * _LINE
     memory = block(size)
+    # numpy aligns to sixteen bytes only; a line's room was set aside in front for this shift.
     shift = -memory.ctypes.data % _LINE - _LINE
     made = {}
     for name, table in tables.items():

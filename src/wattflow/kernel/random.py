@@ -47,6 +47,7 @@ def at_counter(seed, a, b, salt):
 
 def stream(seed: int) -> int:
     """The first word of a seed's stream; neighbouring seeds begin far apart."""
+    # In Python's whole numbers: numpy would warn of the wrap-around that is meant.
     x = (seed * int(STEP) + int(_B)) & _WORD
     x = ((x ^ (x >> 30)) * int(_B)) & _WORD
     x = ((x ^ (x >> 27)) * int(_C)) & _WORD

@@ -27,5 +27,6 @@ def postpone_linear_algebra() -> None:
         arrays: Any = importlib.import_module("numba.np.arraymath")
     finally:
         linalg.ensure_blas = usual
+    # The module has bound the stand-in by name: functions that do need it must find the true one.
     if hasattr(arrays, "ensure_blas"):
         arrays.ensure_blas = usual

@@ -13,6 +13,7 @@ from wattflow.kernel.handle import Tables, as_bytes, plain
 from wattflow.kernel.records import record_table
 from wattflow.model.errors import InvalidInput
 
+# Of the archive's form. Columns that come need no new version: `read` goes by their names.
 VERSION = 1
 _SCHEMA = "schema"
 Kind = TypeVar("Kind", bound=Tables)
@@ -50,6 +51,7 @@ def read(file: IO[bytes], like: Kind, source: str = "snapshot") -> Kind:
     what it says would be lost; only padding (``unused…``) is left out.
     """
     try:
+        # Without pickles: a snapshot from elsewhere must not run code.
         with np.load(file, allow_pickle=False) as archive:
             if _SCHEMA not in archive:
                 raise InvalidInput(source, "it holds no tables of wattflow")
@@ -93,6 +95,7 @@ def _table(name: str, array: Any, like: Tables, source: str) -> Any:
 
 
 def _check_columns(name: str, found: Any, fields: Any, source: str) -> None:
+    # Padding says nothing, so it may go.
     unknown = [c for c in found.names if c not in fields.names and not c.startswith("unused")]
     other = [c for c in found.names if c in fields.names and not np.can_cast(found[c], fields[c], "safe")]
     if unknown or other:
