@@ -50,9 +50,11 @@ from wattflow.kernel import dag
 @jit
 def arrive(s, t):
     """A task's release time has come."""
+    # It was given up before its release came: an ancestor failed.
     if s.t_state[t] != UNBORN:
         return
     s.t_state[t] = ARRIVED
+    # An array of one row means that no task waits for another (`frame_build`).
     if s.t_pending.size == 1 or s.t_pending[t] == 0:
         placers.submit(s, t)
 
@@ -73,6 +75,7 @@ def _pass_barrier(s, t):
     g = s.group[t]
     s.group_left[g] -= 1
     if s.group_left[g] == 0:
+        # The group of the next level has the next number; `frame_build._gaps` leaves an empty one after each workflow.
         for at in range(s.group_start[g + 1], s.group_start[g + 2]):
             member = s.group_member[at]
             if s.group[member] == g + 1:
@@ -95,6 +98,7 @@ def complete(s, t, h):
     s.f[LAST_END] = s.f[NOW]
     if s.i[HAS_DAG] == 0:
         return
+    # Only with a DAG: without one the array has a single row.
     s.t_node[t] = h
     _done(s, s.child, t)
     if s.i[HAS_BARRIERS] == 1:
@@ -111,6 +115,7 @@ def _abandon(s, t):
 @jit
 def _is_abandoned(s, t):
     """Abandon a task that was not handed in yet; whether it was so."""
+    # Handed in already, or reached by another path before: ABANDONED is a later state, too.
     if s.t_state[t] > ARRIVED:
         return False
     _abandon(s, t)
@@ -129,6 +134,7 @@ def give_up(s, t):
         return
     n = _walk(s, s.child, s.scratch, t)
     if s.i[HAS_BARRIERS] == 1:
+        # Else the next level would wait for ever for tasks that no longer come.
         for at in range(n):
             _pass_barrier(s, s.scratch[at])
 
@@ -136,6 +142,7 @@ def give_up(s, t):
 @jit
 def retry(s, t):
     """The client hands a task in again, or gives up."""
+    # Counted before it is compared, as in the core: ``MAX_RETRIES`` are the tries after the first.
     s.t_tries[t] += 1
     if s.t_tries[t] <= s.i[MAX_RETRIES]:
         s.i[RETRIES] += 1
@@ -161,8 +168,10 @@ def finish(s, a):
     twin = s.a_twin[a]
     parts = s.s_parts[s.shape[t]]
     if s.a_outcome[a] != OK:
+        # Before `close`, which frees the row.
         hosts.save_checkpoint(s, a)
         hosts.close(s, a, FAILED, True)
+        # Its copy, or the original, still runs: no retry.
         if twin >= 0:
             s.a_twin[twin] = -1
         else:
@@ -190,6 +199,7 @@ def finish(s, a):
 @jit
 def cancel_parts(s, t):
     """One part of a gang is lost: the others end too."""
+    # By row, as the core's `_cancel_siblings`: sums of joules depend on the order.
     for a in range(s.a_task.size):
         if s.a_task[a] == t:
             hosts.close(s, a, CANCELLED, True)
@@ -203,6 +213,7 @@ def copy_straggler(s, a):
         return
     t = s.a_task[a]
     shape = s.shape[t]
+    # A copy of one part would have to start with all others again.
     if s.s_parts[shape] > 1:
         return
     best = -1
@@ -215,6 +226,7 @@ def copy_straggler(s, a):
                 best_load = taken
     if best < 0:
         wait = s.f[COPY_AFTER] * s.estimate[t] * s.s_factor[shape] / s.speed[s.a_host[a], s.s_function[shape]]
+        # Later, even where the estimate is 0: else it would look for room in the same instant for ever.
         event_heap.push(s, s.f[NOW] + max(wait, 1e-3), O_TIMER, E_COPY, a, s.a_seq[a])
         return
     s.i[COPIES] += 1
@@ -230,6 +242,7 @@ def _rival(s, a):
     """The entry that waits for the room of a running attempt; −1 without one."""
     h = s.a_host[a]
     if s.i[HOST_QUEUES] == 1:
+        # Whoever waits at this very host goes first; else the head of the placer that holds tasks back.
         entry = s.q_head[queues.of_host(s, h)]
         if entry >= 0:
             return entry
@@ -244,6 +257,7 @@ def check_preemption(s, a):
     t = s.a_task[a]
     h = s.a_host[a]
     entry = _rival(s, a)
+    # One that has a copy is left alone: the two would be in different stages of one turn.
     if s.s_parts[s.shape[t]] > 1 or s.a_twin[a] >= 0 or s.t_preempted[t] >= s.i[PREEMPT_LIMIT]:
         return
     wanted = entry >= 0
@@ -257,6 +271,7 @@ def check_preemption(s, a):
     s.i[PREEMPTIONS] += 1
     s.f[PREEMPT_J] += hosts.requeue_preempted(s, a, s.i[PREEMPT_KILL] == 1)
     if s.i[HOST_QUEUES] == 1:
+        # To the queue's end: it has had its turn.
         queues.push(s, queues.of_host(s, h), t)
         event_heap.soon(s, E_NEXT, h, 0)
     else:

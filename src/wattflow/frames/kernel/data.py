@@ -124,10 +124,12 @@ def fetch_s(s, a):
                 s.i[HITS] += 1
             else:
                 s.i[MISSES] += 1
+                # ExDe's own simulator counts an object as cached from the start of its fetch on.
                 if s.i[CACHED_AT_START] == 1:
                     keep(s, h, thing)
                 seconds = draws.draw(s, D_FETCH) + draws.serve(s, DATA_MANAGER, D_DATA)
                 s.a_transfer_j[a] += s.f[OBJECT_BYTES] * s.h_j_byte[h]
+    # By number: free, local, stored.
     if s.i[HAS_DATA] == 1 and s.i[INTERMEDIATE] >= LOCAL_DATA:
         size = bytes_to(s, t, h)
         if size > 0.0:

@@ -27,6 +27,7 @@ def unit(s):
 @jit
 def below(s, n):
     """A whole number from 0 to n − 1."""
+    # Multiply and shift (Lemire) instead of a modulo; the bias is below n / 2³².
     return np.int64((bits(s) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32))
 
 
@@ -41,6 +42,7 @@ def other_below(s, n, first):
 def draw(s, d):
     """Seconds of one delay."""
     kind = s.d_kind[d]
+    # No draw: frames that differ in constant delays alone see the same random numbers.
     if kind == CONSTANT:
         return s.d_a[d]
     u = unit(s)
@@ -78,6 +80,7 @@ def message(s, count):
 def ask(s, count):
     """Seconds until the last of ``count`` that are asked at once has answered: a question and an answer each."""
     if s.d_kind[D_LATENCY] == CONSTANT:
+        # The same delay for all of them, so only the messages are counted.
         s.i[MESSAGES] += 2 * count
         return 2.0 * s.d_a[D_LATENCY]
     longest = 0.0
@@ -92,6 +95,7 @@ def serve(s, server, d):
     if is_zero(s, d):
         return 0.0
     now = s.f[NOW]
+    # One after the other: a request waits for those made before it.
     begin = max(now, s.served[server])
     s.served[server] = begin + draw(s, d)
     return s.served[server] - now

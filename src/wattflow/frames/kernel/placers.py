@@ -86,6 +86,7 @@ def _spread(s, t, how, first, count):
     if how == SHORTEST:
         best = first
         for p in range(first, first + count):
+            # Waiting tasks and cores in use, both in whole units.
             if s.q_len[p] + s.p_used[p] * 1e-6 < s.q_len[best] + s.p_used[best] * 1e-6:
                 best = p
         return best
@@ -100,6 +101,7 @@ def able(s, p, t):
     """The placer itself, or the next one whose hosts could ever run the task."""
     n = s.i[PLACERS]
     for k in range(n):
+        # In turn from there on: every client that is refused finds the same next placer.
         other = (p + k) % n
         if s.s_served[s.shape[t], other] == 1:
             return np.int64(other)
@@ -166,9 +168,11 @@ def broker_done(s, t):
 def at_placer(s, p, entry):
     """A task (or a probe that found no host) reaches a placer."""
     t = queues.task_of(s, entry)
+    # With failover a standby takes over the queue, so the task may wait in it.
     if s.p_up[p] == 0 and s.i[FAILOVER] == 0 and s.i[PLACERS] > 1:
         # Nobody answers: the client tries the next placer after its own time-out.
         after = able(s, p + 1, t)
+        # A probe stays its batch's: the tasks are with the placer that sent it.
         if entry == t:
             s.t_placer[t] = after
         event_heap.push(s, s.f[NOW] + s.f[CLIENT_S], O_MESSAGE, E_AT_PLACER, after, entry)
@@ -230,6 +234,7 @@ def decided(s, p, generation):
     if s.p_up[p] == 0:
         return
     if s.i[LATE] == 1:
+        # One decision for each time of service.
         if _scan(s, p, 1) > 0:
             s.p_dirty[p] = 1
         s.i[DIRTY] = 1
@@ -247,6 +252,7 @@ def _decide_head(s, p):
         return True
     h = host_choice.host(s, p, t, False)
     if h < 0:
+        # It keeps its place: nobody was found, not nobody wanted.
         queues.push_front(s, p, t)
         return False
     s.f[WAIT_PLACER] += s.f[NOW] - s.t_since[t]
@@ -259,6 +265,7 @@ def send(s, p, t, h):
     """A task goes to a host, without a promise of room there."""
     need = s.s_need[s.shape[t]]
     host_choice.note(s, p, h, need)
+    # Until it arrives (`hosts.arrive`): others see that the room is spoken for.
     s.h_coming[h] += need
     seconds = draws.ask(s, s.i[SAMPLES]) if s.p_rule[p] == BY_SAMPLES else 0.0
     seconds += draws.message(s, 1)
@@ -303,7 +310,9 @@ def send_probe(s, p, entry):
     seconds = draws.message(s, 1)
     s.i[PROBES] += 1
     if h < 0:
+        # One higher than the shape; `outages.scale` boots a host for it.
         s.i[STARVED] = s.shape[queues.task_of(s, entry)] + 1
+        # After a second: without a pause a frame without delays would ask for ever in one instant.
         event_heap.push(s, s.f[NOW] + seconds + 1.0, O_MESSAGE, E_AT_PLACER, p, entry)
     else:
         event_heap.send(s, seconds, E_AT_HOST, h, entry)
@@ -323,6 +332,7 @@ def bind(s, h, entry):
     leader = s.x_leader[x]
     s.h_used[h] -= s.s_need[s.shape[leader]]
     t = s.t_bag[leader]
+    # Neither on nor draining: a host that drains still runs what it asked for.
     if s.h_state[h] > 1:
         # The host went away while it asked; what it would have taken is probed for anew.
         event_heap.push(s, s.f[NOW], O_MESSAGE, E_AT_PLACER, s.x_placer[x], entry)
@@ -356,11 +366,13 @@ def _try(s, p, t):
                 first = after
             return False
         a = hosts.begin(s, t, h, part)
+        # `a_twin` chains the parts until `_depart` clears it; no part has a copy yet.
         s.a_twin[a] = first
         first = a
     s.f[WAIT_PLACER] += s.f[NOW] - s.t_since[t]
     if s.t_parts.size > 1:
         s.t_parts[t] = parts
+    # Each part has a message of its own; all of them set out with the mean delay.
     seconds = draws.message(s, parts) / parts
     s.t_message[t] += seconds
     _depart(s, first, seconds)
@@ -392,6 +404,7 @@ def _scan(s, p, most):
     failed = 0
     s.i[SCANS] += 1
     scan = s.i[SCANS]
+    # Of a heap only the head can be had without taking it apart, so nobody overtakes a head that does not fit.
     if s.i[SJF] == 1:
         while s.q_head[p] >= 0 and placed < most:
             t = queues.pop(s, p)
@@ -406,6 +419,7 @@ def _scan(s, p, most):
         after = np.int64(s.t_next[t])
         kind = s.s_class[s.shape[t]]
         taken = False
+        # One of its kind found no room in this scan; nor will this one.
         if s.s_failed[kind] != scan:
             # Out of the queue first: on its way to a host it may enter another one.
             queues.remove_after(s, p, before, t)
@@ -451,6 +465,7 @@ def decide_late(s):
         if s.q_head[p] < 0 or s.p_up[p] == 0:
             continue
         if zero:
+            # No limit: a placer that needs no time decides on all that fits.
             _scan(s, p, np.int64(1) << 60)
         elif _anything_fits(s, p):
             s.p_busy[p] = 1
@@ -464,6 +479,7 @@ def _next_offer(s):
         return
     best = -1
     for p in range(s.i[PLACERS]):
+        # The poorest first: the smallest share of cores in use (dominant resource fairness with one resource).
         if s.p_dirty[p] == 1 and s.p_up[p] == 1 and s.q_head[p] >= 0 and (best < 0 or s.p_used[p] < s.p_used[best]):
             best = p
     if best < 0:

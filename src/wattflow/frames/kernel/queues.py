@@ -36,6 +36,7 @@ def _before(s, a, b):
     tb = task_of(s, b)
     ea = s.t_key[ta]
     eb = s.t_key[tb]
+    # Equal keys by number of the task, where the core goes by entry (docs/frames.md).
     return ea < eb or (ea == eb and ta < tb)
 
 
@@ -90,6 +91,7 @@ def pop(s, q):
     if s.i[SJF] == 1:
         s.q_head[q] = _merge(s, s.t_next[entry], s.t_right[entry])
     else:
+        # The tail may name one that has left: `push` looks at the head first.
         s.q_head[q] = s.t_next[entry]
     _count(s, q, entry, -1)
     return entry
@@ -103,6 +105,7 @@ def remove_after(s, q, before, entry):
         s.q_head[q] = after
     else:
         s.t_next[before] = after
+    # −1 for an empty list, as `before` is then.
     if after < 0:
         s.q_tail[q] = before
     _count(s, q, entry, -1)

@@ -31,11 +31,14 @@ from wattflow.frames.kernel.frame_tables import (
 )
 from wattflow.frames.kernel.jit import jit
 
+# In `h_asked`: 0 nobody waits, −2 a slot waits for its own queue, p + 1 at placer p.
 _OWN_ONLY = -2
 
 
 @jit
 def _append(s, q, entry):
+    # Queues of slots are lists in order of entry, never heaps (`frame_build` refuses
+    # others): `t_right` links them backwards, so that an entry leaves from anywhere.
     s.t_right[entry] = s.q_tail[q] if s.q_head[q] >= 0 else -1
     queues.push(s, q, entry)
 
@@ -55,6 +58,7 @@ def _take(s, t):
     if s.t_home[t] >= 0:
         _remove(s, queues.of_host(s, s.t_home[t]), t)
         if s.i[BOTH] == 1:
+            # The second entry of a task stands as number TASKS + t; `x_leader` leads back to the task.
             _remove(s, s.t_placer[t], s.i[TASKS] + t)
     else:
         _remove(s, s.t_placer[t], t)
@@ -66,6 +70,7 @@ def _owner(s, t):
     if s.i[OBJECTS] == 0 or s.object[t] < 0:
         return np.int64(-1)
     thing = s.object[t]
+    # Forgotten when somebody asks; no timer is needed.
     if s.owner[thing] >= 0 and s.f[FORGET_S] > 0.0 and s.f[NOW] - s.owner_since[thing] > s.f[FORGET_S]:
         s.owner[thing] = -1
     return np.int64(s.owner[thing])
@@ -153,6 +158,7 @@ def _longest_host(s, h):
     longest = 0
     for k in range(min(n, s.i[LOOK_HOSTS])):
         v = first if k == 0 else draws.other_below(s, n, first)
+        # Numbers from its own on move up by one: a host never looks into its own queue here.
         if v >= h:
             v += 1
         if s.q_len[queues.of_host(s, v)] > longest:
@@ -195,6 +201,7 @@ def look(s, h):
             s.i[STOLEN] += 1
             hosts.start_here(s, t, h)
             continue
+        # Before the placers are asked: without owners a slot waits for its own queue alone.
         s.h_asked[h] = _OWN_ONLY
         if s.i[OWNERS] == 1:
             p = _placer(s)
@@ -205,5 +212,6 @@ def look(s, h):
                 continue
             s.h_asked[h] = p + 1
         s.i[SEQUENCE] += 1
+        # A number instead of the time: of two that began to wait in one instant the first is served first.
         s.h_asked_at[h] = s.i[SEQUENCE]
         return

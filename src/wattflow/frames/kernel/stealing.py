@@ -51,6 +51,7 @@ _SEARCH = 32  # how far into a queue a thief looks for short work
 @jit
 def steal(s, h):
     """An idle host asks k others for work; called whenever it may have become idle."""
+    # One request at a time; `steal_again` allows the next.
     if s.h_stealing[h] == 1 or not hosts.is_idle(s, h):
         return
     s.h_stealing[h] = 1
@@ -72,6 +73,7 @@ def ask_victims(s, h):
             s.i[STEALS] += 1
             s.i[STOLEN] += taken
     if taken == 0:
+        # Nothing found: without a pause idle hosts would ask each other for ever.
         event_heap.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_STEAL_TIMER, h, 0)
     else:
         s.h_stealing[h] = 0
@@ -87,6 +89,7 @@ def _victim(s, h):
         return victim
     base = s.i[PLACERS]
     for _ in range(s.i[STEAL_K]):
+        # Any other host: numbers from its own on move up by one.
         v = draws.below(s, n - 1)
         if v >= h:
             v += 1
@@ -114,6 +117,7 @@ def _take(s, victim, h):
     moved = 0
     while moved < count and s.q_head[q] >= 0:
         entry = _first_wanted(s, q, h)
+        # The first must fit at once; what else comes over may wait in the thief's queue.
         if entry < 0 or (moved == 0 and queues.need_of(s, entry) > room):
             if entry >= 0:
                 queues.push_front(s, q, entry)
@@ -128,6 +132,7 @@ def _first_wanted(s, q, h):
     """Take the first entry that the thief can run, only short ones where the frame says so; −1 without one."""
     before = np.int64(-1)
     entry = np.int64(s.q_head[q])
+    # Of a heap only the head can be had.
     if s.i[SJF] == 1:
         t = queues.task_of(s, entry)
         return queues.pop(s, q) if s.s_fits[s.shape[t], h] == 1 else np.int64(-1)
@@ -146,6 +151,7 @@ def _first_wanted(s, q, h):
 @jit
 def _move(s, entry, h):
     """An entry travels from one host to another."""
+    # Probes are not counted as coming (`hosts.arrive`).
     if entry < s.i[TASKS]:
         s.h_coming[h] += queues.need_of(s, entry)
     seconds = draws.message(s, 1)
@@ -198,6 +204,7 @@ def placer_asks(s, p):
         v = draws.below(s, n - 1)
         if v >= p:
             v += 1
+        # The task that is being decided on cannot be taken away.
         waiting = s.q_len[v] - (s.p_busy[v] == 1)
         if waiting > longest:
             victim = v
@@ -219,6 +226,7 @@ def _take_task(s, victim, p):
     """The victim's first task that the thief's hosts could run (the head only); a decision under way keeps its task."""
     if s.q_head[victim] < 0:
         return np.int64(-1)
+    # In a list that is the head; in a heap the head may be another by the time of the decision, so it may go.
     if s.p_busy[victim] == 1 and s.i[SJF] == 0:
         head = np.int64(s.q_head[victim])
         t = np.int64(s.t_next[head])
@@ -259,8 +267,10 @@ def rebalance(s):
                 break
             to = _lightest(s, s.shape[t])
             need = queues.need_of(s, entry)
+            # Already the lightest: nor would those behind the head gain.
             if to < 0 or to == h:
                 break
+            # With the task there: it moves only if it then sees less load than here.
             there = (s.h_used[to] + s.h_queued[to] + s.h_coming[to] + need) / s.h_capacity[to]
             if there >= (s.h_used[h] + s.h_queued[h]) / s.h_capacity[h]:
                 break
@@ -275,6 +285,7 @@ def ask(s, h, p):
     """Pull: a host with room asks a placer for work."""
     if s.h_asked[h] != 0 or s.h_state[h] != ON or not hosts.is_idle(s, h):
         return
+    # −1: the request is on its way; p + 1 when it waits at placer p.
     s.h_asked[h] = -1
     event_heap.push(s, s.f[NOW] + draws.message(s, 1), O_MESSAGE, E_ASK, h, p)
 
@@ -289,12 +300,14 @@ def asked(s, h, p):
     s.h_asked_at[h] = s.f[NOW]
     placers.wake(s, p)
     if s.i[PLACERS] > 1:
+        # With one placer there is nowhere else to ask.
         event_heap.push(s, s.f[NOW] + s.f[PULL_S], O_TIMER, E_ASK_AGAIN, h, p)
 
 
 @jit
 def ask_again(s, h, p):
     """A placer that had nothing is left for the next one."""
+    # It may have got work meanwhile, or wait at another placer.
     if s.h_asked[h] == p + 1:
         s.h_asked[h] = 0
         ask(s, h, next_placer(s, h, p))
