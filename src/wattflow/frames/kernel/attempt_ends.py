@@ -213,7 +213,6 @@ def copy_straggler(s, a):
         return
     t = s.a_task[a]
     shape = s.shape[t]
-    # A copy of one part would have to start with all others again.
     if s.s_parts[shape] > 1:
         return
     best = -1
@@ -257,7 +256,7 @@ def check_preemption(s, a):
     t = s.a_task[a]
     h = s.a_host[a]
     entry = _rival(s, a)
-    # One that has a copy is left alone: the two would be in different stages of one turn.
+    # One with a copy is left alone: preempted, its task would be queued while the copy runs.
     if s.s_parts[s.shape[t]] > 1 or s.a_twin[a] >= 0 or s.t_preempted[t] >= s.i[PREEMPT_LIMIT]:
         return
     wanted = entry >= 0

@@ -101,7 +101,7 @@ def _score(s, p, h, t):
             cost = added * s.estimate[t] / s.speed[h, s.s_function[shape]] if s.h_known_power[h] == 1 else 1e8
         elif kind == ANY:
             cost = draws.unit(s)
-        # The share alone orders full hosts behind the others when the least loaded is sought; other scores do not.
+        # By least load a full host is dear by itself; the other scores would fill it further.
         if taken + need > s.h_capacity[h]:
             cost = _FULL * (1.0 + share)
     if s.i[HINTS] == 1 and not _data_here(s, h, t):

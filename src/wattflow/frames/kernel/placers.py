@@ -101,7 +101,6 @@ def able(s, p, t):
     """The placer itself, or the next one whose hosts could ever run the task."""
     n = s.i[PLACERS]
     for k in range(n):
-        # In turn from there on: every client that is refused finds the same next placer.
         other = (p + k) % n
         if s.s_served[s.shape[t], other] == 1:
             return np.int64(other)
@@ -252,7 +251,7 @@ def _decide_head(s, p):
         return True
     h = host_choice.host(s, p, t, False)
     if h < 0:
-        # It keeps its place: nobody was found, not nobody wanted.
+        # It keeps its place and waits until a host is known.
         queues.push_front(s, p, t)
         return False
     s.f[WAIT_PLACER] += s.f[NOW] - s.t_since[t]
@@ -479,7 +478,6 @@ def _next_offer(s):
         return
     best = -1
     for p in range(s.i[PLACERS]):
-        # The poorest first: the smallest share of cores in use (dominant resource fairness with one resource).
         if s.p_dirty[p] == 1 and s.p_up[p] == 1 and s.q_head[p] >= 0 and (best < 0 or s.p_used[p] < s.p_used[best]):
             best = p
     if best < 0:

@@ -267,7 +267,7 @@ def rebalance(s):
                 break
             to = _lightest(s, s.shape[t])
             need = queues.need_of(s, entry)
-            # Already the lightest: nor would those behind the head gain.
+            # No lighter host for the head; queues are moved head first.
             if to < 0 or to == h:
                 break
             # With the task there: it moves only if it then sees less load than here.
