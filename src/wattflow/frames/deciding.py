@@ -27,6 +27,7 @@ from wattflow.policy import bind
 from wattflow.policy.base import Policy
 from wattflow.sim.simulate import Simulation
 
+# As `kernel.ask_policy` calls it: three whole numbers in, one out.
 _CALLED = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _NOBODY = -1
 
@@ -47,6 +48,7 @@ class Views:
     def __init__(self, policy: Policy, workload: Workload, cluster: Cluster, placers: int, seed: int) -> None:
         check(policy)
         self.policy, self.workload = policy, workload
+        # A whole simulation, for its State: ranks, notes and numbers are as in the core.
         first = Simulation(workload, cluster, policy, seed=seed).state
         self.views: list[View] = [first, *(first.copy() for _ in range(placers - 1))]
         self.variants = [_cpu_variant(first, shape) for shape in range(len(workload.shapes))]
@@ -68,10 +70,12 @@ class Views:
         self._state = state
         if jit.COMPILED:
             self._callback = _CALLED(self._answer)
+            # Kept in `_callback` as well: ctypes would free the code as soon as nobody holds it.
             state.i[frame_tables.ASKED] = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
         else:
             state.i[frame_tables.ASKED] = id(self)
             ask_policy.PLAIN[id(self)] = self._answer
+            # The number may be another object's later: a finished run must not answer for it.
             weakref.finalize(self, ask_policy.PLAIN.pop, id(self), None)
 
     def raise_error(self) -> None:
@@ -81,6 +85,7 @@ class Views:
 
     def _answer(self, placer: int, task: int, room: int) -> int:
         """An exception must not cross compiled code: it is kept, and no host is given."""
+        # After an error the kernel still asks until its call ends; the policy is not asked again.
         if self.error is not None:
             return _NOBODY
         try:
@@ -96,6 +101,7 @@ class Views:
         if not len(hosts):
             return _NOBODY
         view = self.views[placer]
+        # After the hosts were found, which is cheap: with none there is nothing to show.
         _look(view, s, placer)
         count = len(hosts)
         if self.policy.score is None:
@@ -109,6 +115,7 @@ class Views:
         self.score(view.handle(), task, variant, cost)
         if np.isnan(cost).any():
             raise BrokenPolicy(f"{self.policy.name} gives task {task} a cost that is no number")
+        # The first of equal costs: hosts are in order of their numbers, as ties go in the core.
         best = int(np.argmin(cost))
         return int(hosts[best]) if np.isfinite(cost[best]) else _NOBODY
 
@@ -133,8 +140,10 @@ def _look(view: View, s: State, placer: int) -> None:
     exact = s.i[frame_tables.EXACT] == 1
     taken = s.h_used + s.h_queued + s.h_coming if exact else s.seen[placer]
     view.clock["now"] = s.f[frame_tables.NOW]
+    # Requests stand for busy cores: a frame's hosts offer no more than their physical ones.
     view.nodes["used_u"] = view.nodes["alloc_u"] = taken
     view.nodes["used_mem"] = s.h_used_memory
+    # An old view knows cores, not attempts.
     view.nodes["running"] = s.h_running if exact else taken // frame_tables.MICRO
     if s.t_node.size > 1:
         view.tasks["node"] = s.t_node[: len(view.tasks)]

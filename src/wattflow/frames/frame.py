@@ -48,6 +48,7 @@ class Delay:
         """Its mean."""
         if self.kind == "choice":
             return sum(v * w for v, w in zip(self.values_s, self.weights)) / sum(self.weights)
+        # The mean of a log-normal lies above its median.
         return self.mean_s * math.exp(self.sigma**2 / 2) if self.kind == "lognormal" else self.mean_s
 
 

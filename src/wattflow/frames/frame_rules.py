@@ -51,6 +51,7 @@ def problems_of(frame: Frame) -> Iterator[Problem]:
     """Everything that keeps a frame from working."""
     wrong = list(_wrong_values(frame))
     yield from wrong
+    # What follows reads these values: wrong ones would give problems that are none.
     if wrong:
         return
     yield from _architecture(frame)

@@ -59,6 +59,7 @@ def frame_of(data: Mapping[str, object], source: str) -> Frame:
     """A frame from a table that has been read already (a design file holds several)."""
     problems = Problems()
     frame = _read(StrictTable(data, "", problems))
+    # Only a file that could be read is asked whether its frame can work.
     if len(problems) == 0:
         for problem in problems_of(frame):
             problems.add(problem.where, problem.what)
@@ -86,6 +87,7 @@ def _read(root: StrictTable) -> Frame:
 def _section(table: StrictTable, section: str, kind: type) -> Any:
     facts = {}
     for item in fields(kind):
+        # Only what is there: what is left out keeps the default of its class.
         if table.has(item.name):
             facts[item.name] = _value(table, section, item)
     return kind(**facts)

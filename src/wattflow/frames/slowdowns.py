@@ -16,6 +16,7 @@ def slowdowns(run: Run) -> NDArray[np.float64]:
     rows = run.attempts
     speed = max(node.speed for node in run.cluster.nodes)
     done = rows["outcome"] == 0
+    # The common case, without a search by task.
     if len(rows) == len(run.workload) and done.all():
         response, task = rows["end_s"] - rows["ready_s"], rows["task"]
     else:
