@@ -240,7 +240,7 @@ class _Builder:
             "parent_start": _own(parent_start, np.int64),
             "parent": _own(parent, np.int32),
             "parent_bytes": _own(sizes, np.float64),
-            # One row more, for the same reason: with a single task one row would mean "no bytes".
+            # One row more: with a single task one row would mean "no bytes".
             "input_bytes": np.append(load.input_bytes, 0.0) if has_bytes and load.input_bytes.any() else np.zeros(1),
         }
         pending = np.diff(load.parent_start).astype(np.int32) if self.has_dag else np.zeros(1, np.int32)

@@ -225,6 +225,7 @@ class Policy:
             for name, value in values.items()
             if name in self.limits and not self.limits[name][0] <= value <= self.limits[name][1]
         ]
+        # Only where every number is in range: else the same mistake would be told twice.
         if not problems and self.one_of and not any(params[name] > 0 for name in self.one_of):
             problems.append(Problem("", f"one of {', '.join(self.one_of)} must be above 0: they say what counts"))
         if problems:

@@ -16,6 +16,7 @@ from wattflow.policy import jit as policy_jit
 from wattflow.policy.base import Policy
 
 
+# Defaults of a kernel's calls: `bind` puts one in the place of each function that a policy does not have.
 def no_priority(state, task):
     """First in, first out."""
     return 0.0
@@ -95,6 +96,7 @@ def functions_type(state_kind: Any) -> FunctionsType:
 
 def compiled(policy: Policy, state: State, part: str) -> Any:
     """One of a policy's functions (``priority``, ``score``, ``act``) as a kernel calls it; plain when uncompiled."""
+    # A plan or a rank is an order by itself; a policy's own priority goes before it.
     ordered = policy.rank is not None or policy.plan is not None
     absent = {"priority": by_rank if ordered else no_priority, "score": no_score, "act": no_act}
     function = getattr(policy, part)
@@ -126,6 +128,7 @@ def facts(policy: Policy, state: State) -> Any:
 def bind(policy: Policy, state: State) -> Functions:
     """Priority, score and act for a kernel; flags in the State's rules say which are real."""
     ordered = policy.rank is not None or policy.plan is not None
+    # The flags let the kernel leave out calls that would say nothing.
     state.rules["has_priority"] = int(policy.priority is not None or ordered)
     state.rules["has_score"] = int(policy.score is not None)
     state.rules["has_act"] = int(policy.act is not None)

@@ -41,6 +41,7 @@ def cleanest(state, zone, from_s, latest, run_s):
     start = from_s
     step = series.step_s(state, zone)
     cell = math.floor(from_s / step) + 1
+    # Two rounds of the series: a third would only repeat starts that were looked at.
     last = cell + 2 * series.length(state, zone)
     while cell * step <= latest and cell <= last:
         mean = intensity(state, zone, cell * step, run_s)
@@ -55,6 +56,7 @@ def score(state, task, variant, out):
     """Grams: joules times mean intensity. inf everywhere while a start that saves enough is still to come."""
     now = view.now_s(state)
     latest = view.latest_start_s(state, task)
+    # A deadline is in the latest start already.
     if view.deadline_s(state, task) == math.inf:
         latest += view.param(state, DIAL.delay_s)
     waits = latest > now
@@ -67,12 +69,15 @@ def score(state, task, variant, out):
         joules = view.added_j(state, task, variant, c)
         # Where nothing is known of carbon the joules decide.
         out[c] = view.bounded(joules * here if here > 0.0 else joules)
+        # Only the cheapest place so far is asked when it would be cleanest: there the task would go.
         if waits and out[c] < lowest:
             lowest = out[c]
             best, start = cleanest(state, zone, now, latest, run_s)
+            # A hold for a few grams is not worth the wait.
             resume = start if best < here * (1.0 - view.param(state, DIAL.least_saving)) else math.inf
     if resume < math.inf:
         effects.hold_until(state, resume)
+        # All of them, so that the task is held and not sent to a dirtier zone.
         for c in range(out.size):
             out[c] = math.inf
 

@@ -49,6 +49,7 @@ def idle_containers(state, fn):
     count = 0
     c = state.counts[0].hot_container if fn == ANY_FUNCTION else state.functions[fn].first_container
     while c >= 0:
+        # As `containers` and `view.find_container` count: at exactly its keep-alive a container is gone.
         if state.containers[c].idle_since > state.clock[0].now - keep_alive_s(state, state.containers[c].node):
             count += 1
         c = state.containers[c].next_function
@@ -67,6 +68,7 @@ def spare_containers(state, node, fn):
             spare += 1
         c = state.containers[c].next_node
     if spare > 0:
+        # Placed in this instant and not begun: they have taken no container yet, but will.
         for i in range(state.counts[0].placed_n):
             attempt = state.attempts[state.placed[i]]
             if attempt.node == node and state.shapes[state.tasks[attempt.task].form].function == fn:

@@ -29,6 +29,7 @@ def device_tasks(state, device):
 def device_turns(state, device):
     """How many tasks may take turns on a device, 1 on an exclusive one; 0 where it is shared out by shares."""
     kind = state.device_classes[state.devices[device].cls]
+    # By number: exclusive 0, time slices 1, then MPS and MIG (`engine.tables`).
     if kind.sharing > 1:
         return 0
     return kind.slots if kind.sharing == 1 else 1

@@ -35,6 +35,7 @@ def node_order(problem: planning.Problem, slots: Slots) -> Longs:
     facts = problem.facts
     tasks = np.bincount(slots.node[slots.node >= 0], minlength=len(facts.cls))
     work = np.where(np.isfinite(facts.factor), facts.factor, 0.0) * facts.watts
+    # By the first offer of each shape that is there: a mean over all offers would count slow frequencies, too.
     thrift = work[facts.offer_first[np.unique(facts.shape)]].mean(axis=0) if len(facts.shape) else work.mean(axis=0)
     return np.lexsort((np.arange(len(tasks)), thrift[facts.cls], -tasks))
 
@@ -50,6 +51,8 @@ def merged(problem: planning.Problem, slots: Slots, limit_s: Floats) -> tuple[pl
         free[order[keep:]] = 0
         fewer = replace(problem, facts=problem.facts.changed(free_u=free))
         tried = planning.schedule(fewer, rank)
+        # Sums of floats: an end that is the limit itself may lie
+        # a rounding above it. Closing nodes must not drop a task.
         if (tried.end_s <= limit_s * (1.0 + 1e-12)).all() and ((tried.node >= 0) | (slots.node < 0)).all():
             best, high = (fewer, tried), keep
         else:

@@ -40,6 +40,7 @@ def rest_u(state, device, taken_u):
     """Free share of a GPU in millionths, once ``taken_u`` more is taken; exclusive and time-sliced ones by task."""
     turns = view.device_turns(state, device)
     if turns > 0:
+        # Of a device that is shared by turns a task takes a turn, whatever its share.
         tasks = view.device_tasks(state, device) + (1 if taken_u > 0 else 0)
         return max(0, view.WHOLE_U - view.WHOLE_U * tasks // turns)
     return max(0, view.WHOLE_U - view.taken_u(state, device) - taken_u)
@@ -79,6 +80,7 @@ def useless_u(state, wanted, gpus):
         if free >= need_u:
             fitting_u += free
             fitting += 1
+    # Enough GPUs that are free enough: only the rests too small for it are lost; else all of it is.
     return total - fitting_u if fitting >= view.variant_devices(state, wanted) else total
 
 
@@ -86,6 +88,7 @@ def useless_u(state, wanted, gpus):
 def popularity(state, i):
     """How often shape i is asked for: as given, else as it arrived so far."""
     given = view.recall(state, NOTES.weight, i)
+    # −1 marks a shape that is counted as it arrives (`prepare`); known targets come with their weights.
     return given if given >= 0.0 else float(view.shape_seen(state, int(view.recall(state, NOTES.form, i))))
 
 
@@ -114,6 +117,7 @@ def fragments(state, node, variant, device):
             continue
         seen += weight
         wanted = int(view.recall(state, NOTES.variant, i))
+        # A shape that needs no GPU, or that the node has no cores for, can use none of its free share.
         lost = total
         fits = view.variant_need_u(state, wanted) <= free_u and view.class_takes(state, wanted, cls)
         if view.wants_gpu(state, wanted) and fits:
@@ -152,6 +156,7 @@ def scale(out, low, high):
     """Costs to 0 … 100 between the lowest and the highest; the unknown stays above."""
     span = high - low
     for c in range(out.size):
+        # Unknown watts keep a cost above all scaled ones.
         if out[c] < view.UNKNOWN_COST:
             out[c] = 100.0 * (out[c] - low) / span if span > 0.0 else 0.0
 
@@ -171,6 +176,7 @@ def scale_known(out):
 def score_power(state, task, variant, out):
     """α · added watts + (1 − α) · added fragments, each from 0 to 100 over the candidates."""
     alpha = view.param(state, DIAL.alpha)
+    # Fragments go straight into `out`; the watts need a column of their own until both are scaled.
     watts = effects.notebook(state, NOTES.watts, out.size)
     for c in range(out.size):
         watts[c] = view.added_w(state, task, variant, c)
@@ -205,6 +211,7 @@ def typical(workload: Workload) -> tuple[NDArray[np.int64], NDArray[np.float64]]
     for form, shape in enumerate(workload.shapes):
         needs = shape.variants[0]
         request = (needs.cores, needs.device, needs.devices, needs.device_share, needs.device_models)
+        # By what is asked for, whichever function: equal requests are one target.
         row = found.setdefault(request, [form, 0])
         row[1] += int(counts[form])
     rows = sorted(found.values(), key=lambda row: -row[1])

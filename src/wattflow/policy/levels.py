@@ -63,6 +63,7 @@ def _forward(parent_start, parent, child_start, child, seconds, release, before,
             order[n] = t
             n += 1
     at = 0
+    # Kahn's order: a task is listed when the last of its parents is.
     while at < n:
         t = order[at]
         at += 1
@@ -89,9 +90,11 @@ def _backward(child_start, child, seconds, order, rest):
 
 def _quickest(variants: tuple[Variant, ...], kinds: set[str | None]) -> float:
     """The least runtime factor of the variants whose device the cluster has; the first one's where it has none."""
+    # A variant whose device nobody has does not count as its quickest.
     return min((v.runtime_factor for v in variants if v.device in kinds), default=variants[0].runtime_factor)
 
 
+# One entry, told by identity: a cluster's nodes are one tuple as long as they do not change.
 _paces: list[tuple[tuple[Node, ...], float, set[str | None]]] = []
 """The nodes asked about last, with the answer: a live engine asks for every task that comes."""
 

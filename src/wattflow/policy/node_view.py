@@ -32,6 +32,7 @@ def is_waking(state, node):
 @jit
 def is_gone(state, node):
     """Tell whether the node is down or being drained."""
+    # By number: DOWN and DRAINING are the last states (`engine.tables`).
     return state.nodes[node].power_state >= DOWN
 
 
@@ -177,6 +178,7 @@ def node_now_w(state, node):
     if row.power_state in (WAKING, FALLING):
         return kind.wake_w
     still = watts(state, row.cls, 0.0)
+    # Above the curve's own idle watts: ``idle_w`` counts the devices', too.
     above = watts(state, row.cls, row.alloc_u / MICRO) - still
     return kind.idle_w + above * frequency_power(state, node, row.frequency)
 
@@ -244,6 +246,7 @@ def makes_room(state, variant, node, attempt):
         return False
     threads = state.classes[row.cls].threads
     fits = row.used_u - gone.need_u + needs.need_u <= row.capacity_u
+    # Threads, too: a node that sells more than it has would be crowded, not free.
     return fits and (row.alloc_u - gone.cores_u + needs.cores_u) / MICRO <= threads + 1e-9
 
 
@@ -369,6 +372,7 @@ def requested(state, node, variant):
     """Cores and bytes that attempts on the node request, this one among them."""
     row = state.nodes[node]
     needs = state.variants[variant]
+    # A bare pod's memory is reserved but was never requested.
     own = needs.memory if asks_memory(state, variant) else 0
     return (row.used_u + needs.need_u) / MICRO, row.used_mem - unasked(state, node)[2] + own
 

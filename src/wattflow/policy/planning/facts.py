@@ -137,6 +137,7 @@ def empty_slots(facts: Facts, held: int = 0) -> Slots:
     tasks, nodes, devices = len(facts.estimate_s), len(facts.cls), len(facts.device_speed)
     bins = nodes + devices
     most = 1 + int(facts.devices.max(initial=0))
+    # A task adds two moments to its node and to each of its devices; what is held may add as many.
     rows = bins + 2 * most * tasks + 2 * (1 + int(facts.device_n.max(initial=0))) * held + 2
     slots = Slots(
         time=np.full(rows, -np.inf), free_u=np.zeros(rows, np.int64), free_bytes=np.zeros(rows, np.int64),
