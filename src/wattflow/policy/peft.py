@@ -27,6 +27,7 @@ def optimistic_costs(problem: planning.Problem) -> Floats:
     """The OCT by task and node class; inf where a child could not run at all."""
     table = np.zeros(problem.cost_s.shape)
     facts = problem.facts
+    # A task that fits nowhere is left to the engine; its mean keeps its parents' rows finite.
     able = np.isfinite(problem.cost_s).any(axis=1, keepdims=True)
     cost = np.where(able, problem.cost_s, problem.mean_s[:, None])
     _fill(problem.order, facts.child_start, facts.child, problem.edge_s(), cost, table)
@@ -42,6 +43,8 @@ def _fill(order, child_start, child, edge_s, cost_s, table):
             s = child[e]
             for c in range(table.shape[1]):
                 stay = table[s, c] + cost_s[s, c]
+                # Staying on the class, or the best of all plus the transfer:
+                # for a class that covers the least itself both are the same.
                 table[task, c] = max(table[task, c], min(stay, least[s] + edge_s[e]))
         best = np.inf
         for c in range(table.shape[1]):

@@ -52,14 +52,17 @@ def score(state, task, variant, out):
         node = view.node_of(state, c)
         added_w = view.added_w(state, task, variant, c)
         if view.is_asleep(state, node):
+            # Waking adds the whole idle draw, not only what the task adds.
             added_w += view.node_idle_w(state, node) - view.node_sleep_w(state, node)
         out[c] = view.added_j(state, task, variant, c)
         capped = view.recall(state, NOTES.capped, node) == 1.0 and view.has_profile(state, node)
+        # With nothing running a task must start, or everything would wait for ever.
         if capped and added_w > room_w and view.running(state) > 0:
             out[c] = math.inf
             held = True
     if held:
         step = series.step_s(state, CAP)
+        # The next step of the series; an end before it brings a decision anyway.
         effects.hold_until(state, (math.floor(now / step) + 1.0) * step)
 
 
@@ -94,17 +97,21 @@ def act(state):
     cap_w = series.value(state, CAP, now)
     watts = present_w(state)
     change = 1 if watts > cap_w else -1
+    # Each node may take one step at most, so that a single act ends.
     for _ in range(view.nodes_n(state)):
         node = hungriest(state, change == 1)
+        # Going down stops as soon as the cap is kept.
         if node < 0 or (change == 1 and watts <= cap_w):
             break
         added = step_w(state, node, change)
+        # Below the cap by some distance: else a node would go up and down with every task.
         if change == -1 and watts + added > ROOM * cap_w:
             break
         watts += added
         level = int(view.recall(state, NOTES.level, node)) + change
         effects.note(state, NOTES.level, node, level)
         effects.order_frequency(state, node, level)
+    # With nothing running there is nothing to slow down at the next step.
     if view.running(state) > 0:
         step = series.step_s(state, CAP)
         effects.order_timer(state, (math.floor(now / step) + 1.0) * step)
@@ -120,6 +127,7 @@ def _lay_out(state: Any, cluster: Cluster, cap: Series, zone: str | None) -> Non
 def prepare(state: Any, cluster: Cluster) -> None:
     """A constant cap: a share of all nodes' full watts."""
     classes = state.classes
+    # ``full_w`` is without devices; they idle at least.
     full_w = float(((classes.full_w + classes.device_idle_w) * classes.count).sum())
     _lay_out(state, cluster, Series(3600.0, (float(state.params[DIAL.share]) * full_w,)), None)
 

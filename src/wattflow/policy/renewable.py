@@ -51,7 +51,9 @@ def charge_j(state):
     while at < now:
         until = min(now, (math.floor(at / step) + 1.0) * step)
         spare_j = (series.value(state, SUPPLY, at) - view.recall(state, NOTES.draw_w, 0)) * (until - at)
+        # Charging loses a tenth; what is drawn is drawn whole.
         charge += spare_j * EFFICIENCY if spare_j > 0.0 else spare_j
+        # After each step: a full battery does not save what comes on top, an empty one owes nothing.
         charge = min(max(0.0, charge), view.recall(state, NOTES.capacity_j, 0))
         at = until
     return charge
@@ -63,6 +65,7 @@ def score(state, task, variant, out):
     latest = view.latest_start_s(state, task)
     if view.deadline_s(state, task) == math.inf:
         latest += view.param(state, DIAL.delay_s)
+    # Without an estimate nobody knows what a run would take: it does not wait.
     waits = latest > now and view.has_estimate(state, task)
     charge = charge_j(state) if waits else 0.0
     drawn_w = present_w(state) if waits else 0.0
@@ -72,10 +75,12 @@ def score(state, task, variant, out):
         if waits and joules < view.UNKNOWN_COST:
             seconds = view.finish_in_s(state, task, variant, c)
             given = charge + series.mean(state, SUPPLY, now, seconds) * seconds
+            # What runs already goes on drawing: the task may only have the rest.
             if drawn_w * seconds + joules > given:
                 out[c] = math.inf
     if waits:
         step = series.step_s(state, SUPPLY)
+        # At its latest start it runs, whatever the supply.
         effects.hold_until(state, min(latest, (math.floor(now / step) + 1.0) * step))
 
 
@@ -85,6 +90,7 @@ def act(state):
     effects.note(state, NOTES.charge_j, 0, charge_j(state))
     effects.note(state, NOTES.at_s, 0, now)
     effects.note(state, NOTES.draw_w, 0, present_w(state))
+    # With waiting tasks, too: they are held for the next step of the supply.
     if view.running(state) + view.waiting(state) > 0:
         step = series.step_s(state, SUPPLY)
         effects.order_timer(state, (math.floor(now / step) + 1.0) * step)
@@ -93,6 +99,7 @@ def act(state):
 def _lay_out(state: Any, supply: Series, battery_j: float) -> None:
     found = series.blocks([supply])
     start_s = float(state.clock.now[0])
+    # A live engine's clock is not 0 when a policy is taken up.
     view.lay_out(state, NOTES, capacity_j=[battery_j], charge_j=[0.0], at_s=[start_s], draw_w=[0.0], **found)
 
 

@@ -55,6 +55,7 @@ def mean(state, which, from_s, run_s):
     first = int(view.recall(state, _AT.series_first, which))
     count = length(state, which)
     step = step_s(state, which)
+    # At least a millisecond, or the mean of nothing would be asked for; two rounds are as good as more.
     run_s = max(1e-3, min(run_s, 2.0 * count * step))
     at = from_s
     end = from_s + run_s
@@ -62,6 +63,7 @@ def mean(state, which, from_s, run_s):
     cell = math.floor(at / step)
     while at < end:
         until = min(end, (cell + 1) * step)
+        # Rounding may put `until` before `at` at a step's edge.
         total += view.recall(state, _AT.series_values, first + cell % count) * max(0.0, until - at)
         at = until
         cell += 1

@@ -179,12 +179,14 @@ def notes(*names: str) -> Any:
 
 def lay_out(state: Any, names: Any, **blocks: Any) -> None:
     """Fill the policy's memory, a block of numbers per name; for ``prepare``. A block may have any length."""
+    # Either way: a block that is missing, or one that has no name.
     missing = set(names._fields) ^ set(blocks)
     if missing:
         raise ValueError(f"the memory has the blocks {', '.join(names._fields)}; these differ: {sorted(missing)}")
     parts = [np.ravel(np.asarray(blocks[name], np.float64)) for name in names._fields]
     starts = len(parts) + np.cumsum([0] + [len(part) for part in parts[:-1]])
     flat = np.concatenate([starts.astype(np.float64), *parts])
+    # Never smaller than it was: compiled code may hold more notes of an earlier layout.
     state.replace(memory=np.concatenate([flat, np.zeros(max(0, len(state.memory) - len(flat)))]))
 
 
@@ -467,6 +469,7 @@ def finish_and_worth(state, task, variant, candidate, run_w, run_s):
     if state.candidates[candidate].device < 0 and wanted > 0.0:
         before = busy_cores(state, node)
         gained = throughput(state, node, before + wanted) - throughput(state, node, before)
+        # At least a twentieth: beyond all threads the gain is 0, and the price would be infinite.
         dear = wanted / max(gained, 0.05 * wanted)
     joules = run_w * run_s * dear
     if cold_s > 0.0:

@@ -17,7 +17,7 @@ from wattflow.policy import view
 from wattflow.policy.base import Policy
 
 BITS = 12
-"""Of a weight in a workflow's row; four of them are a whole number that a float64 holds exactly."""
+"""Bits of a weight in a workflow's row; four of them are a whole number that a float64 holds exactly."""
 DIAL = view.dials(energy=1.0, time=0.0, packing=0.0, short=0.0)
 DECIDING = ("energy", "time", "packing")
 UNKNOWN_S = 3600.0
@@ -47,6 +47,7 @@ def score(state, task, variant, out):
     for c in range(out.size):
         cost = 1.0
         if energy > 0.0:
+            # A cost of 0 to any power would hide the other weights.
             cost *= max(view.added_j(state, task, variant, c), 1e-12) ** energy
         if time > 0.0:
             cost *= max(view.bounded(view.finish_in_s(state, task, variant, c)), 1e-12) ** time

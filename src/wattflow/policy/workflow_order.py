@@ -51,6 +51,7 @@ def ordered(policy: Policy, order: str) -> Policy:
         raise InvalidInput(policy.name, f"order is one of {', '.join(ORDERS)}, not {order!r}")
     if policy.plan is not None:
         raise InvalidInput(policy.name, "plans ahead, so its queue follows the plan; order is for policies that do not")
+    # A rank is an order by itself: nothing of the policy's own is lost.
     if policy.priority is None and policy.rank is None:
         return replace(policy, rank=ORDERS[order])
     if order == "path":
