@@ -97,7 +97,7 @@ def act(state):
     cap_w = series.value(state, CAP, now)
     watts = present_w(state)
     change = 1 if watts > cap_w else -1
-    # Each node may take one step at most, so that a single act ends.
+    # As many steps as nodes, so that a single act ends.
     for _ in range(view.nodes_n(state)):
         node = hungriest(state, change == 1)
         # Going down stops as soon as the cap is kept.

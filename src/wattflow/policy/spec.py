@@ -112,7 +112,7 @@ def _number(text: str, item: str, value: str, least: float = -math.inf) -> float
         number = float(value)
     except ValueError:
         number = math.nan
-    # inf is a wait that never ends for some numbers, but no time-out.
+    # inf is a value of some dials (`wait`), but no time-out.
     if math.isnan(number) or number < least or (math.isinf(number) and least == 0.0):
         raise InvalidInput(text, f"{item!r} needs a number{' of at least 0' if least == 0.0 else ''}")
     return number

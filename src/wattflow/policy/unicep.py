@@ -19,7 +19,6 @@ def priority(state, task):
     if not view.has_estimate(state, task):
         return view.UNKNOWN_COST
     estimate = view.estimate_s(state, task)
-    # log₂ by two natural logarithms, as compiled code has it.
     width = math.log(max(2.0, view.cores_of(state, task))) / math.log(2.0)
     return -view.waited_s(state, task) / (width * max(estimate, 1e-9))
 

@@ -186,7 +186,6 @@ def lay_out(state: Any, names: Any, **blocks: Any) -> None:
     parts = [np.ravel(np.asarray(blocks[name], np.float64)) for name in names._fields]
     starts = len(parts) + np.cumsum([0] + [len(part) for part in parts[:-1]])
     flat = np.concatenate([starts.astype(np.float64), *parts])
-    # Never smaller than it was: compiled code may hold more notes of an earlier layout.
     state.replace(memory=np.concatenate([flat, np.zeros(max(0, len(state.memory) - len(flat)))]))
 
 
