@@ -30,6 +30,7 @@ def makespan_bound_s(workload: Workload, cluster: Cluster) -> float:
     """Seconds from the first release to the last end that no schedule can undercut."""
     if not len(workload):
         return 0.0
+    # Both hold for every schedule, so the larger one does.
     return max(critical_path_s(workload, cluster), _area_s(workload, cluster))
 
 
@@ -75,6 +76,7 @@ def exact_makespan_s(workload: Workload, cluster: Cluster, limit_s: float = 10.0
     except ImportError as error:
         raise MissingExtra("exact bounds need ortools: pip install ortools") from error
     model = cp_model.CpModel()
+    # Time for all tasks one after the other on the slowest node: no optimum is later.
     horizon = int(1000 * (workload.release_s.max() + workload.runtime_s.sum() * _worst(workload, cluster))) + 1
     end = [model.new_int_var(0, horizon, f"end{t}") for t in range(len(workload))]
     start = [model.new_int_var(round(1000 * r), horizon, f"start{t}") for t, r in enumerate(workload.release_s)]
@@ -89,6 +91,7 @@ def exact_makespan_s(workload: Workload, cluster: Cluster, limit_s: float = 10.0
                 here = model.new_bool_var("")
                 use[n].append((model.new_optional_interval_var(start[t], long, end[t], here, ""), int(v.cores)))
                 chosen.append(here)
+        # Exactly one place: a task that fits nowhere makes the model infeasible.
         model.add_exactly_one(chosen)
         for parent in workload.parents_of(t).tolist():
             model.add(start[t] >= end[parent])
@@ -98,6 +101,7 @@ def exact_makespan_s(workload: Workload, cluster: Cluster, limit_s: float = 10.0
     model.add_max_equality(last, end)
     model.minimize(last)
     solver = cp_model.CpSolver()
+    # One worker: the same answer each time.
     solver.parameters.max_time_in_seconds, solver.parameters.num_workers = limit_s, 1
     proven = solver.solve(model) == cp_model.OPTIMAL
     return solver.objective_value / 1000 - float(workload.release_s.min()) if proven else None

@@ -33,6 +33,7 @@ def joined(parts: Sequence[Workload], submit_s: Floats, cluster: Cluster, slack:
     Tasks of no length take a millisecond, so that every ratio is finite.
     """
     kinds = list(dict.fromkeys(map(id, parts)))
+    # By object: workflows that are drawn again share their shapes.
     first = {key: next(part for part in parts if id(part) == key) for key in kinds}
     shapes: list[Shape] = []
     functions: list[Function] = []
@@ -48,6 +49,7 @@ def joined(parts: Sequence[Workload], submit_s: Floats, cluster: Cluster, slack:
     return Workload.of_columns(
         name,
         release_s=np.concatenate([np.full(len(p), at) for p, at in zip(parts, submit_s, strict=True)]),
+        # A ratio to the critical path is taken of every task.
         runtime_s=np.concatenate([np.maximum(p.runtime_s, 1e-3) for p in parts]),
         shapes=tuple(shapes),
         functions=tuple(functions),
@@ -74,6 +76,7 @@ def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workl
 
     Their shapes may differ, their functions are those of one list that grew.
     """
+    # Shifted copies, so that what arrived stays as it was.
     if submit_s is not None:
         parts = [_moved(part, at) for part, at in zip(parts, submit_s.tolist(), strict=True)]
     shapes: dict[Shape, int] = {}
@@ -90,6 +93,7 @@ def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workl
                          "workflow_submit_s")
         },
         shapes=tuple(shapes),
+        # One list that grew: the longest holds all others.
         functions=max((part.functions for part in parts), key=len),  # an engine only learns of more
         shape=np.concatenate([which[part.shape] for which, part in zip(number, parts, strict=True)]),
         workflow=np.concatenate([part.workflow + at for part, at in zip(parts, flows, strict=True)]),

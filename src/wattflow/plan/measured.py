@@ -62,6 +62,7 @@ def result_of(run: Run) -> Result:
     given_up = np.isnan(task_end_s)
     np.maximum.at(end_s, workload.workflow, np.where(given_up, run.start_s + run.span_s, task_end_s))
     due_s = np.full(len(end_s), np.inf)
+    # Also without a deadline: a workflow with a task that was given up counts as late.
     np.minimum.at(due_s, workload.workflow, np.where(given_up, -np.inf, workload.deadline_s))
     response_s = end_s - workload.workflow_submit_s
     late = frozenset(np.flatnonzero(end_s > due_s + 1e-6).tolist())

@@ -70,6 +70,7 @@ def least_energy(workload: Workload, cluster: Cluster, makespan_s: float = np.in
     if not len(workload):
         return Relaxed(0.0, 0.0)
     least_s = bounds.makespan_bound_s(workload, cluster)
+    # A rounding below the bound is not below it.
     if makespan_s < least_s * (1 - 1e-9):
         return Relaxed(np.inf, least_s)
     programme = _Programme(workload, offers(workload, cluster), least_s, max(makespan_s, least_s))
@@ -93,6 +94,7 @@ class _Programme:
 
     def __init__(self, workload: Workload, offered: Offers, least_s: float, most_s: float) -> None:
         self.workload, self.offered = workload, offered
+        # Seconds and joules near 1: solvers count in absolute tolerances.
         self.unit_s = max(least_s, 1e-9)
         splits = self.splits = _splits(workload, offered)
         tasks, classes, count = len(workload), len(offered.nodes), len(splits.task)
@@ -107,6 +109,7 @@ class _Programme:
         still_w = float((offered.still_w * offered.nodes).sum())
         by_class = [offered.busy_w * self.unit_s, awake_w * self.unit_s, offered.enter_j]
         cost = np.concatenate([splits.joules, np.zeros(2 * tasks), *by_class, [still_w * self.unit_s]])
+        # The largest cost is 1, for the same reason.
         self.unit_j = max(float(np.abs(cost).max()), 1e-9)
         self.cost = cost / self.unit_j
         ready = (workload.release_s - workload.release_s.min()) / self.unit_s
@@ -140,6 +143,7 @@ class _Programme:
         child = np.repeat(np.arange(count), np.diff(workload.parent_start))
         for a, b in zip(workload.parent.tolist(), child.tolist(), strict=True):
             self._at_most({self.start + a: 1.0, self.length + a: 1.0, self.start + b: -1.0})
+        # Only tasks without children: the others end before theirs.
         for task in np.setdiff1d(np.arange(count), workload.parent).tolist():
             self._at_most({self.start + task: 1.0, self.length + task: 1.0, self.span: -1.0})
 
@@ -150,6 +154,7 @@ class _Programme:
         for cls in range(len(offered.nodes)):
             mine = np.flatnonzero(splits.cls == cls)
             nodes, each = float(offered.nodes[cls]), float(offered.throughput[cls])
+            # On for at most T, busy for at most as long as on.
             self._at_most({self.on + cls: 1.0, self.span: -nodes})
             self._at_most({self.busy + cls: 1.0, self.on + cls: -1.0})
             # T is at least one unit, so nodes that never sleep are on for at least that long each.
@@ -180,8 +185,10 @@ class _Programme:
     def _windows(self) -> list[tuple[float, float, Any]]:
         """(head, tail, tasks that begin no sooner and have at least that to follow), a few of each."""
         workload = self.workload
+        # Each window is a row over all tasks, and there are up to 16 of them for each class.
         if len(workload) > MOST_WINDOW_TASKS:
             return []
+        # Least seconds before and behind, so the window holds for every schedule.
         heads = bounds.heads_s(workload, self.run_s) - self.run_s
         tails = tails_s(workload, self.run_s)
         found = []
@@ -234,8 +241,10 @@ def chains(workload: Workload, run_s: Floats) -> list[Longs]:
             after = child[child_start[task] : child_start[task + 1]]
             if not len(after):
                 break
+            # Towards the longest rest, as the chain was found.
             task = int(after[np.argmax(ahead[after])])
         found.append(np.array(chain, np.int64))
+        # No task is in two chains: their seconds would be counted twice.
         left[found[-1]] = 0.0
     return found
 
@@ -275,6 +284,7 @@ def undominated(offered: Offers, first: int, count: int) -> Longs:
     for cls in range(len(offered.nodes)):
         own: list[int] = []
         for option in range(first, first + count):
+            # Only options of one class are compared: classes differ in what else they cost.
             if np.isfinite(offered.seconds[option, cls]) and not any(_beats(offered, o, option, cls) for o in own):
                 own = [o for o in own if not _beats(offered, option, o, cls)] + [option]
         kept += [(option, cls) for option in own]

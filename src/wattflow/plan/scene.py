@@ -47,6 +47,7 @@ def scene(state: Any, known: Sequence[Workload], cluster: Cluster, now_s: float 
     It is the time of the last arrival, unless another is told.
     """
     flows = _rows(state, len(known))
+    # A State that has grown or lost rows since is not the one that these workflows are of.
     if len(flows) != len(known) or any(len(a) != len(b) for a, b in zip(flows, known, strict=True)):
         return None
     still = [bool((np.asarray(state.tasks["state"])[rows] < DONE).any()) for rows in flows]
@@ -62,6 +63,7 @@ def scene(state: Any, known: Sequence[Workload], cluster: Cluster, now_s: float 
     if any(shape.parts > 1 for part in parts for shape in part.shapes):
         return None
     if now_s is None:
+        # All of them have arrived by now, so the last arrival is the present.
         now_s = max(float(part.workflow_submit_s[0]) for part in parts)
     work_s = float(np.mean([joining.core_seconds(part) for part in known]))
     return Scene(now_s, _as_one(parts, cluster), np.concatenate(rows), work_s)
@@ -110,6 +112,7 @@ def standing(state: Any, seen: Scene, game: Game, end_s: Floats, due_s: Floats) 
             continue
         variant = state.variants[int(attempts["variant"][row])]
         node[i] = int(attempts["node"][row])
+        # Numbered as `node_offers` numbers: variants, each with all levels.
         option[i] += int(variant["origin"]) * game.offered.levels + int(variant["frequency"])
     fixed = (states >= DONE) | ((states == PLACED) & (node >= 0))  # what was cancelled has no node, and needs none
     awake_s, sleeps = _nodes(state, now_s)
@@ -122,9 +125,11 @@ def _nodes(state: Any, now_s: float) -> tuple[Floats, Any]:
     nodes, classes = state.nodes, state.classes
     kind = np.asarray(nodes["power_state"])
     wake_s, enter_s = (np.asarray(classes[name])[nodes["cls"]] for name in ("wake_s", "enter_s"))
+    # Nodes that are down, or being drained, count as never awake.
     awake_s = np.full(len(nodes), NEVER_S)
     awake_s[kind == ON] = now_s
     awake_s[kind == ASLEEP] = (now_s + wake_s)[kind == ASLEEP]
     awake_s[kind == FALLING] = (now_s + enter_s + wake_s)[kind == FALLING]
+    # As announced; the others are reckoned from now.
     awake_s[kind == WAKING] = np.asarray(nodes["on_at"])[kind == WAKING]
     return awake_s, (kind == ASLEEP) | (kind == FALLING)

@@ -44,7 +44,6 @@ def _fill(order, child_start, child, edge_s, cost_s, table):
             for c in range(table.shape[1]):
                 stay = table[s, c] + cost_s[s, c]
                 # The minimum over q: stay on this class without a transfer, or go to the best of all with one.
-                # for a class that covers the least itself both are the same.
                 table[task, c] = max(table[task, c], min(stay, least[s] + edge_s[e]))
         best = np.inf
         for c in range(table.shape[1]):
