@@ -90,6 +90,7 @@ def compare(
     setup = setup or Setup()
     cluster = cluster_of(cluster)
     sources = _named(_sources(workloads))
+    # One more than allowed is enough to refuse: a range of 10¹² would not fit.
     chosen = tuple(range(min(seeds, MOST_SEEDS + 1))) if isinstance(seeds, int) else tuple(seeds)
     if not sources or not chosen:
         raise InvalidInput("compare", "needs at least one workload and one seed")
@@ -141,6 +142,7 @@ def chosen_policies(
         usual.append(f"{SLEEPING}:sleep=600")
     for policy in (baseline, *(usual if everything else asked)):
         name = policy if isinstance(policy, str) else policy.name
+        # Settings behind a colon are looked at by the loader, which says what is wrong with them.
         if not registry.is_known(name) and name not in own and spec.is_plain(name):
             raise unknown_name("policy", name, [*known, *own], "(`wattflow policies` lists them)")
         if name not in known and name not in own:
@@ -166,6 +168,7 @@ def _is_registered(policy: Policy) -> bool:
     from wattflow.policy import registry
 
     ours = registry.load(policy.name)
+    # An object that was made by `registry.load` before is ours, too.
     return ours is policy or (ours.score is policy.score and ours.priority is policy.priority)
 
 
@@ -190,6 +193,7 @@ def _named(sources: Sequence[Source]) -> dict[str, Source]:
     for source in sources:
         base = source.name if isinstance(source, Workload) else source.title
         title, number = base, 2
+        # Until it differs from all: "a (2)" may be a file's own name.
         while title in titled:
             title, number = f"{base} ({number})", number + 1
         titled[title] = source

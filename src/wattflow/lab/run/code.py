@@ -18,6 +18,7 @@ def code_hash() -> str:
 
     home = Path(wattflow.__file__).parent
     digest = hashlib.sha256(wattflow.__version__.encode())
+    # Every source, comments included: a hash that is too careful only costs a run, one that is not would mix results.
     for name in SOURCES:
         where = home / name
         for path in [where] if where.is_file() else sorted(where.rglob("*.py")):

@@ -9,6 +9,7 @@ from wattflow.lab.run.work import Answer, Crew, Here, Piece, Work
 
 def cores() -> int:
     """Cores this process may use."""
+    # Of a container or a pinned process, not of the machine.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

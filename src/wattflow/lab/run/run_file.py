@@ -130,13 +130,16 @@ def read_run(path: str | os.PathLike[str]) -> SavedRun:
 
 def _whole_run(where: str, rows: NDArray[np.void], table: pa.Table, about: Mapping[str, Any], inputs: bytes) -> Run:
     made = unpack_inputs(inputs, where)
+    # An index beyond the tables would be somebody else's row, not an error.
     if len(rows) and (int(rows["task"].max()) >= len(made.workload) or int(rows["node"].max()) >= len(about["nodes"])):
         raise InvalidInput(where, "is damaged: its attempts name tasks or nodes that are not in it")
     bands = None
+    # A simulated run's bands follow from its cluster.
     if not about["simulated"]:
         bands = np.zeros(len(rows), BAND)
         for name in ("low_j", "high_j"):
             bands[name] = table[name].to_numpy()
+        # −1 as in memory: how it is known is not known.
         bands["provenance"] = [PROVENANCES.index(one) if one else -1 for one in table["provenance_name"].to_pylist()]
     return Run(
         workload=made.workload, cluster=made.cluster, policy=str(about["policy"]), attempts=rows,
@@ -160,6 +163,7 @@ def run_table(run: Run) -> pa.Table:
     )
 
     def named(numbers: NDArray[Any], names: list[str]) -> object:
+        # Below 0 is no name: null, not the last one.
         return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32), mask=numbers < 0), pa.array(names))
 
     shapes = workload.shape[rows["task"]]
@@ -183,7 +187,9 @@ def waits(rows: NDArray[np.void]) -> NDArray[np.int64]:
     """For each attempt, where most of the time between ready and start went: an index into ``WAITS``."""
     stages = np.stack([rows["placed_s"] - rows["ready_s"], *(rows[f"{name}_s"].astype(np.float64) for name in
                        ("message", "wake", "cold", "data", "hold"))])  # fmt: skip
+    # NaN of an attempt that never started counts as no wait.
     stages = np.nan_to_num(stages)
+    # The first of equal stages, in the order of `WAITS`.
     longest: NDArray[np.int64] = np.argmax(stages, axis=0) + 1
     return np.where(stages.max(axis=0, initial=0.0) >= 1e-3, longest, 0)
 
@@ -195,6 +201,7 @@ def bands_of(run: Run) -> NDArray[np.void]:
     bands = np.zeros(len(run.attempts), BAND)
     kinds = [node_provenance(node) for node in run.cluster.nodes]
     known = np.array([-1 if kind is None else PROVENANCES.index(kind) for kind in kinds], np.int8)
+    # Modelled watts have no error that anybody measured: NaN, not 0.
     bands["low_j"] = bands["high_j"] = np.nan
     bands["provenance"] = known[run.attempts["node"]]
     return bands

@@ -105,6 +105,7 @@ def told(run: Callable[[Piece], Answer], piece: Piece) -> Told[Answer]:
     except Exception as error:
         error.add_note(traceback.format_exc())
         try:
+            # Both ways: some exceptions can be written and not read.
             pickle.loads(pickle.dumps(error))
         except Exception:
             return False, WattflowError(f"{type(error).__name__}: {error}")
