@@ -37,6 +37,7 @@ def beside_simulated(saved: SavedRun, policies: Sequence[str], seed: int = 0) ->
     total_j = sum(joules for name, joules in energy.items() if name != _OTHERS)
     policy = str(saved.about["policy"])
     lines = [Beside(policy, False, makespan_s, total_j, energy["run"], 0.0, 0.0)]
+    # Its own policy first: how far the simulator is off shows where nothing else differs.
     for name in dict.fromkeys([policy, *policies]):
         run = simulate(workload, cluster, name, seed=seed)
         lines.append(_line(run, name, makespan_s, total_j))
@@ -63,6 +64,7 @@ def real_comparison(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> 
 
 def _inputs(saved: SavedRun) -> tuple[Workload, Cluster]:
     """The tasks and nodes of a real run, as the simulator takes them."""
+    # A file of version 2 holds tasks and nodes as they were; older ones hold the workflow's document.
     if saved.run is not None and not saved.run.simulated:
         return saved.run.workload, saved.run.cluster
     about = saved.about["manifest"]
@@ -81,7 +83,9 @@ def _as_run(saved: SavedRun, workload: Workload, cluster: Cluster) -> tuple[Run,
     about = saved.about
     energy_j = np.array(about["energy_j"], np.float64).reshape(-1, len(about["accounts"]))
     column = about["accounts"].index(_OTHERS)
+    # Unknown joules count nothing here: they are in no account of a task either.
     others_j = float(np.nansum(energy_j[:, column]))
+    # Taken out, so that both sides tell of the same work.
     energy_j[:, column] = 0.0
     run = Run(
         workload=workload, cluster=cluster, policy=str(about["policy"]), attempts=saved.attempts, energy_j=energy_j,

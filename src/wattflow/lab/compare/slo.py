@@ -44,6 +44,7 @@ class Slo:
             most = duration_s(value.strip())
         except ValueError as error:
             raise InvalidInput(f"--slo {text}", str(error)) from error
+        # "10m" would be 600 of whatever the figure counts.
         if METRICS[metric].unit != "s" and not _plain(value):
             raise InvalidInput(f"--slo {text}", f"{name} is no time; give a plain number")
         if not 0.0 <= most < float("inf"):
@@ -75,6 +76,7 @@ def costs(comparison: Comparison, slo: Slo) -> list[Cost]:
     for workload in comparison.workloads:
         energy = _means(comparison, workload, "energy_j")
         value = _means(comparison, workload, slo.metric)
+        # Names break ties, so that the same table comes out each time.
         ranked = sorted((policy for policy in energy if policy in value), key=lambda p: (energy[p], p))
         if not ranked:
             continue

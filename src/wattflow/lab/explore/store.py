@@ -34,6 +34,7 @@ class Store:
     def add(self, point: DesignPoint, found: Mapping[str, object]) -> None:
         """Keep the result of a point; a second one for the same key changes nothing."""
         if not self.path(point.key).exists():
+            # NaN would make a file that other programs cannot read.
             text = json.dumps({"key": point.key, **found}, separators=(",", ":"), allow_nan=False)
             write_text(self.path(point.key), text)
 
@@ -45,6 +46,7 @@ class Store:
         """A kept result; a file that cannot be read (a disk was full, say) is removed and its point runs again."""
         try:
             found: dict[str, Any] = json.loads(self.path(key).read_text(encoding="utf-8"))
+            # Of this key and with all parts: a file from elsewhere, or half of one, is no result.
             if found["key"] == key and set(found) >= {"values", "watts", *LISTS}:
                 return found
         except FileNotFoundError:
@@ -91,6 +93,7 @@ def _column(values: list[Any]) -> Any:
     import pyarrow as pa
 
     kinds = {type(value) for value in values if value is not None}
+    # Whole numbers and floats in one column are floats; whole numbers alone stay so.
     if kinds and kinds <= {int, float} and kinds != {int}:
         return pa.array([None if value is None else float(value) for value in values], pa.float64())
     return pa.array(values, pa.list_(pa.float64()) if kinds == {list} else None)

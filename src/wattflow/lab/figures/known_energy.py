@@ -27,6 +27,7 @@ def energy_figures(run: Run) -> dict[str, float | None]:
     )
     values["unknown_power_nodes"] = float(len(dark))
     if dark:
+        # Nothing is known at all where every node is dark: then not even a lower bound.
         if len(dark) < len(run.cluster.nodes):
             values[AT_LEAST] = run.total_j
         return values

@@ -106,6 +106,7 @@ def metrics(run: Run, ideal: Floats | None = None) -> dict[str, float | None]:
     values |= _money(run)
     decision_s = run.scalars.get("decision_s")
     values["decision_us"] = None if decision_s is None else decision_s * 1e6
+    # Sums of floats: an end that is the deadline itself is in time.
     late = tasks.end_s > run.workload.deadline_s + 1e-9
     has_deadline = bool(np.isfinite(run.workload.deadline_s).any())
     values["deadlines_missed"] = float(np.count_nonzero(late)) if has_deadline else None
@@ -133,7 +134,9 @@ class TaskTimes:
         release_s = np.full(count, np.inf)
         np.minimum.at(release_s, task, rows["ready_s"])
         done = run.finished
+        # Of tasks that finished only: an attempt that ended well may belong to a gang whose other part failed.
         good = np.flatnonzero((rows["outcome"] == 0) & done[task])
+        # In order of end, so that the last one written below is the one that ended last.
         good = good[np.argsort(end_s[good], kind="stable")]
         followed = np.zeros(count, np.int64)
         followed[task[good]] = good  # of repeated tasks the last, in order of end, is kept
@@ -177,6 +180,7 @@ def node_provenance(node: Node) -> Provenance | None:
     if node.power is None:
         return None
     order = list(Provenance)
+    # A device without watts adds nothing that could be wrong.
     kinds = [node.power.provenance, *(d.power.provenance for d in node.devices if max(d.power.watts) > 0)]
     return max(kinds, key=order.index)
 
@@ -207,12 +211,14 @@ def _shares(run: Run) -> dict[str, float | None]:
     cores, share, devices = variant_columns(run)
     length_s = rows["end_s"] - rows["start_s"]
     inside = fixed[rows["node"]]
+    # Only then can more cores be asked for than threads are there.
     over = any(node.request_cores > node.threads for node in nodes) or bool((rows["guarantee"] < 1).any())
     if over:
         steps = sweep(rows["node"], rows["start_s"], rows["end_s"], cores)
         busy = np.minimum(steps.value, threads[steps.group]) * fixed[steps.group]
         used = float((busy * steps.held_s(0.0)).sum())
     else:
+        # Nothing is cut off, so plain sums do.
         used = float((cores * length_s)[inside].sum())
     count = sum(len(node.devices) for node in nodes)
     on_device = float((share * devices * length_s).sum())
@@ -270,6 +276,7 @@ def _electricity(run: Run) -> float:
 def _money(run: Run) -> dict[str, float | None]:
     nodes, zones = run.cluster.nodes, {zone.name: zone for zone in run.cluster.zones}
     priced = any(zones[node.zone].price_known or node.price_per_hour or node.serverless for node in nodes)
+    # Electricity that has a price but no known watts: a sum without it would be too low.
     unpaid = any(node.power is None and zones[node.zone].price_known for node in nodes)
     year_s = 365.25 * 86400.0
     embodied = sum(1000.0 * node.embodied_kg * run.span_s / (node.lifetime_years * year_s) for node in nodes)

@@ -40,6 +40,7 @@ class PowerCurve:
     def binned(self, nodes: int, bins: int) -> tuple[Floats, Floats]:
         """(edges in seconds, mean watts by node and bin): areas, and so joules, stay right. Where nobody measured,
         nothing is added."""
+        # A run without length has one bin that is not empty, or the division would be by 0.
         edges = np.linspace(self.start_s, max(self.end_s, self.start_s + 1e-9), bins + 1)
         watts = np.zeros((nodes, bins))
         bounds = np.searchsorted(self.steps.group, np.arange(nodes + 1))
@@ -47,6 +48,7 @@ class PowerCurve:
             rows = slice(bounds[node], bounds[node + 1])
             times, values = self.steps.time_s[rows], np.nan_to_num(self.steps.value[rows])
             if len(times):
+                # Integrals at the steps, read off at the edges: joules of a bin are exact however its edges lie.
                 joules = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
                 ends = np.append(times, max(self.end_s, times[-1]))
                 totals = np.append(joules, joules[-1] + values[-1] * (ends[-1] - times[-1]))
@@ -58,6 +60,7 @@ def power_curve(run: Run) -> PowerCurve:
     """Watts of each node from the first release to the last end."""
     start_s, end_s = run.start_s, run.start_s + run.span_s
     if run.power_log is not None and len(run.power_log):
+        # Several changes in one instant: only the last one lasted.
         rows = _last_of_each_moment(run.power_log)
         steps = Steps(rows["node"].astype(np.int64), rows["time_s"].astype(float), rows["watts"].astype(float))
         return PowerCurve(steps, start_s, end_s, rebuilt=False)
@@ -72,6 +75,7 @@ def idle_watts(run: Run, curve: PowerCurve) -> Floats:
     else:
         known = [np.nan if (watts := idle_w(node)) is None else watts for node in run.cluster.nodes]
         idle = np.array(known)[curve.steps.group]
+    # Asleep a node draws less than idling: what it draws is all for being there.
     lower: Floats = np.minimum(idle, curve.steps.value)
     return lower
 
@@ -88,8 +92,10 @@ def sleeps(run: Run, curve: PowerCurve) -> NDArray[np.void]:
     found: list[tuple[int, float, float, int]] = []
     steps, held = curve.steps, curve.steps.held_s(curve.end_s)
     for number, node in enumerate(run.cluster.nodes if not curve.rebuilt else ()):
+        # Watts of sleep that are no lower than idling cannot be told from it.
         if node.sleep is None or (node.power is not None and node.sleep.watts >= node.power.idle_w):
             continue
+        # Watts pass through sums and files: equal but for a rounding.
         asleep = (steps.group == number) & (np.abs(steps.value - node.sleep.watts) <= 1e-6 * node.sleep.watts)
         asleep &= held > 0
         found += [
@@ -130,6 +136,7 @@ def _rebuild(run: Run, start_s: float) -> Steps:
     device_bounds = np.searchsorted(above.group, np.arange(len(nodes) + 1))
     for number, node in enumerate(nodes):
         mine, its_devices = slice(*bounds[number : number + 2]), slice(*device_bounds[number : number + 2])
+        # All moments at which either changes, so that the sum is a step function again.
         at = np.unique(np.concatenate([[start_s], busy.time_s[mine], above.time_s[its_devices]]))
         watts = _cpu_watts(node, _at(at, busy.time_s[mine], busy.value[mine]))
         watts += sum(device.power.idle_w for device in node.devices)
@@ -164,7 +171,9 @@ def _device_watts(run: Run) -> Steps:
         device, mine = nodes[key // most].devices[key % most], load.group == key
         busy = load.value[mine]
         watts[mine] = np.interp(np.minimum(busy, 1.0), device.power.share, device.power.watts) - device.power.idle_w
+    # By differences: steps of several devices of one node add up to the node's.
     before = np.append(0.0, watts[:-1])[: len(watts)]
+    # Before a device's first step there is nothing.
     before[np.append(True, load.group[1:] != load.group[:-1])[: len(watts)]] = 0.0
     return accumulate(load.group // most, load.time_s, watts - before)
 
@@ -177,5 +186,6 @@ def _device_load(run: Run, most: int) -> Steps:
     chosen, counts = rows[used], count[used].astype(np.int64)
     each = np.repeat(np.arange(len(chosen)), counts)
     offset = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
+    # As the engine takes them: the lowest free ones, which here are assumed to be neighbours.
     key = chosen["node"][each].astype(np.int64) * most + np.minimum(chosen["device"][each] + offset, most - 1)
     return sweep(key, chosen["start_s"][each], chosen["end_s"][each], share[used][each])
