@@ -67,12 +67,15 @@ def change(comparison: Results, policy: str, metric: str) -> Change | None:
         for workload in comparison.workloads:
             before = comparison.values(workload, comparison.baseline, metric)[place]
             after = comparison.values(workload, policy, metric)[place]
+            # A ratio to 0 has no logarithm, and a part that is unknown leaves the whole unknown.
             if before is None or after is None or before <= 0 or after <= 0:
                 return None
             logs.append(math.log(after / before))
         by_seed.append(math.exp(sum(logs) / len(logs)))
+    # Every seed gave the same: only workloads can say how sure it is.
     if len(logs) > 1 and max(by_seed) == min(by_seed):
         mean, half = mean_interval(logs)
+        # A symmetric interval of the logarithm; sinh is half its width as a ratio.
         return Change(math.exp(mean), None if half is None else math.exp(mean) * math.sinh(half))
     return Change(*mean_interval(by_seed))
 
@@ -83,9 +86,11 @@ def leader(comparison: Results) -> str | None:
     None with the baseline alone. Policies that know the future lead only among themselves.
     """
     others = [policy for policy in comparison.policies if policy != comparison.baseline]
+    # A planner that saw everything is not what others can be held to.
     ours = [policy for policy in others if not knows_future(policy)] or others
     able = [policy for policy in ours if keeps(comparison, policy)] or ours
     known = [(found.ratio, policy) for policy in able if (found := change(comparison, policy, "energy_j"))]
+    # Names break ties, so that the same sentence comes out each time.
     return min(known)[1] if known else (able[0] if able else None)
 
 
@@ -95,6 +100,7 @@ def keeps(comparison: Results, policy: str) -> bool:
         for metric, most in (*((name, BOUND) for name in WAITS), ("deadlines_missed", 1.0)):
             before = comparison.summary(workload, comparison.baseline, metric).mean
             after = comparison.summary(workload, policy, metric).mean
+            # Means of floats: exactly the bound is kept.
             if before is not None and after is not None and after > most * before + 1e-9:
                 return False
     return True
@@ -110,6 +116,7 @@ def sentence(comparison: Results) -> str:
     if FLAGSHIP in comparison.policies and FLAGSHIP not in (policy, comparison.baseline):
         second.append(_of_flagship(comparison))
     energy = change(comparison, policy, "energy_j")
+    # What may be nothing is not multiplied by a year.
     yearly = "" if energy is None or _is_noise(energy) else _yearly(comparison, policy)
     return f"{first}\n{' '.join(second)}{yearly}"
 
@@ -157,12 +164,14 @@ def _of_flagship(comparison: Results) -> str:
 
 
 def _is_noise(found: Change) -> bool:
+    # Below a twentieth of a per cent nobody would call it a change.
     return found.half is not None and abs(found.ratio - 1.0) <= max(found.half, 0.0005)
 
 
 def _words(found: Change, what: str, below: str, above: str) -> str:
     if _is_noise(found):
         return f"{what} the same within noise"
+    # Percentages above a hundred are hard to read.
     if found.ratio >= 2.0:
         return f"{what} × {found.ratio:.3g}"
     half = f" ±{100 * found.half:.1f}" if found.half else ""
@@ -196,6 +205,7 @@ def _yearly(comparison: Results, policy: str) -> str:
         return ""
     kwh = saved_j / span_s * HOURS_A_YEAR * 3600.0 / J_PER_KWH
     used_kwh = _means(comparison, base, "energy_j") / J_PER_KWH
+    # What a kWh of this very run cost: the sentence and the table's columns agree.
     price, gram = (_means(comparison, base, metric) / used_kwh for metric in ("electricity_cost", "carbon_g"))
     guess = [f"{ASSUMED_PRICE:.2f} a kWh"] * math.isnan(price) + [f"{ASSUMED_G:g} g CO₂ a kWh"] * math.isnan(gram)
     price, gram = (ASSUMED_PRICE if math.isnan(price) else price), (ASSUMED_G if math.isnan(gram) else gram)
@@ -219,6 +229,7 @@ def folded(comparison: Results, workload: str, metrics: Sequence[str] = MATTERS)
     for policy in comparison.policies:
         key = tuple(tuple(comparison.values(workload, policy, metric)) for metric in metrics)
         groups.setdefault(key, []).append(policy)
+    # Whoever is looked for by name stands first in its group.
     first = (comparison.baseline, FLAGSHIP)
     return [sorted(group, key=lambda name: (name not in first, group.index(name))) for group in groups.values()]
 
@@ -261,6 +272,7 @@ def _kept(comparison: Results, groups: list[list[str]], rows: int | None) -> lis
     if rows is None or len(groups) <= rows:
         return groups
     wanted = [group for group in groups if comparison.baseline in group or FLAGSHIP in group]
+    # What is looked for always stays; the others fill what is left of the rows.
     rest = [group for group in groups if group not in wanted][: rows - len(wanted)]
     return [group for group in groups if group in wanted or group in rest]
 
@@ -274,6 +286,7 @@ def _cells(comparison: Results, workload: str, group: list[str], known: Sequence
     policy = group[0]
     mark = (" *" if knows_future(policy) else "") + (f" (={len(group)})" if len(group) > 1 else "")
     room = _NAME_WIDTH - len(mark)
+    # Cut here, so that the mark behind the name is not cut off.
     cells = [f"{policy if len(policy) <= room else policy[: room - 1] + '…'}{mark}"]
     for metric in known:
         each = comparison.summary(workload, policy, metric)
@@ -292,6 +305,7 @@ def _short(metric: str, value: float | None) -> str:
         return amount(value, "g")
     if metric == "electricity_cost":
         return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
+    # Narrow columns: "1h 5m" loses its space.
     return show(metric, value).replace("m ", "m").replace("h ", "h")
 
 
@@ -309,7 +323,9 @@ def less_by(reduction: float | None, half: float | None) -> str:
     """``31.2 ±0.8 %``, or ``× 54`` where it is more than twice the baseline."""
     if reduction is None:
         return "–"
+    # More than twice the baseline: times, not per cent.
     if reduction < -1.0:
         return f"× {1.0 - reduction:.3g}"
     text = f"{100 * reduction:.1f}".replace("-", "−")
+    # "−0.0" would look like a change.
     return f"{'0.0' if text == '−0.0' else text}{f' ±{100 * half:.1f}' if half else ''} %"

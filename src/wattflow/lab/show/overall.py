@@ -27,6 +27,7 @@ def workloads_table(comparison: Comparison, rows: int | None = ROWS) -> Table:
         (policy for policy in comparison.policies if policy != comparison.baseline),
         key=lambda policy: (each.ratio if (each := found[policy]) else float("inf"), policy),
     )
+    # The flagship stays in, wherever it ranks.
     kept = ranked if rows is None else [p for i, p in enumerate(ranked) if i < rows - 1 or p == FLAGSHIP]
     title = f"over {len(comparison.workloads)} workloads, less than {comparison.baseline} by"
     table = _table(title, ("policy", *_COLUMNS))
@@ -48,6 +49,7 @@ def clusters_table(comparisons: Sequence[Comparison]) -> Table:
     """Each cluster under the baseline and under the best: sums over workloads, responses as means."""
     table = _table("clusters", ("cluster", "policy", "energy", "response", "makespan", "cost", "CO₂"))
     for comparison in comparisons:
+        # Once where the best is the baseline itself.
         for policy in dict.fromkeys((comparison.baseline, leader(comparison) or comparison.baseline)):
             energy, span, cost, carbon = (
                 _total(comparison, policy, metric)

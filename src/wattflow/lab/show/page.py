@@ -27,6 +27,7 @@ def document(title: str, head: str, sections: Sequence[Section], tail: str, runs
     named = [{"id": f"run-{i}", "workload": run.workload, "policy": run.policy} for i, run in enumerate(runs)]
     kept = "".join(f'<script type="text/plain" id="run-{i}">{run.text}</script>' for i, run in enumerate(runs))
     style = asset("report.css") + (page_asset("css") if runs else "")
+    # A closing tag within a script would end it.
     drawing = f"<script>{page_asset('js').replace('</', '<' + chr(92) + '/')}</script>" if runs else ""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
@@ -48,6 +49,7 @@ def figure(name: str, drawing: str, rows: Sequence[Mapping[str, object]]) -> str
 
 def json_for_page(data: object) -> str:
     """JSON that cannot end the script element it stands in."""
+    # NaN is no JSON; a closing tag would end the script element.
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
 
 

@@ -93,6 +93,7 @@ def _module_text(policy: Policy) -> str:
     for name in ("tailor", *(name for name, _ in _PARTS)):
         part = getattr(policy, name)
         module = sys.modules.get(getattr(part, "__module__", "") or "")
+        # A user's own policy is described by its functions: its module may say anything.
         if part is not None and module is not None and module.__doc__ and module.__name__.startswith("wattflow."):
             return "\n\n".join(_wrapped(block) for block in inspect.cleandoc(module.__doc__).split("\n\n"))
     return ""
@@ -100,6 +101,7 @@ def _module_text(policy: Policy) -> str:
 
 def _wrapped(block: str) -> str:
     """Paragraphs and list items at our width; what is indented (formulas) stays as it is."""
+    # Formulas and tables are indented; wrapping would break them.
     if block.startswith((" ", "|")):
         return block
     items = block.replace("\n- ", "\n\n- ").split("\n\n")

@@ -70,9 +70,11 @@ def run_rows(values: Values, names: Iterable[str] = tuple(METRICS)) -> list[Row]
 def as_text(rows: Sequence[Row], form: str, about: Mapping[str, object] | None = None) -> str:
     """Rows as JSON (an object with ``about`` and ``rows``) or CSV. Unknown is null, or an empty cell."""
     if form == "json":
+        # NaN is no JSON; unknown is null.
         return json.dumps({**(about or {}), "rows": rows}, indent=1, default=str, allow_nan=False) + "\n"
     out = io.StringIO()
     if rows:
+        # Not "\r\n": files are compared by their bytes.
         writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
@@ -164,6 +166,7 @@ def show_change(each: Summary) -> str:
     if each.reduction < -1.0:
         return f"× {1.0 - each.reduction:.3g}"
     text = f"{100 * each.reduction:+.1f}".replace("-", "−")
+    # A change that is shown as 0 has no sign.
     if text[1:] == "0.0":
         text = "0.0"
     if each.reduction_half_width:
@@ -233,6 +236,7 @@ def _rank(comparison: Results, workload: str, policy: str) -> tuple[bool, float,
     energy = comparison.summary(workload, policy, "energy_j").mean
     span = comparison.summary(workload, policy, "makespan_s").mean
     value = energy if energy is not None else span
+    # The baseline first, then the fewest joules; without joules the shortest.
     return policy != comparison.baseline, value if value is not None else float("inf"), policy
 
 
@@ -258,6 +262,7 @@ def explanation(comparison: Results, front: bool = True) -> str:
 def _coloured(each: Summary) -> str:
     text, better = show_change(each), METRICS[each.metric].less_is_better
     share, width = each.reduction or 0.0, each.reduction_half_width or 0.0
+    # Within the interval, or below a twentieth of a per cent, it is no change.
     if better is None or abs(share) <= max(width, 0.0005):
         return text
     return f"[green]{text}[/]" if (share > 0) == better else f"[red]{text}[/]"

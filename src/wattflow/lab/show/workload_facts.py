@@ -54,6 +54,7 @@ def describe_run(run: SavedRun) -> list[Row]:
     rows: list[Row] = [
         {"what": "simulated", "value": "yes" if about.get("simulated") else "no, real"},
         {"what": "makespan", "value": human_time(run.makespan_s)},
+        # A sum that leaves out what is unknown is no total.
         {"what": "energy", "value": human_energy(sum(known)) if len(known) == len(joules) else None},
         {"what": "peak power", "value": None if about.get("peak_w") is None else f"{float(about['peak_w']):,.0f} W"},
         {"what": "nodes", "value": len(about["nodes"])},
@@ -72,6 +73,7 @@ def describe_run(run: SavedRun) -> list[Row]:
 
 def _plain(value: object) -> object:
     if isinstance(value, dict):
+        # Options at their defaults say nothing.
         return ", ".join(f"{key}={item}" for key, item in value.items() if item not in (None, [], 0.0, False)) or "–"
     return value
 
