@@ -34,6 +34,7 @@ TINY = 1e-9
 @jit
 def drawn(state, node):  # type: ignore[no-untyped-def]
     """A number in [0, 1) that orders equal nodes at random; the least of as many as the node stands for."""
+    # The least of n draws, by one draw: n equal nodes stand as one candidate.
     return 1.0 - math.pow(effects.draw(state), 1.0 / view.stands_for(state, node))
 
 
@@ -56,6 +57,7 @@ def put(state, variant, out):  # type: ignore[no-untyped-def]
             last = node
             luck = turn(state, node)
         rest = float(WHOLE_U - view.taken_u(state, device)) / WHOLE_U if device >= 0 else 0.0
+        # Whole points decide between nodes; luck, below 1, among equal ones; the rest within a node.
         out[c] = 101.0 - math.floor(out[c] + TINY) + luck + TINY * rest
 
 
@@ -122,6 +124,7 @@ def best_fit(state, task, variant, out):  # type: ignore[no-untyped-def]
     gpus = asked_gpus(state, variant)
     for c in range(out.size):
         node = view.node_of(state, c)
+        # Half of the points each, though a node has sixteen times as many cores as GPUs.
         left = (free_cores(state, node) - cores) / MOST_CORES + (free_gpus(state, node) - gpus) / MOST_GPUS
         out[c] = 100.0 * (1.0 - 0.5 * left)
     put(state, variant, out)
@@ -149,6 +152,7 @@ def packing_points(state, variant, node):  # type: ignore[no-untyped-def]
             gpus += 1
             idle += 1 if view.taken_u(state, d) == 0 else 0
     if idle == gpus:
+        # By the authors' simulator: small idle nodes before large ones.
         return max(33.0 - gpus, float(gpus))
     share_u = view.variant_share_u(state, variant)
     if share_u == WHOLE_U:
@@ -160,6 +164,7 @@ def packing_points(state, variant, node):  # type: ignore[no-untyped-def]
             fullest = left_u
     if fullest == WHOLE_U:
         return 49.0
+    # As there, in whole tenths of a GPU.
     return max(50.0, 100.0 - math.floor(math.floor(100.0 * fullest / WHOLE_U + TINY) / 10.0))
 
 
@@ -207,6 +212,7 @@ def fewest_fragments(state, task, variant, out):  # type: ignore[no-untyped-def]
             last = node
             luck = turn(state, node)
         points = math.floor(100.0 / (1.0 + math.exp(out[c])) + TINY)
+        # Behind everything else: the first GPU of the best.
         out[c] = 101.0 - points + luck + TINY * (c / out.size)
 
 

@@ -65,6 +65,7 @@ def measure(beyond: Beyond, setting: hpe_model.Setting) -> Results:
     }
     results: Results = {}
     for workload, make in makers.items():
+        # Drawn once for all policies: differences are paired.
         drawn = [without_deadlines(make(seed)) for seed in range(beyond.seeds)]
         results[workload] = {}
         for policy in (*beyond.against, beyond.policy):
@@ -77,6 +78,7 @@ def measure(beyond: Beyond, setting: hpe_model.Setting) -> Results:
 
 def without_deadlines(workload: Workload) -> Workload:
     """The same tasks, in no hurry but to be done."""
+    # A policy that spends slack would save joules with seconds that nobody gave it.
     return replace(workload, deadline_s=np.full(len(workload), np.inf))
 
 

@@ -87,6 +87,7 @@ def read(table: StrictTable) -> HpeSettings:
     beyond = hpe_beyond.read(beyond_table)
     second_table = _sub(table, "second_reading")
     second = hpe_readings.read(second_table)
+    # Every table is asked for keys that nobody read, so that a typing error is not passed over.
     for each in (jobs, first, goals, other_table, beyond_table, second_table):
         each.finish()
     return HpeSettings(setting, row, published, wanted, other, beyond, second)
@@ -100,6 +101,7 @@ def run(settings: HpeSettings, progress: Progress) -> Findings:
     for number, (row, policy) in enumerate(hpe_model.schedulers().items()):
         progress(0.1 * number, row)
         runs[row] = hpe_model.repeat(setting, cluster, policy)
+    # Means over repetitions; runs themselves are kept for pictures.
     ours = {row: _measured(each) for row, each in runs.items()}
     progress(0.3, "factorial")
     corners = hpe_factorial.corners(setting)
@@ -132,6 +134,7 @@ def run(settings: HpeSettings, progress: Progress) -> Findings:
         "second_reading": hpe_readings.as_map(second),
     }
     figures = (
+        # Figures of the first reading, of the second, and beyond the paper.
         *_figures(ours, settings), *hpe_readings.figures(second, theirs), *hpe_beyond.figures(settings.beyond, beyond),
     )  # fmt: skip
     notes = (*_notes(ours, runs, settings), _identified(others, settings), hpe_readings.note(settings.second))
@@ -168,6 +171,7 @@ def _other_calibrations(settings: HpeSettings) -> dict[str, Published]:
     found: dict[str, Published] = {}
     for name, (siblings, spread) in readings.items():
         tried = replace(setting, calibration=replace(chosen, siblings=siblings))
+        # Fitted again: each of them reproduces the first row, so that only what it leaves open differs.
         tried = replace(tried, calibration=hpe_model.fit(tried, settings.first_row, spread))
         runs = hpe_model.repeat(tried, hpe_model.testbed(tried), hpe_model.schedulers()["energy_aware"])
         found[name] = _measured(runs)
@@ -182,6 +186,7 @@ def _figures(ours: Mapping[str, Published], settings: HpeSettings) -> list[Figur
     saved_wh = reduction(default.energy_wh, aware.energy_wh)
     beyond_s = reduction(no_request.makespan_s, aware.makespan_s)
     beyond_wh = reduction(no_request.energy_wh, aware.energy_wh)
+    # Rounded as the paper prints them.
     published_s = round(reduction(theirs["no_request"].makespan_s, theirs["energy_aware"].makespan_s), 1)
     published_wh = round(reduction(theirs["no_request"].energy_wh, theirs["energy_aware"].energy_wh), 1)
     wanted = (
@@ -249,6 +254,7 @@ def _shares_sheet(corners: Mapping[hpe_factorial.Corner, hpe_factorial.Effect]) 
 def _saved(each: Published, settings: HpeSettings) -> tuple[float, float]:
     """Percent of makespan and of energy against the first row, which every calibration reproduces."""
     first = settings.first_row
+    # Against the published row, which all of them meet.
     return reduction(first.makespan_s, each.makespan_s), reduction(first.energy_wh, each.energy_wh)
 
 
@@ -334,6 +340,7 @@ def _read_published(table: StrictTable) -> dict[str, Published]:
             row.number("makespan_s"), row.number("energy_wh")
         )
         row.finish()
+    # Each row once and none else.
     if sorted(published) != sorted(hpe_model.ROWS):
         table.problem("published", f"needs the rows {', '.join(hpe_model.ROWS)}")
     return published
