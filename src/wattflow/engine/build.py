@@ -153,10 +153,14 @@ class _Builder:
         node_rows.first_attempt = -1
         node_rows.first_container = -1
         self.tables |= {
-            "classes": classes, "nodes": node_rows, "speed": speed, "grid": np.concatenate(grids),
+            "classes": classes,
+            "nodes": node_rows,
+            "speed": speed,
+            "grid": np.concatenate(grids),
             "class_nodes": np.array([n for member in members for n in member], np.int32),
-            "frequency_speed": speed_f, "frequency_power": power_f,
-        }  # fmt: skip
+            "frequency_speed": speed_f,
+            "frequency_power": power_f,
+        }
         self.class_example = [nodes[member[0]] for member in members]
 
     def _grid(self, node: Node, row: Any) -> NDArray[np.float64]:
@@ -267,9 +271,12 @@ class _Builder:
         count = len(workload)
         tasks = record_table(tables.TASKS, max(1, count))
         columns: dict[str, NDArray[Any]] = {
-            "release": workload.release_s, "estimate": workload.estimate_s, "form": workload.shape,
-            "workflow": workload.workflow, "pending": np.diff(workload.parent_start),
-        }  # fmt: skip
+            "release": workload.release_s,
+            "estimate": workload.estimate_s,
+            "form": workload.shape,
+            "workflow": workload.workflow,
+            "pending": np.diff(workload.parent_start),
+        }
         for first in range(0, len(tasks), _BLOCK):  # block by block: each row comes into the processor's cache once
             block = tasks[first : first + _BLOCK]
             for name, column in columns.items():
@@ -297,11 +304,14 @@ class _Builder:
         else:
             child = np.zeros(1, np.int32)
         self.tables |= {
-            "tasks": tasks, "extra": extra, "workflows": workflows, "links": links,
+            "tasks": tasks,
+            "extra": extra,
+            "workflows": workflows,
+            "links": links,
             "child": np.ascontiguousarray(child, np.int32),
             "parent": workload.parent.copy() if workload.edge_count else np.zeros(1, np.int32),
             "parent_bytes": workload.parent_bytes.copy() if workload.edge_count else np.zeros(1),
-        }  # fmt: skip
+        }
 
     def _room(self) -> None:
         """Tables whose size is a matter of capacity."""

@@ -29,9 +29,12 @@ CHOICES = {
 """Keys whose texts are fixed, by table."""
 
 _LEAST = {
-    ("placers", "count"): 1, ("placers", "samples"): 1, ("placers", "hash_points"): 1, ("elasticity", "least_hosts"): 1,
+    ("placers", "count"): 1,
+    ("placers", "samples"): 1,
+    ("placers", "hash_points"): 1,
+    ("elasticity", "least_hosts"): 1,
     ("preemption", "limit"): 0,
-}  # fmt: skip
+}
 _ABOVE_ZERO = {
     ("client", "timeout_s"), ("placers", "pull_s"), ("stealing", "retry_s"), ("rebalancing", "period_s"),
     ("speculation", "after"), ("preemption", "after_s"), ("elasticity", "period_s"), ("faults", "host_mtbf_s"),

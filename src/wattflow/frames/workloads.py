@@ -120,9 +120,14 @@ def ibm_like(trace: int, tasks: int = TASKS) -> tuple[Workload, Cluster]:
     functions = tuple(Function(row.name) for row in KINDS)
     shapes = tuple(Shape(k, (Variant(),)) for k in range(len(KINDS)))
     workload = Workload.of_columns(
-        f"ibm-like-{trace}", release_s=release, runtime_s=runtime, shapes=shapes, functions=functions, shape=kind,
+        f"ibm-like-{trace}",
+        release_s=release,
+        runtime_s=runtime,
+        shapes=shapes,
+        functions=functions,
+        shape=kind,
         columns={"object": thing},
-    )  # fmt: skip
+    )
     return workload, cluster
 
 
@@ -192,6 +197,9 @@ def azure_2021(data: Path) -> Workload:
     thing = np.array([names[name] for name, _, _ in rows], np.int32)
     order = np.argsort(release, kind="stable")
     return Workload.of_columns(
-        "azure-2021", release_s=release[order], runtime_s=runtime[order], columns={"object": thing[order]},
+        "azure-2021",
+        release_s=release[order],
+        runtime_s=runtime[order],
+        columns={"object": thing[order]},
         notes=("durations of 0 are read as 1 ms",),
-    )  # fmt: skip
+    )

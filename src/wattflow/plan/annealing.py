@@ -368,6 +368,11 @@ def _able(offered: Offers, workload: Workload, cluster: Cluster, levels: int) ->
     nodes = np.argsort(offered.cls, kind="stable").astype(np.int64)
     node_first = np.searchsorted(offered.cls[nodes], np.arange(len(kinds))).astype(np.int64)
     return (
-        np.array(first, np.int64), np.array(count, np.int64), np.array(option, np.int64), np.array(kind, np.int64),
-        node_first, offered.nodes.copy(), nodes,
-    )  # fmt: skip
+        np.array(first, np.int64),
+        np.array(count, np.int64),
+        np.array(option, np.int64),
+        np.array(kind, np.int64),
+        node_first,
+        offered.nodes.copy(),
+        nodes,
+    )

@@ -176,9 +176,14 @@ class Planner:
         asleep = frozenset(np.flatnonzero(self.standing.sleeps).tolist())
         rows = following.orders(spans, self.cluster, now_s, asleep)
         return Course(
-            self.usual, self.seen.rows[free], schedule.node[free], variant[free], schedule.start_s[free] + now_s,
-            tuple(rows), asleep,
-        )  # fmt: skip
+            self.usual,
+            self.seen.rows[free],
+            schedule.node[free],
+            variant[free],
+            schedule.start_s[free] + now_s,
+            tuple(rows),
+            asleep,
+        )
 
     def best(self, tries: Sequence[Mapping[str, float]]) -> Course:
         """The course to take: the plan or settings, judged beside the portfolio's setting."""

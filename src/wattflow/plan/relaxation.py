@@ -75,10 +75,15 @@ def least_energy(workload: Workload, cluster: Cluster, makespan_s: float = np.in
         return Relaxed(np.inf, least_s)
     programme = _Programme(workload, offers(workload, cluster), least_s, max(makespan_s, least_s))
     found = linprog(
-        programme.cost, A_ub=programme.rows(), b_ub=np.array(programme.right), A_eq=programme.equal_rows(),
-        b_eq=np.array(programme.equal_right), bounds=programme.limits, method="highs",
+        programme.cost,
+        A_ub=programme.rows(),
+        b_ub=np.array(programme.right),
+        A_eq=programme.equal_rows(),
+        b_eq=np.array(programme.equal_right),
+        bounds=programme.limits,
+        method="highs",
         options={"time_limit": limit_s},
-    )  # fmt: skip
+    )
     if found.status == _INFEASIBLE:
         return Relaxed(np.inf, least_s)
     if found.status != 0:

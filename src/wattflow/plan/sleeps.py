@@ -140,6 +140,11 @@ def follower(name: str, plan: Plan, rows: list[tuple[float, int, int]], settings
         lay_out(state, rows, np.ones(len(cluster.nodes)))
 
     return Policy(
-        name, "follows a schedule found by search, sleep included", plan=lambda *_: plan, act=act, prepare=prepare,
-        settings=settings, knows_future=True,
-    )  # fmt: skip
+        name,
+        "follows a schedule found by search, sleep included",
+        plan=lambda *_: plan,
+        act=act,
+        prepare=prepare,
+        settings=settings,
+        knows_future=True,
+    )

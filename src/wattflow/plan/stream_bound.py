@@ -51,10 +51,12 @@ def least_joules(workload: Workload, cluster: Cluster, due_s: Floats, horizon_s:
         return float("inf")
     low, high, right_low, right_high = programme.limits()
     found = milp(
-        programme.cost(), constraints=LinearConstraint(programme.rows(), right_low, right_high),
-        bounds=Bounds(low, high), integrality=programme.integral(),
+        programme.cost(),
+        constraints=LinearConstraint(programme.rows(), right_low, right_high),
+        bounds=Bounds(low, high),
+        integrality=programme.integral(),
         options={"time_limit": LIMIT_S, "mip_rel_gap": GAP},
-    )  # fmt: skip
+    )
     if found.status == 2:
         return float("inf")
     # The solver's own lower bound, not its best answer: it holds even where time ran out.
@@ -125,8 +127,13 @@ class _Programme:
         """In units of `unit_j`; what stands still is left out."""
         awake_w = np.maximum(self.offered.idle_w - self.offered.still_w, 0.0)
         waking_j = np.array([wake_j(node) for node in self.kinds])
-        each = (np.zeros(self.classes), self.offered.enter_j, waking_j, awake_w * self.unit_s,
-                self.offered.busy_w * self.unit_s)  # fmt: skip
+        each = (
+            np.zeros(self.classes),
+            self.offered.enter_j,
+            waking_j,
+            awake_w * self.unit_s,
+            self.offered.busy_w * self.unit_s,
+        )
         parts = [np.repeat(values, self.steps) for values in each]
         work = [np.repeat(group.joules, group.steps) * self.amount for group in self.groups]
         return np.concatenate([*parts, *work]) / self.unit_j
@@ -181,8 +188,12 @@ class _Programme:
         for c in range(self.classes):
             for k in range(self.steps):
                 if k + 1 < self.steps:
-                    self._add([column(0, c, k + 1), column(0, c, k), column(1, c, k), column(2, c, k)],
-                              [1.0, -1.0, 1.0, -1.0], 0.0, 0.0)  # fmt: skip
+                    self._add(
+                        [column(0, c, k + 1), column(0, c, k), column(1, c, k), column(2, c, k)],
+                        [1.0, -1.0, 1.0, -1.0],
+                        0.0,
+                        0.0,
+                    )
                 here = float(self.length[k]) / self.unit_s
                 # N − falls of them are on all the while.
                 self._add([column(3, c, k), column(0, c, k), column(1, c, k)], [1.0, -here, here], 0.0, inf)

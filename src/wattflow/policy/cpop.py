@@ -83,6 +83,9 @@ def plan(workflow: Workload, cluster: Cluster, committed: Committed) -> Plan:
 
 
 CPOP = Policy(
-    "cpop", "critical path on one processor, the rest where it ends first", "10.1109/71.993206",
-    plan=plan, params=planning.PARAMS,
-)  # fmt: skip
+    "cpop",
+    "critical path on one processor, the rest where it ends first",
+    "10.1109/71.993206",
+    plan=plan,
+    params=planning.PARAMS,
+)

@@ -199,9 +199,15 @@ def prepare(state: Any, cluster: Cluster) -> None:
 def _lay_out(state: Any, cluster: Cluster, form: NDArray[np.int64], weight: NDArray[np.float64]) -> None:
     gpus = max(len(node.devices) for node in cluster.nodes)
     view.lay_out(
-        state, NOTES, targets=[len(form)], form=form, variant=view.first_variants(state, form), weight=weight,
-        rests=np.zeros(gpus), watts=np.zeros(view.candidate_room(state)),
-    )  # fmt: skip
+        state,
+        NOTES,
+        targets=[len(form)],
+        form=form,
+        variant=view.first_variants(state, form),
+        weight=weight,
+        rests=np.zeros(gpus),
+        watts=np.zeros(view.candidate_room(state)),
+    )
 
 
 def typical(workload: Workload) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

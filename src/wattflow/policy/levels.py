@@ -130,9 +130,15 @@ def levels(workload: Workload, cluster: Cluster) -> Levels:
     before, rest, phase = np.zeros(count), np.zeros(count), np.zeros(count, np.int64)
     release = np.maximum(0.0, workload.release_s - submit)
     order = _forward(
-        workload.parent_start.copy(), workload.parent.astype(np.int64), child_start, child.astype(np.int64),
-        seconds, np.ascontiguousarray(release), before, phase,
-    )  # fmt: skip
+        workload.parent_start.copy(),
+        workload.parent.astype(np.int64),
+        child_start,
+        child.astype(np.int64),
+        seconds,
+        np.ascontiguousarray(release),
+        before,
+        phase,
+    )
     _backward(child_start, child.astype(np.int64), seconds, order, rest)
     flows = max(1, len(workload.workflow_names))
     path = np.zeros(flows)

@@ -63,6 +63,9 @@ def plan(workflow: Workload, cluster: Cluster, committed: Committed) -> Plan:
 
 
 PEFT = Policy(
-    "peft", "earliest finish plus an optimistic table of what follows", "10.1109/TPDS.2013.57",
-    plan=plan, params=planning.PARAMS,
-)  # fmt: skip
+    "peft",
+    "earliest finish plus an optimistic table of what follows",
+    "10.1109/TPDS.2013.57",
+    plan=plan,
+    params=planning.PARAMS,
+)

@@ -98,8 +98,12 @@ def compare(
         raise InvalidInput("seeds", f"more than {MOST_SEEDS:,} are asked for; fifty give narrow intervals")
     check_seeds(chosen)
     named, optional = chosen_policies(policies, baseline)
-    jobs = [Job(title, source, cluster, policy, seed) for title, source in sources.items()
-            for seed in chosen for policy in named.values()]  # fmt: skip
+    jobs = [
+        Job(title, source, cluster, policy, seed)
+        for title, source in sources.items()
+        for seed in chosen
+        for policy in named.values()
+    ]
     results = run_jobs(jobs, setup, optional=optional)
     if baseline in results.left_out:
         raise MissingExtra(results.left_out[baseline])

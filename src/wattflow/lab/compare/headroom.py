@@ -131,9 +131,14 @@ def table(title: str, rows: Sequence[Headroom]) -> Table:
     # Names break ties, so that the table is the same each time.
     for row in sorted(rows, key=lambda row: (row.above_lower, row.policy)):
         made.add_row(
-            row.policy, f"{row.bounds.makespan_s:,.1f} s", kilojoules(row.energy_j), kilojoules(row.bounds.lower_j),
-            percent(row.above_lower), kilojoules(row.bounds.upper_j), percent(row.above_upper),
-        )  # fmt: skip
+            row.policy,
+            f"{row.bounds.makespan_s:,.1f} s",
+            kilojoules(row.energy_j),
+            kilojoules(row.bounds.lower_j),
+            percent(row.above_lower),
+            kilojoules(row.bounds.upper_j),
+            percent(row.above_upper),
+        )
     return made
 
 

@@ -295,10 +295,14 @@ def _within(part: Workload, cluster: Cluster) -> Workload:
     cores = max(node.cores for node in cluster.nodes if node.serverless is None)
     memory = max(node.memory_bytes for node in cluster.nodes if node.cores == cores)
     shapes = tuple(
-        replace(shape, variants=tuple(
-            replace(v, cores=min(v.cores, cores), memory_bytes=min(v.memory_bytes, memory)) for v in shape.variants
-        )) for shape in part.shapes
-    )  # fmt: skip
+        replace(
+            shape,
+            variants=tuple(
+                replace(v, cores=min(v.cores, cores), memory_bytes=min(v.memory_bytes, memory)) for v in shape.variants
+            ),
+        )
+        for shape in part.shapes
+    )
     return replace(part, shapes=shapes)
 
 

@@ -57,9 +57,15 @@ def real_comparison(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> 
     if others_j > 0:
         notes.append(f"{human_energy(others_j)} that its nodes drew for other work meanwhile are left out")
     return Comparison(
-        cluster=cluster, baseline=f"{policy} (real)", workloads=(workload.name,), policies=tuple(runs), seeds=(seed,),
-        points=points, runs={(workload.name, name): run for name, run in runs.items()}, notes=tuple(notes),
-    )  # fmt: skip
+        cluster=cluster,
+        baseline=f"{policy} (real)",
+        workloads=(workload.name,),
+        policies=tuple(runs),
+        seeds=(seed,),
+        points=points,
+        runs={(workload.name, name): run for name, run in runs.items()},
+        notes=tuple(notes),
+    )
 
 
 def _inputs(saved: SavedRun) -> tuple[Workload, Cluster]:

@@ -11,11 +11,17 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.units import duration_s
 
 NAMES = {
-    "mean_wait": "wait_mean_s", "p95_wait": "wait_p95_s", "p99_wait": "wait_p99_s",
-    "mean_response": "workflow_response_mean_s", "p95_response": "workflow_response_p95_s",
-    "makespan": "makespan_s", "p95_slowdown": "slowdown_p95", "p99_slowdown": "slowdown_p99",
-    "deadlines_missed": "deadlines_missed", "peak": "peak_w",
-}  # fmt: skip
+    "mean_wait": "wait_mean_s",
+    "p95_wait": "wait_p95_s",
+    "p99_wait": "wait_p99_s",
+    "mean_response": "workflow_response_mean_s",
+    "p95_response": "workflow_response_p95_s",
+    "makespan": "makespan_s",
+    "p95_slowdown": "slowdown_p95",
+    "p99_slowdown": "slowdown_p99",
+    "deadlines_missed": "deadlines_missed",
+    "peak": "peak_w",
+}
 """Short names of bounds; a figure's own name does too."""
 
 

@@ -158,6 +158,9 @@ def _options(table: StrictTable | None) -> SimOptions:
     if len(table.problems):
         return SimOptions()
     return SimOptions(
-        queue=queue, round_s=round_s, sleep_after_s=sleep_s, runtime_error=errors["runtime_error"],
+        queue=queue,
+        round_s=round_s,
+        sleep_after_s=sleep_s,
+        runtime_error=errors["runtime_error"],
         power_error=errors["power_error"],
-    )  # fmt: skip
+    )

@@ -174,9 +174,13 @@ def possible(pods: Workload, cluster: Cluster) -> NDArray[np.bool_]:
 def _only(pods: Workload, keep: NDArray[np.bool_]) -> Workload:
     """The pods that are kept, each at its time."""
     return Workload.of_columns(
-        pods.name, release_s=pods.release_s[keep], runtime_s=pods.runtime_s[keep], shapes=pods.shapes,
-        functions=pods.functions, shape=pods.shape[keep],
-    )  # fmt: skip
+        pods.name,
+        release_s=pods.release_s[keep],
+        runtime_s=pods.runtime_s[keep],
+        shapes=pods.shapes,
+        functions=pods.functions,
+        shape=pods.shape[keep],
+    )
 
 
 def cluster_of(settings: FillingSettings) -> Cluster:
@@ -283,11 +287,14 @@ def outcome(settings: FillingSettings, found: dict[str, list[Filling]], plain: t
         "seconds": {name: [one.seconds for one in some] for name, some in found.items()},
     }
     rows = tuple(
-        (name, *(f"{100 * curves[name][_index(p)]:.2f} ±{100 * spread[name][_index(p)]:.2f}" for p in settings.at_pct),
-         f"{1e6 * float(np.mean([one.decision_s for one in some])):.0f}",
-         f"{min(one.seconds for one in some):.2f}")
+        (
+            name,
+            *(f"{100 * curves[name][_index(p)]:.2f} ±{100 * spread[name][_index(p)]:.2f}" for p in settings.at_pct),
+            f"{1e6 * float(np.mean([one.decision_s for one in some])):.0f}",
+            f"{min(one.seconds for one in some):.2f}",
+        )
         for name, some in found.items()
-    )  # fmt: skip
+    )
     columns = ("policy", *(f"at {p:g} %" for p in settings.at_pct), "µs/decision", "s/run")
     sheet = Sheet("GPUs allocated when pods that ask for … of all GPUs have arrived", columns, rows)
     pictures = {"allocation": lambda path: draw(curves, path)}
@@ -325,9 +332,13 @@ def figures(settings: FillingSettings, curves: dict[str, Floats], plain_s: float
 
 
 PUBLISHED = {
-    "random": "01-Random", "dot-product": "02-DotProd", "gpu-clustering": "03-GpuClustering",
-    "gpu-packing": "04-GpuPacking", "best-fit": "05-BestFit", "fgd": "06-FGD",
-}  # fmt: skip
+    "random": "01-Random",
+    "dot-product": "02-DotProd",
+    "gpu-clustering": "03-GpuClustering",
+    "gpu-packing": "04-GpuPacking",
+    "best-fit": "05-BestFit",
+    "fgd": "06-FGD",
+}
 """Names in the authors' curves of the default list."""
 CLOSE_POINTS = 0.3
 

@@ -102,11 +102,16 @@ def sheet(beyond: Beyond, results: Results) -> Sheet:
         for policy, measured in policies.items():
             base = policies[beyond.against[0]]
             seconds, _ = saved_pct(base, measured)
-            rows.append((
-                workload, policy, f"{measured.makespan_s.mean():.0f}",
-                f"{measured.energy_j.mean() / hpe_model.J_PER_WH:.1f}", f"{seconds:.1f}",
-                interval_text(base, measured),
-            ))  # fmt: skip
+            rows.append(
+                (
+                    workload,
+                    policy,
+                    f"{measured.makespan_s.mean():.0f}",
+                    f"{measured.energy_j.mean() / hpe_model.J_PER_WH:.1f}",
+                    f"{seconds:.1f}",
+                    interval_text(base, measured),
+                )
+            )
     columns = ("workload", "policy", "makespan s", "energy Wh", "makespan saved %", "energy saved %")
     title = f"beyond Algorithm 1: on {beyond.cluster}, whose nodes can sleep, against {beyond.against[0]}"
     return Sheet(title, columns, tuple(rows))

@@ -99,11 +99,17 @@ def _modes_sheet(ways: Mapping[str, Runs]) -> Sheet:
     rows = []
     for way, runs in ways.items():
         times = [float(one["makespan_s"]) for one in runs]
-        rows.append((
-            way, str(len(runs)), f"{_mean(runs, 'makespan_s'):.1f}", f"{max(times) - min(times):.1f}",
-            f"{_mean(runs, 'energy_j') / _WH:.2f}", f"{_mean(runs, 'mean_w'):.0f}",
-            f"{stretch(runs, ways['exclusive']):.2f}",
-        ))  # fmt: skip
+        rows.append(
+            (
+                way,
+                str(len(runs)),
+                f"{_mean(runs, 'makespan_s'):.1f}",
+                f"{max(times) - min(times):.1f}",
+                f"{_mean(runs, 'energy_j') / _WH:.2f}",
+                f"{_mean(runs, 'mean_w'):.0f}",
+                f"{stretch(runs, ways['exclusive']):.2f}",
+            )
+        )
     columns = ("way", "runs", "makespan s", "spread s", "energy Wh", "mean W", "stretch of a job")
     return Sheet("40 jobs on one GPU, measured", columns, tuple(rows))
 

@@ -114,12 +114,17 @@ def run(settings: HpeSettings, progress: Progress) -> Findings:
     progress(0.8, "our policy on a cluster that sleeps")
     beyond = hpe_beyond.measure(settings.beyond, setting)
     sheets = (
-        hpe_readings.sheet(second, pairs, theirs), _table_sheet(ours, settings.published),
-        _factorial_sheet(corners, "4 × 48"), _shares_sheet(corners), _factorial_sheet(second.corners, "2 × 96"),
-        _shares_sheet(second.corners), _others_sheet(others, settings), hpe_readings.other_sheet(second),
+        hpe_readings.sheet(second, pairs, theirs),
+        _table_sheet(ours, settings.published),
+        _factorial_sheet(corners, "4 × 48"),
+        _shares_sheet(corners),
+        _factorial_sheet(second.corners, "2 × 96"),
+        _shares_sheet(second.corners),
+        _others_sheet(others, settings),
+        hpe_readings.other_sheet(second),
         hpe_readings.bent_sheet(second),
         hpe_beyond.sheet(settings.beyond, beyond),
-    )  # fmt: skip
+    )
     results: dict[str, object] = {
         "ours": {row: {"makespan_s": each.makespan_s, "energy_wh": each.energy_wh} for row, each in ours.items()},
         "published": {
@@ -135,8 +140,10 @@ def run(settings: HpeSettings, progress: Progress) -> Findings:
     }
     figures = (
         # Figures of the first reading, of the second, and beyond the paper.
-        *_figures(ours, settings), *hpe_readings.figures(second, theirs), *hpe_beyond.figures(settings.beyond, beyond),
-    )  # fmt: skip
+        *_figures(ours, settings),
+        *hpe_readings.figures(second, theirs),
+        *hpe_beyond.figures(settings.beyond, beyond),
+    )
     notes = (*_notes(ours, runs, settings), _identified(others, settings), hpe_readings.note(settings.second))
     return Findings(sheets, figures, results, notes, _pictures(runs, ours, settings))
 
@@ -209,16 +216,21 @@ def _table_sheet(ours: Mapping[str, Published], theirs: Mapping[str, Published])
     rows = []
     for row in hpe_model.ROWS:
         mine, published = ours[row], theirs[row]
-        rows.append((
-            hpe_pictures.LABELS[row] + (" (calibrated)" if row == "default" else ""),
-            f"{mine.makespan_s:.0f}", f"{published.makespan_s:.0f}",
-            f"{mine.energy_wh:.2f}", f"{published.energy_wh:.2f}",
-            f"{mine.mean_w:.0f}", f"{published.mean_w:.0f}",
-            f"{reduction(ours['default'].makespan_s, mine.makespan_s):.1f}",
-            f"{reduction(theirs['default'].makespan_s, published.makespan_s):.1f}",
-            f"{reduction(ours['default'].energy_wh, mine.energy_wh):.1f}",
-            f"{reduction(theirs['default'].energy_wh, published.energy_wh):.1f}",
-        ))  # fmt: skip
+        rows.append(
+            (
+                hpe_pictures.LABELS[row] + (" (calibrated)" if row == "default" else ""),
+                f"{mine.makespan_s:.0f}",
+                f"{published.makespan_s:.0f}",
+                f"{mine.energy_wh:.2f}",
+                f"{published.energy_wh:.2f}",
+                f"{mine.mean_w:.0f}",
+                f"{published.mean_w:.0f}",
+                f"{reduction(ours['default'].makespan_s, mine.makespan_s):.1f}",
+                f"{reduction(theirs['default'].makespan_s, published.makespan_s):.1f}",
+                f"{reduction(ours['default'].energy_wh, mine.energy_wh):.1f}",
+                f"{reduction(theirs['default'].energy_wh, published.energy_wh):.1f}",
+            )
+        )
     columns = (
         "scheduler", "makespan s", "published", "energy Wh", "published", "mean W", "published",
         "makespan saved %", "published", "energy saved %", "published",
@@ -242,11 +254,14 @@ def _shares_sheet(corners: Mapping[hpe_factorial.Corner, hpe_factorial.Effect]) 
     whole = corners[0, 0, 0]
     rows = tuple(
         (
-            name, f"{part.makespan_s:+.1f}", f"{100 * part.makespan_s / whole.makespan_s:+.1f}",
-            f"{part.energy_wh:+.2f}", f"{100 * part.energy_wh / whole.energy_wh:+.1f}",
+            name,
+            f"{part.makespan_s:+.1f}",
+            f"{100 * part.makespan_s / whole.makespan_s:+.1f}",
+            f"{part.energy_wh:+.2f}",
+            f"{100 * part.energy_wh / whole.energy_wh:+.1f}",
         )
         for name, part in hpe_factorial.shares(corners).items()
-    )  # fmt: skip
+    )
     columns = ("factor", "seconds saved", "% of default", "Wh saved", "% of default")
     return Sheet("what the saving is made of (each factor's mean step; they sum to the whole)", columns, rows)
 
@@ -348,9 +363,12 @@ def _read_published(table: StrictTable) -> dict[str, Published]:
 
 def _read_calibration(table: StrictTable) -> Calibration:
     found = Calibration(
-        table.number("long_s"), table.number("short_s"), table.number("spread"), table.number("watts_scale"),
+        table.number("long_s"),
+        table.number("short_s"),
+        table.number("spread"),
+        table.number("watts_scale"),
         _texts(table, "siblings"),
-    )  # fmt: skip
+    )
     table.finish()
     return found
 

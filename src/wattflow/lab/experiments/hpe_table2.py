@@ -81,9 +81,12 @@ def read(table: StrictTable) -> Table2Settings:
     if not parts or not all(0 < part <= 1 for part in parts):
         table.problem("sm_parts", "must be shares above 0 and at most 1, the first being ours")
     return Table2Settings(
-        Bench("2 × A100X, published", jobs, job_s, devices, slots, rows), parts, table.number("switch_loss"),
-        table.text("measured"), table.text("measured_mps"),
-    )  # fmt: skip
+        Bench("2 × A100X, published", jobs, job_s, devices, slots, rows),
+        parts,
+        table.number("switch_loss"),
+        table.text("measured"),
+        table.text("measured_mps"),
+    )
 
 
 def run(settings: Table2Settings, progress: Progress) -> Findings:
@@ -194,9 +197,15 @@ def simulated(bench: Bench, fitted: Fitted, part: float, switch_loss: float, mod
 def _cells(bench: Bench, part: float, fitted: Fitted, mode: str, ours: Row) -> tuple[str, ...]:
     known = bench.published[mode]
     return (
-        f"{part:g}, {LABELS[mode]}", f"{fitted.duty:.3f}", f"{ours[0]:.0f}", f"{known[0]:.0f}", f"{ours[1]:.0f}",
-        f"{known[1]:.0f}", f"{ours[0] * ours[1] / 3600:.1f}", f"{known[0] * known[1] / 3600:.1f}",
-    )  # fmt: skip
+        f"{part:g}, {LABELS[mode]}",
+        f"{fitted.duty:.3f}",
+        f"{ours[0]:.0f}",
+        f"{known[0]:.0f}",
+        f"{ours[1]:.0f}",
+        f"{known[1]:.0f}",
+        f"{ours[0] * ours[1] / 3600:.1f}",
+        f"{known[0] * known[1] / 3600:.1f}",
+    )
 
 
 def _figures(bench: Bench, ours: Mapping[str, Row]) -> list[Figure]:

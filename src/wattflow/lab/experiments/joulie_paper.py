@@ -164,9 +164,15 @@ def workload(machines: Cluster, settings: JoulieSettings, per_s: float, urgent: 
     # Twenty times their length: a deadline marks them as urgent, it does not press.
     deadline = np.where(rng.random(len(release)) < urgent, release + 20.0 * runtime, np.inf)
     return Workload.of_columns(
-        "joulie", release_s=release, runtime_s=runtime, shapes=shapes, shape=which.astype(np.int32),
-        functions=(Function("job", compute_bound=0.8),), deadline_s=deadline, one_each=True,
-    )  # fmt: skip
+        "joulie",
+        release_s=release,
+        runtime_s=runtime,
+        shapes=shapes,
+        shape=which.astype(np.int32),
+        functions=(Function("job", compute_bound=0.8),),
+        deadline_s=deadline,
+        one_each=True,
+    )
 
 
 def _arrivals(rng: np.random.Generator, count: int, span_s: float, per_s: float) -> Floats:

@@ -44,7 +44,7 @@ def grouped(found: Sequence[Replay], least: int) -> dict[str, list[Replay]]:
         counts[one.application] = counts.get(one.application, 0) + 1
     groups: dict[str, list[Replay]] = {}
     for one in found:
-        # Too few of an application to fit two terms: what its system adds is much the same.
+        # Too few of an application to fit two terms: it is fitted together with others of its workflow system.
         name = one.application if counts[one.application] >= least else one.application.split("/")[0]
         groups.setdefault(name, []).append(one)
     return groups

@@ -75,9 +75,14 @@ def _summary(found: Exploration) -> str:
     rows = found.rows
     counted = " × ".join(
         f"{len(levels(rows, one))} {one if len(levels(rows, one)) == 1 else many}"
-        for one, many in (("frame", "frames"), ("policy", "policies"), ("cluster", "clusters"),
-                          ("workload", "workloads"), ("seed", "seeds"))
-    )  # fmt: skip
+        for one, many in (
+            ("frame", "frames"),
+            ("policy", "policies"),
+            ("cluster", "clusters"),
+            ("workload", "workloads"),
+            ("seed", "seeds"),
+        )
+    )
     tasks = sum(known(rows, "tasks"))
     facts = [counted, f"{len(rows)} of {len(found.design.points)} points", f"{tasks:,.0f} tasks", "all simulated"]
     notes = [f"left out, cannot work: {text}" for text in found.design.skipped]

@@ -185,8 +185,12 @@ def run_table(run: Run) -> pa.Table:
 
 def waits(rows: NDArray[np.void]) -> NDArray[np.int64]:
     """For each attempt, where most of the time between ready and start went: an index into ``WAITS``."""
-    stages = np.stack([rows["placed_s"] - rows["ready_s"], *(rows[f"{name}_s"].astype(np.float64) for name in
-                       ("message", "wake", "cold", "data", "hold"))])  # fmt: skip
+    stages = np.stack(
+        [
+            rows["placed_s"] - rows["ready_s"],
+            *(rows[f"{name}_s"].astype(np.float64) for name in ("message", "wake", "cold", "data", "hold")),
+        ]
+    )
     # NaN of an attempt that never started counts as no wait.
     stages = np.nan_to_num(stages)
     # The first of equal stages, in the order of `WAITS`.

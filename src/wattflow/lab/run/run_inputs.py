@@ -61,9 +61,11 @@ def pack_inputs(run: Run) -> bytes:
         asleep = sleeps(run, curve)
         tables["sleep"] = {name: Column(asleep[name]) for name in SLEEP.names or ()}
     about = {
-        "name": workload.name, "functions": [asdict(function) for function in workload.functions],
-        "shapes": [asdict(shape) for shape in workload.shapes], "cluster_toml": cluster_toml(run.cluster),
-    }  # fmt: skip
+        "name": workload.name,
+        "functions": [asdict(function) for function in workload.functions],
+        "shapes": [asdict(shape) for shape in workload.shapes],
+        "cluster_toml": cluster_toml(run.cluster),
+    }
     return zlib.compress(pack(about, {}, tables), 6)
 
 

@@ -25,9 +25,14 @@ if TYPE_CHECKING:
 
 FLAGSHIP = "wattflow"
 MATTERS = (
-    "energy_j", "workflow_response_mean_s", "workflow_response_p95_s", "makespan_s", "deadlines_missed",
-    "electricity_cost", "carbon_g",
-)  # fmt: skip
+    "energy_j",
+    "workflow_response_mean_s",
+    "workflow_response_p95_s",
+    "makespan_s",
+    "deadlines_missed",
+    "electricity_cost",
+    "carbon_g",
+)
 """Figures of the short table."""
 WAITS = ("workflow_response_mean_s", "workflow_response_p95_s")
 BOUND = 1.02
@@ -42,9 +47,14 @@ HOURS_A_YEAR = 8766.0
 _NAME_WIDTH = 15
 """Of the policies' column; the table then fits 80 columns."""
 _HEADS = {
-    "energy_j": "energy", "workflow_response_mean_s": "response", "workflow_response_p95_s": "p95",
-    "makespan_s": "makespan", "deadlines_missed": "late", "electricity_cost": "cost", "carbon_g": "CO₂",
-}  # fmt: skip
+    "energy_j": "energy",
+    "workflow_response_mean_s": "response",
+    "workflow_response_p95_s": "p95",
+    "makespan_s": "makespan",
+    "deadlines_missed": "late",
+    "electricity_cost": "cost",
+    "carbon_g": "CO₂",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,11 @@ _LEFT_OUT = frozenset({"lane", "part", "marginal_j", "message", "wake", "cold", 
 _FORMS = {
     # Neighbours on a node start soon after each other, and stages lie close to the start.
     "attempts": {"node": "delta", "start": "delta", "ready": "start", "placed": "start", "end": "start"},
-    "tasks": {"workflow": "delta", "release": "delta"}, "edges": {"child": "delta", "parent": "child"},
-    "workflows": {"submit": "delta"}, "power": {"node": "delta", "time": "delta"},
-}  # fmt: skip
+    "tasks": {"workflow": "delta", "release": "delta"},
+    "edges": {"child": "delta", "parent": "child"},
+    "workflows": {"submit": "delta"},
+    "power": {"node": "delta", "time": "delta"},
+}
 """Columns that are written as differences: to the row before, or to the column that is named."""
 
 _MANTISSA = np.uint32(0xFFFFF000)

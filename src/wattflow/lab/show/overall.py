@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _COLUMNS = {
-    "energy": "energy_j", "response": "workflow_response_mean_s", "p95": "workflow_response_p95_s",
+    "energy": "energy_j",
+    "response": "workflow_response_mean_s",
+    "p95": "workflow_response_p95_s",
     "makespan": "makespan_s",
-}  # fmt: skip
+}
 
 
 def workloads_table(comparison: Comparison, rows: int | None = ROWS) -> Table:

@@ -55,10 +55,12 @@ MEANINGS = {
 }  # fmt: skip
 """Words for each tunable number, by its name; they mean the same wherever they occur."""
 _PARTS = (
-    ("score", "cost of a node (least wins)"), ("priority", "order of the queue (least first)"),
-    ("rank", "rank of a task, once per workflow"), ("plan", "plan, at a workflow's arrival"),
+    ("score", "cost of a node (least wins)"),
+    ("priority", "order of the queue (least first)"),
+    ("rank", "rank of a task, once per workflow"),
+    ("plan", "plan, at a workflow's arrival"),
     ("act", "at the end of each instant"),
-)  # fmt: skip
+)
 
 
 def policy_page(policy: Policy) -> str:

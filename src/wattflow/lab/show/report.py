@@ -94,10 +94,15 @@ def _scatter(comparison: Comparison, workload: str) -> str:
             dots.append(Dot(policy, span.mean, energy.mean, wide, tall, marked))
     (x_size, x_unit), (y_size, y_unit) = _time_unit(dots), _energy_unit(max((dot.y for dot in dots), default=0.0))
     rows = [
-        {"policy": d.name, "makespan_s": d.x, "energy_j": d.y, "makespan_half_width_s": d.x_half,
-         "energy_half_width_j": d.y_half}
+        {
+            "policy": d.name,
+            "makespan_s": d.x,
+            "energy_j": d.y,
+            "makespan_half_width_s": d.x_half,
+            "energy_half_width_j": d.y_half,
+        }
         for d in dots
-    ]  # fmt: skip
+    ]
     dots = [Dot(d.name, d.x / x_size, d.y / y_size, d.x_half / x_size, d.y_half / y_size, d.marked) for d in dots]
     drawing = scatter(dots, f"makespan, {x_unit}", f"energy, {y_unit}", leader(comparison))
     return figure(f"{workload}: energy and makespan", drawing, rows)
@@ -222,10 +227,14 @@ def _provenance(comparison: Comparison) -> str:
             continue
         names = kinds[kind]
         shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        joules = "–" if kind == "unknown" else ", ".join(
-            f"{escape(w)}: {show('energy_j', comparison.summary(w, comparison.baseline, f'energy_{kind}_j').mean)}"
-            for w in comparison.workloads
-        )  # fmt: skip
+        joules = (
+            "–"
+            if kind == "unknown"
+            else ", ".join(
+                f"{escape(w)}: {show('energy_j', comparison.summary(w, comparison.baseline, f'energy_{kind}_j').mean)}"
+                for w in comparison.workloads
+            )
+        )
         rows.append(f"<tr><th>{kind}</th><td>{escape(shown)}</td><td>{joules}</td></tr>")
     sources = sorted({node.power.source for node in comparison.cluster.nodes if node.power and node.power.source})
     listed = "".join(f"<li>{escape(source)}</li>" for source in sources[:12])

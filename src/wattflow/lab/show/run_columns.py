@@ -52,12 +52,17 @@ def run_columns(run: Run, more: More | None = None) -> bytes:
     more = more or More()
     curve = power_curve(run)
     strings: dict[str, Sequence[str]] = {
-        "outcomes": OUTCOMES, "waits": WAITS, "provenances": PROVENANCES, "states": STATES, "sleeps": SLEEPS,
-        "kinds": machine_kinds(run.cluster)[0], "functions": [one.name for one in run.workload.functions],
+        "outcomes": OUTCOMES,
+        "waits": WAITS,
+        "provenances": PROVENANCES,
+        "states": STATES,
+        "sleeps": SLEEPS,
+        "kinds": machine_kinds(run.cluster)[0],
+        "functions": [one.name for one in run.workload.functions],
         # Sorted: the same run gives the same bytes.
         "variants": sorted({v.name for shape in run.workload.shapes for v in shape.variants}),
         "owners": sorted({owner for _, owner, _ in more.flows or ()}),
-    }  # fmt: skip
+    }
     tables = {
         "attempts": _attempts(run, strings["variants"]),
         "tasks": _tasks(run, more),
@@ -166,8 +171,10 @@ def _states(run: Run) -> list[str]:
 
 def _edges(run: Run) -> dict[str, Column]:
     child = np.repeat(np.arange(len(run.workload), dtype=np.int64), np.diff(run.workload.parent_start))
-    return {"child": Column(child, form="delta"), "parent": Column(run.workload.parent.astype(np.int64), form="after",
-                                                                   of="child")}  # fmt: skip
+    return {
+        "child": Column(child, form="delta"),
+        "parent": Column(run.workload.parent.astype(np.int64), form="after", of="child"),
+    }
 
 
 def _workflows(run: Run, more: More, owners: Sequence[str]) -> dict[str, Column]:
@@ -179,11 +186,13 @@ def _workflows(run: Run, more: More, owners: Sequence[str]) -> dict[str, Column]
     np.maximum.at(deadline_s, workload.workflow, workload.deadline_s)
     due = np.where(np.isfinite(deadline_s), np.rint(1000.0 * deadline_s), np.nan)
     return {
-        "name": Column(list(workload.workflow_names)), "id": Column([identity for identity, _, _ in flows]),
+        "name": Column(list(workload.workflow_names)),
+        "id": Column([identity for identity, _, _ in flows]),
         "owner": Column(np.array([owners.index(o) if o in owners else -1 for _, o, _ in flows], np.int64), "owners"),
         "state": Column(np.array([STATES.index(s) if s in STATES else 1 for _, _, s in flows], np.int64), "states"),
-        "submit": Column(_ms(workload.workflow_submit_s), form="delta"), "deadline": Column(due),
-    }  # fmt: skip
+        "submit": Column(_ms(workload.workflow_submit_s), form="delta"),
+        "deadline": Column(due),
+    }
 
 
 def _whole_state(run: Run) -> str:
@@ -196,17 +205,21 @@ def _power(run: Run, curve: PowerCurve) -> dict[str, Column]:
     dark = np.array([node.power is None for node in run.cluster.nodes])[steps.group] & np.isnan(idle)
     watts = np.where(dark, np.nan, steps.value)
     return {
-        "node": Column(steps.group, form="delta"), "time": Column(_ms(steps.time_s), form="delta"),
-        "idle_w": Column(rounded(idle)), "dynamic_w": Column(rounded(watts - idle)),
-    }  # fmt: skip
+        "node": Column(steps.group, form="delta"),
+        "time": Column(_ms(steps.time_s), form="delta"),
+        "idle_w": Column(rounded(idle)),
+        "dynamic_w": Column(rounded(watts - idle)),
+    }
 
 
 def _sleep(run: Run, curve: PowerCurve) -> dict[str, Column]:
     rows = sleeps(run, curve)
     return {
-        "node": Column(rows["node"]), "from": Column(_ms(rows["from_s"])), "to": Column(_ms(rows["to_s"])),
+        "node": Column(rows["node"]),
+        "from": Column(_ms(rows["from_s"])),
+        "to": Column(_ms(rows["to_s"])),
         "state": Column(rows["state"], "sleeps"),
-    }  # fmt: skip
+    }
 
 
 def _about(run: Run, curve: PowerCurve, more: More) -> dict[str, Any]:
@@ -253,9 +266,12 @@ def cluster_about(cluster: Cluster, known: Mapping[str, Mapping[str, Any]]) -> d
 def _node(node: Node, kind: int) -> dict[str, Any]:
     power = node.power
     curve = power and {
-        "busy": list(power.busy), "watts": list(power.watts), "scope": str(power.scope),
-        "provenance": str(power.provenance), "source": power.source,
-    }  # fmt: skip
+        "busy": list(power.busy),
+        "watts": list(power.watts),
+        "scope": str(power.scope),
+        "provenance": str(power.provenance),
+        "source": power.source,
+    }
     devices = [
         {"kind": d.kind, "model": d.model, "memory_bytes": d.memory_bytes, "sharing": d.sharing, "slots": d.slots,
          "power": {"share": list(d.power.share), "watts": list(d.power.watts), "provenance": str(d.power.provenance),

@@ -66,12 +66,18 @@ class Saved:
             raise InvalidInput(str(self.path), saved.notes[0])
         run, values = saved.run, metrics(saved.run)
         return {
-            "workload": run.workload.name, "policy": run.policy, "simulated": run.simulated,
-            "state": "done" if bool(run.finished.all()) else "failed", "makespan_s": run.makespan_s,
-            "energy_j": values["energy_j"], "response_mean_s": values["response_mean_s"],
-            "attempts": len(run.attempts), "title": f"{run.workload.name} under {run.policy}",
-            "submitted_s": run.manifest.get("started_at_s"), "owner": run.manifest.get("owner"),
-        }  # fmt: skip
+            "workload": run.workload.name,
+            "policy": run.policy,
+            "simulated": run.simulated,
+            "state": "done" if bool(run.finished.all()) else "failed",
+            "makespan_s": run.makespan_s,
+            "energy_j": values["energy_j"],
+            "response_mean_s": values["response_mean_s"],
+            "attempts": len(run.attempts),
+            "title": f"{run.workload.name} under {run.policy}",
+            "submitted_s": run.manifest.get("started_at_s"),
+            "owner": run.manifest.get("owner"),
+        }
 
 
 def find_runs(targets: Sequence[Path]) -> list[Saved]:
@@ -158,8 +164,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _get(self, path: str) -> Answer:
         if path == "/v1/page":
-            return _json({"mode": "files", "wattflow": _version(), "session": self._session(), "policies": [],
-                          "clusters": []})  # fmt: skip
+            return _json(
+                {"mode": "files", "wattflow": _version(), "session": self._session(), "policies": [], "clusters": []}
+            )
         # The page itself holds nothing of anybody's; only its data need a login.
         if not path.startswith("/v1/"):
             return page(path) or _error(404, f"no page {path}")
