@@ -364,7 +364,7 @@ def container_table(rows: int) -> Any:
 
 
 def class_key(node: Node) -> Any:
-    """Return all that makes two nodes differ in a decision or a joule: all but the name."""
+    """Key nodes by everything that a decision or a joule depends on: all but the name."""
     mapping = tuple(sorted(node.function_speed.items()))
     return (
         node.cores, node.memory_bytes, node.threads_per_core, node.smt_slowdown, node.allocatable_cores, node.speed,

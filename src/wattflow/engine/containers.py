@@ -68,7 +68,7 @@ def _purge(state, node):
 
 @optional(RICH)
 def keep(state, node, fn):
-    """A container of the function (or HOT) becomes idle on the node now."""
+    """Add a container of the function (or HOT) that becomes idle on the node now."""
     node_row = state.nodes[node]
     clock = state.clock[0]
     counts = state.counts[0]
@@ -101,7 +101,7 @@ def keep(state, node, fn):
 
 @inner
 def keep_since(state, node, fn, idle_since):
-    """Put a container back that has been idle for a while: it stands among the others as it did before."""
+    """Restore a container that has been idle for a while to its old place among the others."""
     keep(state, node, fn)
     c = state.nodes[node].first_container
     # `keep` may have kept none (no keep-alive, no row): then the first of the list is another's.
@@ -169,7 +169,7 @@ def forget(state, node, fn):
 
 @inner
 def load_device(state, node, device, fn):
-    """Another function's kernel goes into an FPGA."""
+    """Load another function's kernel into an FPGA."""
     groups.leave(state, node)
     state.devices[device].loaded = fn
     state.nodes[node].device_key = groups.device_key(state, node)

@@ -40,7 +40,7 @@ def set_power(state, node, power_state):
 
 @inner
 def node_idles(state, node):
-    """The node has no attempt left. When to look whether it should fall asleep; `inf` for never."""
+    """Start a node's idling; returns when to look whether it should fall asleep, `inf` for never."""
     node_row = state.nodes[node]
     now = state.clock[0].now
     node_row.idle_since = now
@@ -111,7 +111,7 @@ def oldest_attempt(state, node):
 
 @inner
 def forget_contents(state, node):
-    """A lost node has no containers and no loaded kernels any more."""
+    """Forget the containers and loaded kernels of a lost node."""
     node_row = state.nodes[node]
     while node_row.first_container >= 0:
         containers.drop(state, node_row.first_container)
@@ -122,7 +122,7 @@ def forget_contents(state, node):
 
 @inner
 def enter(state, a):
-    """An attempt reaches a node that is on: it takes a warm container, or makes one, and loads its devices.
+    """Give an attempt on a node that is on its container, warm or new, and load its devices.
 
     Returns the seconds of the cold start, 0 when everything was warm.
     """
@@ -169,7 +169,7 @@ def _load_devices(state, a, fn):
 
 @inner
 def keep_container(state, a):
-    """The attempt ended well: its container stays warm for a while."""
+    """Keep the container of an attempt that ended well warm for a while."""
     attempt = state.attempts[a]
     fn = state.shapes[state.tasks[attempt.task].form].function
     if state.functions[fn].cold_start_s > 0.0:
@@ -178,7 +178,7 @@ def keep_container(state, a):
 
 @inner
 def end_attempt(state, a):
-    """Give back what an attempt held and free its row. When to look whether its node should sleep; `inf` for never."""
+    """Release an attempt and free its row; returns when to look whether its node should sleep, `inf` for never."""
     node = state.attempts[a].node
     fit.give_back(state, a)
     groups.room_grew(state, node)
@@ -190,7 +190,7 @@ def end_attempt(state, a):
 
 @inner
 def part_done(state, task, node, priority):
-    """One part of a task ended well; the last one completes it (True). Serverless nodes keep no data."""
+    """Count a part of a task that ended well; the last one completes it (True). Serverless nodes keep no data."""
     task_row = state.tasks[task]
     left = task_row.parts_left - 1
     task_row.parts_left = left
@@ -204,7 +204,7 @@ def part_done(state, task, node, priority):
 
 @inner
 def try_again(state, task, final, priority):
-    """After a failed try: back to the queue's end with one try less (0), or out for good with all that waits for it.
+    """Retry a task at the queue's end with one try less (0), or give it up with all that waits for it.
 
     Returns how many tasks leave; ``scratch`` lists them.
     """
@@ -260,7 +260,7 @@ def set_capacity(state, node, capacity_u):
 
 @optional(RICH)
 def grow_platforms(state):
-    """Serverless nodes offer more as time goes on."""
+    """Grow what serverless nodes offer as time goes on."""
     now = state.clock[0].now
     for n in range(state.nodes.size):
         kind = state.classes[state.nodes[n].cls]

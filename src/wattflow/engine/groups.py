@@ -269,7 +269,7 @@ def room_grew(state, node):
 
 @inner
 def room_grew_widely(state):
-    """Many nodes can take more than before: every shape that fitted nowhere may try again."""
+    """Note that many nodes can take more than before: every shape that fitted nowhere may try again."""
     clock = state.clock[0]
     clock.epoch += 1
     # No single node is noted: below the floor `look_again` does not trust the ring, and every shape tries again.
@@ -289,7 +289,7 @@ def rejoin(state, n):
 
 @inner
 def touch(state, n):
-    """A node has changed: its costs on boards are old (`boards`)."""
+    """Invalidate a changed node's cached costs (`boards`)."""
     if state.boards.size > 0:
         _stamp(state, n)
 
@@ -308,13 +308,13 @@ def _stamp(state, n):
 
 @jit
 def join_new(state, n):
-    """A node row comes into use."""
+    """Put a node row into use."""
     state.nodes[n].count_key = count_key(state, n)
     rejoin(state, n)
 
 
 @jit
 def leave_for_good(state, n):
-    """A node row goes out of use."""
+    """Take a node row out of use."""
     leave(state, n)
     touch(state, n)

@@ -116,7 +116,7 @@ def remove(state, task):
 
 @inner
 def _one_less(state, shape):
-    """One task of the shape waits no more; without any, the shape leaves the list of those that wait."""
+    """Count one waiting task of a shape less; without any, the shape leaves the list of those that wait."""
     counts = state.counts[0]
     form = state.shapes[shape]
     form.waiting -= 1
@@ -132,7 +132,7 @@ def _one_less(state, shape):
 
 @optional(LIVE)
 def _drop_ghosts(state, shape):
-    """Cancelled tasks at the head of a heap come out for good; so the head is a task that waits."""
+    """Pop cancelled tasks off the head of a heap, so that the head is a task that waits."""
     form = state.shapes[shape]
     while form.head >= 0 and state.tasks[form.head].state >= GHOST:
         ghost = state.tasks[form.head]

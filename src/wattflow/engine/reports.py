@@ -19,7 +19,7 @@ from wattflow.kernel.jit import inner
 
 @inner
 def cold(state, driver, node, fn):
-    """No container of the function is warm on the node, whatever was believed, and none is on its way."""
+    """Forget a function's containers on a node, warm ones and those on their way, whatever was believed."""
     containers.forget(state, node, fn)
     before = state.node_marks[node].warming
     agenda.forget_warming_of(state, node, fn)
@@ -32,14 +32,14 @@ def cold(state, driver, node, fn):
 
 @inner
 def started(state, a):
-    """The attempt runs now."""
+    """Note that an attempt runs now."""
     state.attempts[a].stage = STARTED
     state.attempts[a].started = state.clock[0].now
 
 
 @inner
 def refused(state, driver, a, until_s, priority):
-    """An attempt never started: what it took, used and changed goes back as it was."""
+    """Roll back an attempt that never started: everything that it took, used and changed."""
     attempt = state.attempts[a]
     task = attempt.task
     node = attempt.node
@@ -58,7 +58,7 @@ def refused(state, driver, a, until_s, priority):
 
 @inner
 def _restore(state, a):
-    """Put the warm container and the loaded kernel back that the attempt found."""
+    """Restore the warm container and the loaded kernel that the attempt found."""
     attempt = state.attempts[a]
     if attempt.was_idle > -math.inf:
         fn = state.shapes[state.tasks[attempt.task].form].function
@@ -80,7 +80,7 @@ def preempt(state, a):
 
 @inner
 def unpark(state, task):
-    """A parked task's time has come: back to its old place."""
+    """Return a parked task, whose time has come, to its old place in the queue."""
     state.marks[task].until = 0.0
     state.tasks[task].state = READY
     queue.reinsert(state, task)
@@ -88,7 +88,7 @@ def unpark(state, task):
 
 @inner
 def node_state(state, driver, node, power_state, priority):
-    """A node is on, asleep, draining or down now, as its driver says."""
+    """Set a node's power state as its driver reports it: on, asleep, draining or down."""
     before = state.nodes[node].power_state
     if power_state == DOWN:
         if before != DOWN:
@@ -140,7 +140,7 @@ def load(state, node, cores_u, memory):
 
 @inner
 def load_count(state, node, k, amount):
-    """How many of a countable resource others use on a node, in all."""
+    """Set how many of a countable resource others use on a node, in all."""
     more = amount - state.other_counts[node, k]
     state.other_counts[node, k] = amount
     # `node_counts` holds what is free, so more in use is less of it.
@@ -149,7 +149,7 @@ def load_count(state, node, k, amount):
 
 @inner
 def add_count(state, node, k, more):
-    """A node has more (or fewer) free ones of a countable resource."""
+    """Add to (or take from) a node's free amount of a countable resource."""
     groups.leave(state, node)
     state.node_counts[node, k] += more
     state.nodes[node].count_key = groups.count_key(state, node)
@@ -160,7 +160,7 @@ def add_count(state, node, k, more):
 
 @inner
 def resize(state, a, cores_u, memory):
-    """A running attempt's amounts were changed in place; a negative amount leaves it as it was."""
+    """Resize a running attempt in place; a negative amount leaves it as it was."""
     attempt = state.attempts[a]
     row = state.nodes[attempt.node]
     groups.leave(state, attempt.node)

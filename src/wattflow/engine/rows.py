@@ -60,7 +60,7 @@ def new_task(state):
 
 @inner
 def put_back(state, task):
-    """A task row is free; its id is stale from now on."""
+    """Put a task row onto the free list; its id is stale from now on."""
     row = state.tasks[task]
     counts = state.counts[0]
     # `marks.generation` was raised by `free_task`, so ids of the life before are stale.

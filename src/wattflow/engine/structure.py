@@ -28,7 +28,7 @@ def task_id(state, task):
 
 @inner
 def add_task(state, task):
-    """A task whose row is filled enters its workflow and counts as open."""
+    """Add a task whose row is filled to its workflow; it counts as open."""
     row = state.tasks[task]
     work = state.workflows[row.workflow]
     # Workflow 0 holds the loose tasks, which come and go one by one: no list of them is kept.
@@ -66,7 +66,7 @@ def _reaches(state, start, goal):
 
 @inner
 def add_edge(state, parent, child, size_bytes):
-    """The child waits for the parent from now on. Answers ADDED, FULL (grow the tables, try again) or why not."""
+    """Make the child wait for the parent. Answers ADDED, FULL (grow the tables, try again) or why not."""
     down = state.tasks[child]
     up = state.tasks[parent]
     if down.workflow != up.workflow or down.workflow == 0:
@@ -120,7 +120,7 @@ def note_ends(state, n):
 
 @inner
 def close(state, w):
-    """A sealed workflow without open tasks gives its rows back."""
+    """Free the rows of a sealed workflow without open tasks."""
     if w > 0 and state.workflows[w].sealed == 1 and state.workflows[w].open == 0:
         rows.free_workflow(state, w)
 
@@ -161,7 +161,7 @@ def _stop_all(state, task):
 
 @inner
 def cancel(state, task):
-    """A task is not wanted any more; nor is what waits for it. False when it has ended already."""
+    """Cancel a task and its descendants. False when it has ended already."""
     row = state.tasks[task]
     if row.state == PLACED:
         # It ends when its driver says so: until then a real process holds its cores and memory.
@@ -180,7 +180,7 @@ def cancel(state, task):
 
 @inner
 def cancel_workflow(state, w):
-    """All open tasks of a workflow are cancelled, and it is sealed."""
+    """Cancel all open tasks of a workflow, and seal it."""
     task = state.workflows[w].first_task
     while task >= 0:
         cancel(state, task)
@@ -202,7 +202,7 @@ def seal_placeholder(state, task):
 
 @inner
 def settle_placeholders(state, priority):
-    """Sealed placeholders whose parents have ended are done; that may free others."""
+    """Complete sealed placeholders whose parents have ended; that may free others."""
     counts = state.counts[0]
     changed = counts.sealed_first >= 0
     while changed:

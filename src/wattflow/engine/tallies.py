@@ -24,7 +24,7 @@ _ZERO = np.uint64(0)
 
 @optional(RICH)
 def count(state, shape, node, sign):
-    """A task of a shape comes to a node (sign 1) or leaves it (−1)."""
+    """Count a task of a shape in at a node (sign 1) or out (−1)."""
     link = state.shapes[shape].counted
     while link > 0:
         change(state, state.counted[link].term, node, sign)
@@ -38,7 +38,7 @@ def _domain(state, topology, node):
 
 @inner
 def change(state, term, node, more):
-    """A counter changes at a node, and with it the masks that name it."""
+    """Change a counter at a node, and with it the masks that name it."""
     row = state.terms[term]
     domain = _domain(state, row.topology, node)
     # A node without the label is in no domain and counts nowhere.
@@ -116,7 +116,7 @@ def _is_open(state, c, domain):
 
 @inner
 def _turn(state, c, domain, was, now):
-    """A condition begins or ceases to hold in a domain: the bits of its nodes."""
+    """Set or clear the bits of a domain's nodes where a condition begins or ceases to hold."""
     if was == now:
         return
     condition = state.conditions[c]
@@ -160,7 +160,7 @@ def _permitted(state, row, word, bits):
 
 @inner
 def _turn_all(state, c, changed, before, low):
-    """The fewest in any domain is another than ``low``; one domain held ``before`` until now."""
+    """Update all domains after the minimum count moved away from ``low``; one domain held ``before`` until now."""
     condition = state.conditions[c]
     term = state.terms[condition.term]
     if term.topology < 0:
@@ -201,14 +201,14 @@ def _find_fewest(state, c):
 
 @inner
 def _rewrite(state, row):
-    """Set a mask's bits anew for all nodes."""
+    """Recompute a mask's bits for all nodes."""
     for node in range(state.nodes.size):
         _set(state, row, node)
 
 
 @inner
 def _set(state, row, node):
-    """A node's bit in a mask: what the node itself allows and every condition does. One that rises is worth a look."""
+    """Recompute a node's bit in a mask; one that rises counts as new room."""
     if state.nodes[node].pos < 0:
         return
     place = _place(state, node)

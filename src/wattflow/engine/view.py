@@ -129,7 +129,7 @@ def added_w(state, task, variant, candidate):
 
 @jit
 def crowding_w(state, variant, node, device):
-    """Tell what sharing the cores costs, in watts over the seconds that the attempt would take alone.
+    """Price crowding: watts that sharing the cores costs, over the seconds that the attempt would take alone.
 
     It runs longer itself, and all that share with it run longer too, at the watts that the node draws. 0 while there
     is a core for each. Without it a node that is full would cost nothing more, and all tasks would pile up there.

@@ -454,7 +454,7 @@ class _Builder:
 
 
 def _keys(policy: FramePolicy, load: Workload) -> NDArray[np.float64]:
-    """Return what orders the queues: the estimate, or the keys that come with the policy."""
+    """Return the sort keys of the queues: the estimates, or the policy's own."""
     if policy.keys is not None:
         return _own(policy.keys, np.float64)
     return _known(load.estimate_s).copy()

@@ -148,7 +148,7 @@ _MET: dict[str, tuple[Callable[[Frame], bool], str]] = {
 
 
 def _missing(frame: Frame) -> Iterator[Problem]:
-    """Tell what the mechanisms need and the frame does not have."""
+    """List components that the mechanisms need and the frame lacks."""
     for _, form in mechanism_table.forms_of(frame):
         for need in form.needs:
             if need in _MET and not _MET[need][0](frame):

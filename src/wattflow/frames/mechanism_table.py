@@ -116,7 +116,7 @@ MECHANISMS = (
 
 
 def forms_of(frame: Frame) -> list[tuple[Mechanism, Form]]:
-    """Tell what a frame uses, in the order of the table."""
+    """List the mechanisms that a frame uses, in the order of the table."""
     return [(mechanism, form) for mechanism in MECHANISMS for form in mechanism.forms if form.wanted(frame)]
 
 
@@ -134,7 +134,7 @@ def components_of(frame: Frame) -> list[str]:
 
 
 def needs_of(frame: Frame) -> dict[str, list[str]]:
-    """Tell what its mechanisms need, each with the forms that ask for it."""
+    """List the components that a frame's mechanisms need, each with the forms that ask for it."""
     wanted: dict[str, list[str]] = {}
     for _, form in forms_of(frame):
         for need in form.needs:

@@ -76,7 +76,7 @@ class Tables:
         raise AttributeError(f"{type(self).__name__}.{name} is read-only; use replace({name}=…)")
 
     def handle(self) -> Any:
-        """Return what compiled functions take: a Handle over the same memory, or this object when uncompiled."""
+        """Return the argument for compiled functions: a Handle over the same memory, or this object when uncompiled."""
         if not jit.COMPILED:
             return self
         if self._handle is None:

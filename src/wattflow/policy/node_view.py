@@ -104,7 +104,7 @@ def node_threads(state, node):
 
 @jit
 def request_cores(state, node):
-    """Return what guaranteed cores may sum to."""
+    """Return the limit on the sum of guaranteed cores."""
     return state.nodes[node].request_u / MICRO
 
 
@@ -271,7 +271,7 @@ def next_room(state, variant, node):
 
 @jit
 def expects_end(state, node):
-    """Return whether an attempt on a node is still expected to end. O(attempts on the node)."""
+    """Tell whether an attempt on a node is still expected to end. O(attempts on the node)."""
     now = state.clock[0].now
     a = state.nodes[node].first_attempt
     while a >= 0:

@@ -20,7 +20,7 @@ _AT = view.notes(*BLOCKS)
 
 
 def blocks(found: Sequence[Series]) -> dict[str, Any]:
-    """Return what `view.lay_out` takes for these series."""
+    """Lay these series out as blocks for `view.lay_out`."""
     sizes = [len(one.values) for one in found]
     return {
         "series_first": np.cumsum([0, *sizes[:-1]]),

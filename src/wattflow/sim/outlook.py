@@ -64,7 +64,7 @@ class Outlook:
         self._world = world_at(self._state, cluster, order)
 
     def left(self, spread: float, seed: int) -> Floats:
-        """Tell what is left of every task in seconds of its estimate, drawn with σ = ``spread`` of the logarithm."""
+        """Draw the remaining seconds of every task around its estimate, with σ = ``spread`` of the logarithm."""
         return left(self._state, spread, seed)
 
     def look(self, put: Callable[[Any], None], left_s: Floats) -> Seen:

@@ -228,7 +228,7 @@ def _reweigh(state, world, a):
 
 @inner
 def _rework(state, world, a, before, after):
-    """Tell what is left of an attempt's work, at another level of its node."""
+    """Rescale an attempt's remaining work to another frequency level of its node."""
     run = world.runs[a]
     attempt = state.attempts[a]
     node_row = state.nodes[attempt.node]

@@ -287,7 +287,7 @@ def progress(s, a):
 
 @jit
 def save_checkpoint(s, a):
-    """Keep what the last checkpoint of a lost attempt holds."""
+    """Credit a lost attempt's task with the work up to its last checkpoint."""
     if s.f[CHECKPOINT_S] <= 0.0 or s.a_stage[a] != IN_RUN or s.a_work[a] <= 0.0:
         return
     done = s.f[NOW] - s.a_start[a] - s.a_extra[a]

@@ -87,7 +87,7 @@ def schedule_placer(s, p):
 
 @jit
 def _return_queue(s, h, delay):
-    """Give what waited on a host back to its placers."""
+    """Return a host's backlog to the placers it came from."""
     q = queues.of_host(s, h)
     while s.q_head[q] >= 0:
         entry = queues.pop(s, q)

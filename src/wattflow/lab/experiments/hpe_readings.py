@@ -192,7 +192,7 @@ def figures(found: Found, published: Mapping[str, Row]) -> list[Figure]:
 
 
 def note(reading: Reading) -> str:
-    """Say what the second reading was given and what speaks against it."""
+    """Describe the second reading: its calibration, and the evidence against it."""
     c = reading.calibration
     return (
         f"second reading ({reading.cluster}): one class of jobs of {c.long_s:g} s, {c.smt_slowdown:g} times as long "

@@ -267,7 +267,7 @@ def _waits(tasks: TaskTimes) -> dict[str, float | None]:
 
 
 def _electricity(run: Run) -> float:
-    """Tell what owned nodes' joules cost, without rent; a function platform is paid by the call."""
+    """Sum the electricity of owned nodes in money, without rent; a function platform is paid by the call."""
     owned = [n for n, node in enumerate(run.cluster.nodes) if node.serverless is None]
     rent = np.array([node.price_per_hour / 3600.0 * run.span_s for node in run.cluster.nodes])
     return float((run.cost - rent)[owned].sum())

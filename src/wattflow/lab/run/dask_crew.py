@@ -123,7 +123,7 @@ class _Watch:
 
 
 def _message(future: Any) -> Told[Any]:
-    """Read what came back; Dask's own errors (a piece that killed worker after worker, a cancelled one) are ours to
+    """Read an answer; Dask's own errors (a piece that killed worker after worker, a cancelled one) are ours to
     tell."""
     error = future.exception()
     if error is not None:

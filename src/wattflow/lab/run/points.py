@@ -68,7 +68,7 @@ class Setup:
     progress: Progress | None = field(default=None, compare=False)
 
     def about(self) -> dict[str, object]:
-        """Tell what a report should say of it."""
+        """Describe the options that differ from the defaults, for a report."""
         from wattflow.sim import SimOptions
 
         options, usual = self.options or SimOptions(), SimOptions()

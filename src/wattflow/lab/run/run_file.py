@@ -80,7 +80,7 @@ class SavedRun:
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
-    """Say whether the file is a run that `write_run` wrote."""
+    """Tell whether the file is a run that `write_run` wrote."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -212,7 +212,7 @@ def bands_of(run: Run) -> NDArray[np.void]:
 
 
 def run_manifest(run: Run) -> dict[str, object]:
-    """Give what is not in the rows: inputs, seed, versions, and the joules of every node by account."""
+    """Describe the run beside its rows: inputs, seed, versions, and the joules of every node by account."""
     from wattflow import __version__
 
     return {

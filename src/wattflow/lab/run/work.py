@@ -53,7 +53,7 @@ class Work(Protocol[_Asked, _Given]):
         ...
 
     def load(self, piece: _Asked) -> Hashable:
-        """Name what the piece needs made ready (its workload): the next one of the same goes to the same process."""
+        """Name the piece's workload: the next piece of the same one goes to the same process, which has it cached."""
         ...
 
     def failed(self, piece: _Asked, error: Exception) -> _Given:

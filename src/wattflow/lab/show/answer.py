@@ -117,7 +117,7 @@ def keeps(comparison: Results, policy: str) -> bool:
 
 
 def sentence(comparison: Results) -> str:
-    """Say what a manager wants to know first."""
+    """Summarise the comparison in the two sentences that a manager reads first."""
     policy = leader(comparison)
     if policy is None:
         return f"Only {comparison.baseline} was run: name a second policy to compare it with."
@@ -144,7 +144,7 @@ def _changes(comparison: Results, policy: str) -> str:
 
 
 def _bound(comparison: Results, policy: str) -> str:
-    """Say why this policy stands first."""
+    """Explain why this policy leads."""
     among = sum(keeps(comparison, name) for name in comparison.policies if name != comparison.baseline)
     limit = f"{100 * (BOUND - 1):.0f} % of those under {comparison.baseline}"
     if not keeps(comparison, policy):
@@ -153,14 +153,14 @@ def _bound(comparison: Results, policy: str) -> str:
 
 
 def _of_sleep(comparison: Results) -> list[str]:
-    """Say what a time-out alone saves, where that was run."""
+    """Compare with the savings of a sleep time-out alone, where that was run."""
     alone = f"{comparison.baseline}:{SLEEP_ALONE}"
     found = change(comparison, alone, "energy_j") if alone in comparison.policies else None
     return [f"Sleep alone ({alone}): {_words(found, 'energy', 'less', 'more')}."] if found else []
 
 
 def _of_flagship(comparison: Results) -> str:
-    """Say why the flagship does not stand first: who waits, or who takes fewer joules."""
+    """Explain why the flagship does not lead: somebody waits, or another takes fewer joules."""
     energy = change(comparison, FLAGSHIP, "energy_j")
     text = f"{FLAGSHIP}: {_words(energy, 'energy', 'less', 'more') if energy else 'energy unknown'}"
     waits = []
@@ -245,7 +245,7 @@ def folded(comparison: Results, workload: str, metrics: Sequence[str] = MATTERS)
 
 
 def short_table(comparison: Results, workload: str, rows: int | None = ROWS) -> Table:
-    """Show what matters, the least energy first; equal policies are one row. ``rows`` None shows all."""
+    """Tabulate the figures that matter, least energy first; equal policies are one row. ``rows`` None shows all."""
     from rich import box
     from rich.table import Table
 

@@ -71,7 +71,7 @@ def clusters_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def slo_lines(comparison: Comparison, slo: Slo) -> list[str]:
-    """Say what the bound costs in energy, a line for each workload."""
+    """Describe the cost of the bound in energy, a line for each workload."""
     bound = f"{slo.name} ≤ {show(slo.metric, slo.most)}"
     found = costs(comparison, slo)
     if not found:

@@ -96,7 +96,7 @@ def write_rows(path: str | os.PathLike[str], rows: Sequence[Row], form: str, abo
 
 
 def comparison_about(comparison: Results) -> dict[str, object]:
-    """Tell what a reader of the rows should know."""
+    """Describe the rows for a reader: version, cluster, baseline, seeds, notes."""
     from wattflow import __version__
 
     return {

@@ -33,7 +33,7 @@ def machine_kinds(cluster: Cluster) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def _shared(names: list[str]) -> str:
-    """Find what all names begin with."""
+    """Find the longest common prefix of the names."""
     alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
     return "".join(letters[0] for letters in alike)
 

@@ -109,7 +109,7 @@ def find_runs(targets: Sequence[Path]) -> list[Saved]:
 
 
 def is_run_file(path: Path) -> bool:
-    """Say whether a file of a folder is a run; others are left alone."""
+    """Tell whether a file of a folder is a run; others are left alone."""
     return path.suffix == ".parquet" and is_run(path)
 
 

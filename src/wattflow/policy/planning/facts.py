@@ -128,7 +128,7 @@ class Slots(Tables):
 
 
 def handles(facts: Facts, slots: Slots) -> tuple[Any, Any]:
-    """Return what compiled functions take; the tables themselves when uncompiled."""
+    """Return the arguments for compiled functions; the tables themselves when uncompiled."""
     return facts.handle(), slots.handle()
 
 

@@ -18,7 +18,7 @@ from wattflow.policy.planning.timeline import share_of
 
 
 def holds(facts: Facts, slots: Slots) -> NDArray[np.void]:
-    """List what each task that has a place holds, and when."""
+    """List the resources that each placed task holds, and when."""
     placed = np.flatnonzero(slots.node >= 0)
     offer, rows = slots.offer[placed], np.zeros(len(placed), HOLD)
     rows["task"], rows["node"], rows["taken"] = placed, slots.node[placed], slots.taken[placed]
@@ -89,7 +89,7 @@ def _flow(tasks: Longs, need: Longs, end_s: Floats, capacity: int) -> NDArray[np
 
 @jit
 def shares_of(facts, slots, tasks, out):
-    """Return what each of these tasks takes of its device (of each of them, where it has several)."""
+    """Write the share of its device that each of these tasks takes (of each device, where it has several)."""
     for i in range(tasks.size):
         node = slots.node[tasks[i]]
         for k in range(facts.device_n[node]):

@@ -124,7 +124,7 @@ def _skip_full(slots, place):
 
 @jit
 def share_of(facts, offer, device):
-    """Return what an offer takes of a device: all of it unless shares are asked for and kept apart."""
+    """Return the share of a device that an offer takes: all of it unless the device is divided by shares."""
     sharing = facts.device_sharing[device]
     share = facts.share_u[offer]
     if sharing <= 1 or facts.devices[offer] > 1:
