@@ -83,8 +83,14 @@ def description_table(rows: list[Row], title: str) -> Table:
     from rich import box
     from rich.table import Table
 
-    look = {"box": box.SIMPLE_HEAD, "pad_edge": False, "show_edge": False, "show_header": False}
-    table = Table(title=title, title_justify="left", **look)  # type: ignore[arg-type]
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        show_header=False,
+    )
     table.add_column("")
     table.add_column("", justify="right")
     for row in rows:
