@@ -102,13 +102,8 @@ def _load(calls: Calls, end_s: Floats) -> Floats:
             before = rows[(start <= now) & (rows != i)]
             running = before[end_s[before] > now]
             gap = now - calls.start_s[before].max() if len(before) else _LONG_S
-            table[i] = (
-                calls.warm[i],
-                len(running),
-                np.sum(calls.start_s[before] > now - 0.1),
-                min(gap, _LONG_S),
-                np.sum(calls.function[running] == calls.function[i]),
-            )
+            table[i] = (calls.warm[i], len(running), np.sum(calls.start_s[before] > now - 0.1), min(gap, _LONG_S),
+                        np.sum(calls.function[running] == calls.function[i]))  # fmt: skip
     return table
 
 

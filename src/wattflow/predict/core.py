@@ -17,18 +17,13 @@ LARGE = 5.0
 BEYOND = 1.5
 """A size this many times outside the range seen counts as beyond it."""
 _WIDER = (
-    ("line", "median"),
-    ("median here", "process"),
-    ("last here", "process"),
-    ("line here", "median here"),
-    ("least squares here", "line here"),
-    ("same input", "median"),
-    ("same input here", "same input"),
+    ("line", "median"), ("median here", "process"), ("last here", "process"), ("line here", "median here"),
+    ("least squares here", "line here"), ("same input", "median"), ("same input here", "same input"),
     ("same input, steadied", "median"),
-)
+)  # fmt: skip
 _NEIGHBOURS, _SHARPNESS = 3, 4.0
 INPUTS = ("new input", "known input", "known input here")
-"""Regimes by input: the task never ran on it, ran on it elsewhere, or ran on it on the same machine."""
+"""Whether the task ran on the input before, and on the same machine."""
 REGIMES = (*INPUTS, *(f"{name}, largest sizes" for name in INPUTS))
 
 
@@ -122,12 +117,8 @@ class Core:
         task = np.maximum(rows.task, 0)
         with np.errstate(invalid="ignore", divide="ignore"):
             size = np.log(np.maximum(rows.size, 1.0))
-            ends = np.array(
-                [
-                    size - np.log(np.maximum(self.backbone.highest[task], 1.0)),
-                    np.log(np.maximum(self.backbone.lowest[task], 1.0)) - size,
-                ]
-            )
+            ends = np.array([size - np.log(np.maximum(self.backbone.highest[task], 1.0)),
+                             np.log(np.maximum(self.backbone.lowest[task], 1.0)) - size])  # fmt: skip
         matters = (self.plain.spread[task] > 0) & (rows.task >= 0) & np.isfinite(size)
         return np.where(matters, ends, -np.inf)
 

@@ -109,16 +109,10 @@ def mean(ensembles: Sequence[Trees]) -> Trees:
     def joined(name: str, moved: bool) -> Ints:
         return np.concatenate([getattr(e, name) + (s if moved else 0) for e, s in zip(ensembles, shift, strict=False)])
 
-    return Trees(
-        joined("root", True),
-        joined("feature", False),
-        np.concatenate([e.threshold for e in ensembles]),
-        joined("left", True),
-        joined("right", True),
-        joined("missing", False),
-        np.concatenate([e.value for e in ensembles]) / count,
-        sum(e.base for e in ensembles) / count,
-    )
+    return Trees(joined("root", True), joined("feature", False),
+                 np.concatenate([e.threshold for e in ensembles]), joined("left", True), joined("right", True),
+                 joined("missing", False), np.concatenate([e.value for e in ensembles]) / count,
+                 sum(e.base for e in ensembles) / count)  # fmt: skip
 
 
 def shrunk(ensemble: Trees, share: float) -> Trees:
