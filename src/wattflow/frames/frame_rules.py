@@ -72,6 +72,7 @@ def _wrong_values(frame: Frame) -> Iterator[Problem]:
                 yield Problem(where, f"{value!r} is not one of {', '.join(CHOICES[table, item.name])}")
             elif isinstance(value, Delay):
                 yield from _wrong_delay(where, value)
+            # A bool is an int to Python.
             elif isinstance(value, int | float) and not isinstance(value, bool):
                 yield from _wrong_number(where, (table, item.name), float(value))
     elastic = frame.elasticity
@@ -89,6 +90,7 @@ def _parts(frame: Frame) -> Iterator[tuple[str, Any]]:
 
 def _wrong_number(where: str, key: tuple[str, str], value: float) -> Iterator[Problem]:
     least = _LEAST.get(key, 0)
+    # NaN by name: it is below nothing, so no bound would refuse it.
     if math.isnan(value) or value < least:
         yield Problem(where, f"must be at least {least}, not {value:g}")
     elif key in _ABOVE_ZERO and value == 0:
@@ -125,6 +127,7 @@ def _architecture(frame: Frame) -> Iterator[Problem]:
         yield Problem("split", f"only hybrid frames split long from short tasks; this one is {kind}")
 
 
+# Needs that are not listed here (client, placers, host) every frame meets. The names are those in `mechanism_table`.
 _MET: dict[str, tuple[Callable[[Frame], bool], str]] = {
     "broker": (lambda f: f.broker is not None, "a broker: add a [broker] table"),
     "metadata": (lambda f: f.metadata is not None, "the metadata service: add a [metadata] table"),

@@ -50,6 +50,7 @@ def parse_frame(text: str, source: str) -> Frame:
     """Read a frame from TOML text."""
     try:
         data = tomllib.loads(text)
+    # Arrays nested too deeply end in a RecursionError of the parser, not in its own error.
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(source, f"is not TOML: {error}") from error
     return frame_of(data, source)
@@ -94,6 +95,7 @@ def _section(table: StrictTable, section: str, kind: type) -> Any:
 
 
 def _value(table: StrictTable, section: str, item: Any) -> Any:
+    # Types of fields are texts here: `frames.frame` puts its annotations off.
     key, kind = item.name, item.type
     default = None if item.default is MISSING else item.default
     if (section, key) in CHOICES:
@@ -108,6 +110,7 @@ def _value(table: StrictTable, section: str, item: Any) -> Any:
         return value
     if kind == "int":
         return table.whole(key, default)
+    # Seconds may carry a unit ('30s'); the ending of the key tells them from plain numbers.
     return table.duration(key, default) if key.endswith("_s") else table.number(key, default)
 
 

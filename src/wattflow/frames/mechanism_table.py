@@ -37,6 +37,7 @@ class Mechanism:
     forms: tuple[Form, ...]
 
 
+# A need is one of `COMPONENTS` or a key of `frame_rules._MET`, which says how a frame meets it.
 def _preempts(kind: str) -> Callable[[Frame], bool]:
     return lambda frame: frame.preemption is not None and frame.preemption.kind == kind
 

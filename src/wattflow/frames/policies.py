@@ -36,6 +36,7 @@ class FramePolicy:
     order: str = "fifo"
     score: str = "least-loaded"
     engine: Policy | None = None
+    # Not compared: `==` of arrays has no single answer.
     keys: NDArray[np.float64] | None = field(default=None, compare=False)
 
     @property

@@ -219,6 +219,7 @@ class Policy:
         for name in values:
             if name not in self.params:
                 raise unknown_name(f"parameter of {self.name}", name, self.params)
+        # Defaults first: `state.params` is read by place, so the order must stay theirs.
         params = {**self.params, **values}
         problems = [
             Problem("", f"{name} = {value:g} is out of range; {_range(*self.limits[name])}")

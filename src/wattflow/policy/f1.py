@@ -2,7 +2,7 @@
 
 Carastan-Santos, de Camargo: Obtaining dynamic scheduling policies with simulation and machine learning, SC '17,
 doi:10.1145/3126908.3126955. O(log waiting) to queue; ties go to the task that entered first. Tasks without an
-estimate come last. Runtimes and arrivals below one second count as one, so that no logarithm is negative or infinite.
+estimate come last.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ def priority(state, task):
     if not view.has_estimate(state, task):
         return view.UNKNOWN_COST
     estimate = view.estimate_s(state, task)
+    # Both logarithms: below one second counts as one, else they would be negative or infinite.
     size = math.log10(max(1.0, estimate)) * view.cores_of(state, task)
     return size + view.param(state, DIAL.arrival_weight) * math.log10(max(1.0, view.ready_s(state, task)))
 

@@ -142,6 +142,7 @@ def levels(workload: Workload, cluster: Cluster) -> Levels:
     _backward(child_start, child.astype(np.int64), seconds, order, rest)
     flows = max(1, len(workload.workflow_names))
     path = np.zeros(flows)
+    # `.at`: tasks of one workflow repeat its number, and plain indexing would keep the last of them only.
     np.maximum.at(path, workload.workflow, before + rest)
     cores = np.array([shape.variants[0].cores * shape.parts for shape in workload.shapes], np.float64)
     work = np.bincount(workload.workflow, weights=seconds * cores[workload.shape], minlength=flows)

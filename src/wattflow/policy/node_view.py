@@ -175,6 +175,7 @@ def node_now_w(state, node):
         return 0.0
     if row.power_state == ASLEEP:
         return kind.sleep_w
+    # One figure for both ways: the cluster's description has no other.
     if row.power_state in (WAKING, FALLING):
         return kind.wake_w
     still = watts(state, row.cls, 0.0)
@@ -247,6 +248,7 @@ def makes_room(state, variant, node, attempt):
     threads = state.classes[row.cls].threads
     fits = row.used_u - gone.need_u + needs.need_u <= row.capacity_u
     # Threads, too: a node that sells more than it has would be crowded, not free.
+    # 1e-9 forgives a rounding only: cores are counted in whole millionths.
     return fits and (row.alloc_u - gone.cores_u + needs.cores_u) / MICRO <= threads + 1e-9
 
 
@@ -299,6 +301,7 @@ def mean_w(state, variant, node, device):
     kind = state.classes[state.nodes[node].cls]
     if kind.known_power == 0:
         return UNKNOWN_COST
+    # By the curve's own idle watts, as in `node_now_w`: ``full_w`` holds no device either.
     total = (
         (kind.full_w - watts(state, state.nodes[node].cls, 0.0))
         / kind.threads
@@ -354,6 +357,7 @@ def unasked(state, node):
     cores_n = 0
     memory_n = 0
     held = 0
+    # The flag spares nearly every workload the walk.
     if state.rules[0].bare == 1:
         a = state.nodes[node].first_attempt
         while a >= 0:
@@ -387,6 +391,7 @@ def node_memory(state, node):
 def core_share(state, variant, candidate):
     """Guaranteed cores over what requests may sum to, the task included."""
     row = state.nodes[state.candidates[candidate].node]
+    # The node's full size: ``capacity_u`` is what a ramping serverless platform offers so far.
     return (row.used_u + state.variants[variant].need_u) / row.request_u
 
 

@@ -16,6 +16,7 @@ from wattflow.engine.settings import PolicySettings
 from wattflow.policy import view
 from wattflow.policy.base import Policy
 
+# `view.objective_weight` unpacks with the same 12 bits, written out there: compiled code.
 BITS = 12
 """Bits of a weight in a workflow's row; four of them are a whole number that a float64 holds exactly."""
 DIAL = view.dials(energy=1.0, time=0.0, packing=0.0, short=0.0)
@@ -45,6 +46,7 @@ def score(state, task, variant, out):
     time = view.objective_weight(state, task, DIAL.time)
     packing = view.objective_weight(state, task, DIAL.packing)
     for c in range(out.size):
+        # A single weight of 1 leaves that policy's own cost, to the bit: 1.0 · x ** 1.0 is x.
         cost = 1.0
         if energy > 0.0:
             # A cost of 0 to any power would hide the other weights.

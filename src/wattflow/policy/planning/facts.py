@@ -24,10 +24,12 @@ def jit(function: Any) -> Any:
 
 def _own(table: Any) -> Any:
     """The table as compiled code needs it: contiguous and writeable; not copied where it is so already."""
+    # The handle passes addresses (`kernel.handle`): compiled code steps by items and writes without asking.
     array = np.ascontiguousarray(table)
     return array if array.flags.writeable else array.copy()
 
 
+# Names once, at run time and, with their types, for the type checker: compiled code finds a table by its place here.
 _FACTS = (
     "estimate_s", "release_s", "shape", "input_bytes", "parent_start", "parent", "parent_bytes", "child_start",
     "child", "child_bytes", "depth", "offer_first", "offer_n", "factor", "watts", "need_u", "need_bytes", "share_u",
@@ -140,6 +142,7 @@ def empty_slots(facts: Facts, held: int = 0) -> Slots:
     # A task adds two moments to its node and to each of its devices; what is held may add as many.
     rows = bins + 2 * most * tasks + 2 * (1 + int(facts.device_n.max(initial=0))) * held + 2
     slots = Slots(
+        # A bin's first moment lies before every time, so that every search has a row to start from (`timeline`).
         time=np.full(rows, -np.inf), free_u=np.zeros(rows, np.int64), free_bytes=np.zeros(rows, np.int64),
         next=np.full(rows, -1, np.int64), previous=np.full(rows, -1, np.int64), head=np.arange(bins, dtype=np.int64),
         finger=np.arange(bins, dtype=np.int64), rows=np.array([bins], np.int64),
