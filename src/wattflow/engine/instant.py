@@ -94,7 +94,6 @@ def run(state, driver, hand, functions):
         if not asked:
             if ramps(state, driver):
                 fold.grow_platforms(state)
-            # Once for each instant: after an answer the hand goes on among the same tasks.
             decide.open_hand(state, hand)
         status = _decide_all(state, driver, hand, functions)
         if status != decide.ALL_TRIED:

@@ -177,6 +177,7 @@ def rehearse(
             judge = _judge(trial, base, beside)
             for i in left:
                 costs[i].append(judge(measured.result_of(trial.again(base.with_params(**tries[i])))))
+        # Ties go to the setting that is listed first, whatever the rounds before said.
         left = sorted(left, key=lambda i: (compared(np.array(costs[i])[:, 0], beside is None), i))[:stay]
     found = []
     for dials, some in zip(tries, costs, strict=True):
@@ -185,6 +186,7 @@ def rehearse(
         total = compared(each, beside is None)
         error = float(each.std(ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else math.inf
         found.append(Tried(dials, total, math.exp(energy), slower, len(some), error, float(each.max())))
+    # Those that came further first: costs over other streams do not compare.
     return sorted(found, key=lambda one: (-one.streams, one.cost))
 
 
@@ -275,6 +277,7 @@ def filled(workflow: Workload, usual_s: float) -> Workload:
 
 def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: str = "all") -> Policy:
     """The policy with the dials that did best; dials that were set by hand stay as they are."""
+    # A trial must not rehearse in its turn.
     fitted, seen = replace(policy, tailor=None, tailor_next=None), len(known)
     known = recent(known)
     seconds = np.concatenate([np.zeros(0), *(workflow.estimate_s for workflow in known)])
@@ -282,6 +285,7 @@ def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: 
     if len(seconds) < LEAST or told.mean() < 0.5 or any(node.power is None for node in cluster.nodes):
         return fitted
     known = [filled(workflow, float(np.median(seconds[told]))) for workflow in known]
+    # A dial set by hand to its default cannot be told from one that was not set.
     given = {k: v for k, v in policy.params.items() if v != REHEARSED.params[k]}
     load, sure = policy.params["load"], policy.params["sure"]
     usual, trial = {**reference(load, name), **given}, replace(fitted, name="trial")

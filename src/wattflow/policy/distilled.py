@@ -35,6 +35,7 @@ def path() -> Path:
 
 def place_head(theta: Any) -> Any:
     """The linear part of the place head: a weight for each feature, then the bias."""
+    # A row for each feature: the weights of the hidden units, then that of the linear part (`learned.gather`).
     return theta[weights.PLACE : weights.HASTE][: (placing.N + 1) * weights.WIDTH].reshape(-1, weights.WIDTH)[
         :, weights.HIDDEN
     ]

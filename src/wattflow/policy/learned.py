@@ -231,9 +231,13 @@ def doze(state, lean, longest):
                 shared = True
             placing.dozing_node(state, node, first, facts, watched, awake)
             later = lean * soft(linear(state, first, placing.DOZE_N, at))
+            # The correction is at most e^(2 · lean · MOST), which is
+            # ``longest`` (`use`): the engine's own time-out comes later.
             due_s = view.idle_since_s(state, node) + view.sleep_after_s(state, node) / longest * math.exp(2.0 * later)
+            # The look was ordered for this very moment: a rounding must not put it off to the next.
             if view.now_s(state) >= due_s - 1e-9:
                 effects.order_sleep(state, node)
+                # Nodes that are looked at after it would have to do without it, too.
                 awake -= view.node_threads(state, node)
             else:
                 next_s = min(next_s, due_s)
@@ -287,6 +291,7 @@ def class_rows(state: Any, cluster: Cluster) -> Any:
             np.minimum(1.0, classes.sleep_w / np.maximum(1e-9, classes.idle_w)),
             classes.sleep_after_s,
         ])  # fmt: skip
+    # In the last column inf means something: a class whose time-out is not ours.
     return np.where(np.isfinite(rows) | (np.arange(CLASS_N) == CLASS_N - 1), rows, 0.0)
 
 
@@ -305,6 +310,7 @@ def use(state: Any, theta: Any) -> None:
     ours = np.isfinite(base) & (state.classes.sleepable == 1)
     # Without a doze head the engine's own timers do; with one they come last, and `doze` before them.
     dozes = bool(theta[weights.DOZE : weights.SLEEP].any())
+    # The bound of the correction in `doze`, so that no engine's timer comes before it.
     longest = np.exp(2.0 * lean * MOST) if dozes else 1.0
     state.memory[int(state.memory[NOTES.longest])] = longest if dozes else 0.0
     after_s = base * np.exp(lean * 1.5 * moved / (1.0 + np.abs(moved) / MOST)) * longest
@@ -313,6 +319,8 @@ def use(state: Any, theta: Any) -> None:
 
 def watched_before(state: Any) -> Any:
     """Keep what was watched by now, if the memory is one of ours: nodes that come and other dials do not undo it."""
+    # The first block begins behind the starts of all (`view.lay_out`),
+    # so the first number tells how many blocks there are.
     first = int(state.memory[NOTES.watched]) if state.memory[0] == len(NOTES) else 0
     return state.memory[first : first + placing.TIMER].copy() if first else np.zeros(placing.TIMER)
 
@@ -330,6 +338,7 @@ def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
         facts=placing.facts_of(state),
         classes=class_rows(state, cluster),
         scratch=np.zeros(placing.N + 2 * weights.WIDTH),
+        # The last is TIMER, which `watched_before` leaves out: no look is ordered yet.
         watched=[*seen, np.inf],
         longest=[0.0],
     )

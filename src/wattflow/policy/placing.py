@@ -15,6 +15,7 @@ import numpy as np
 from wattflow.policy import pricing, view, wattflow
 from wattflow.policy.jit import jit
 
+# The order in which `around` and `candidate` write, and that of the weights in every file.
 AROUND = (
     "queue", "busy", "asleep", "short task", "on path", "slack", "waited", "wide", "dial", "response", "makespan",
     "short path",
@@ -126,6 +127,7 @@ def candidate(state, task, variant, c, parts, first, facts, due, price, least, m
     run_s = memory[parts + pricing.RUN]
     finish_s = memory[parts + pricing.FINISH]
     until_s = memory[parts + pricing.UNTIL]
+    # `view.awake_and_until` has not looked, where the node never sleeps by itself.
     if until_s == -math.inf:
         until_s = view.busy_until_s(state, node)
     wanted = view.variant_cores(state, variant)

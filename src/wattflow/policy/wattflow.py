@@ -69,6 +69,7 @@ def due_s(state, task):
 @jit
 def companions(state, variant, node):
     """How many waiting tasks, this one included, could share the node's waking."""
+    # A node that holds exactly n of them must not count n − 1 for a rounding.
     room = math.floor(view.free_cores(state, node) / max(1e-6, view.variant_guaranteed(state, variant)) + 1e-9)
     return max(1.0, min(float(view.waiting(state)), room) * view.param(state, DIAL.amortise))
 
@@ -184,6 +185,7 @@ def pass_over(state, task, variant, out):
                 longest = max(longest, finish_s)
     if longest == 0.0:
         return
+    # A walk over all nodes, so only where some place would make the task late.
     soon_s = sooner_s(state, task)
     if not holds_out(state, longest, soon_s):
         return
@@ -254,8 +256,10 @@ def settle(state, task, variant, haste, out):
             asleep = out[c]
             wake_s = view.wait_s(state, c)
     likely_s = queue_s(state, task, variant) if awake == math.inf and asleep < math.inf else math.inf
+    # Of equal prices the node that is awake.
     if awake <= asleep < math.inf or haste * likely_s < wake_s:
         let_sleep(state, out)
+    # Only now: what others lose chooses among places, and is no reason to wake a node.
     for c in range(out.size):
         if out[c] < view.UNKNOWN_COST:
             out[c] += taken_j(state, variant, c, known(state, task, variant, c, pricing.RUN))
@@ -314,6 +318,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
         merit = merits(state, cluster)
         known = np.isfinite(merit)
         best = float(merit[known].min(initial=np.inf))
+        # Without a profile there is no merit: inf keeps the class out of ``ours``.
         ratio = np.divide(best, merit, out=np.full(len(merit), np.inf), where=known)
         share = float(state.params[DIAL.idle]) * ratio ** float(state.params[DIAL.merit])
     ours = (classes.sleepable == 1) & np.isinf(classes.sleep_after_s) & (saved_w > 0) & np.isfinite(share)

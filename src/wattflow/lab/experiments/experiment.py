@@ -64,7 +64,6 @@ class Experiment:
 def folder() -> Path:
     """``experiments`` here, else those that came with the package."""
     here = Path("experiments")
-    # An installed package has no folder of experiments beside it.
     return here if here.is_dir() else Path(__file__).parents[2] / "data" / "experiments"
 
 
