@@ -57,7 +57,7 @@ _enter, _drop_first = heaps.of_rows(_before, _move)
 
 @inner
 def push(state, at_s, what, who, generation):
-    """Come back at a time. There must be room for two: who steps or advances sees to it before."""
+    """Add an event. There must be room for two: who steps or advances sees to it before."""
     counts = state.counts[0]
     clock = state.clock[0]
     at = counts.timer_n

@@ -25,7 +25,7 @@ _, _sink = heaps.of_numbers(_ends_before)
 
 @optional(RICH)
 def reserve(state, task):
-    """EASY: when could the head start, by the estimated ends of what runs? Sets shadow time and reserved node.
+    """Reserve for the head under EASY: find its earliest start by the estimated ends of what runs, and its node.
 
     Ends are walked in order; each gives its cores and memory back to a copy of the node's free row until the parts fit.
     What fits beyond the head's parts then is spare: others may hold it past the shadow time.

@@ -224,7 +224,7 @@ class _Builder:
         self._refuse_impossible()
 
     def _refuse_impossible(self) -> None:
-        """Tasks that no node could run even when empty are an error that says what is missing."""
+        """Refuse tasks that no node could run even when empty, and say what is missing."""
         shapes, class_ok = self.tables["shapes"], self.tables["class_ok"]
         problems = []
         used = np.unique(self.workload.shape)
@@ -409,7 +409,7 @@ def fill_class(row: Any, node: Node, names: Names) -> None:
 
 
 def fill_variant(row: Any, offer: tuple[Variant, float, int, int], names: Names) -> None:
-    """One offer (variant, guarantee, frequency level, number of the variant) as a row."""
+    """Write one offer (variant, guarantee, frequency level, number of the variant) into a row."""
     variant, guarantee, level, base = offer
     row.cores_u, row.need_u = micro(variant.cores), micro(variant.cores * guarantee)
     row.memory, row.factor, row.guarantee = variant.memory_bytes, variant.runtime_factor, guarantee

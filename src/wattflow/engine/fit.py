@@ -373,7 +373,7 @@ def _taken_rooms(state, variant, node):
 
 @optional(RICH)
 def note_backfill(state, variant, node, end, sign):
-    """EASY: an attempt is placed before the head (or, with sign −1, taken back): what it leaves of the spare room.
+    """Count an attempt placed before EASY's head (with sign −1: taken back) against the spare room.
 
     To be called while the node is without it. One that ends in time gives back all that it takes.
     """

@@ -197,7 +197,7 @@ def lose_attempt(state, driver, a):
 
 @inner
 def _end_lost(state, driver, a):
-    """As `close`, but a node that is going down begins no idling."""
+    """End an attempt as `close` does, but begin no idling on its node, which is going down."""
     closes(state, driver, a, 0)
     node = state.attempts[a].node
     fit.give_back(state, a)

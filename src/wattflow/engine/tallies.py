@@ -185,7 +185,7 @@ def _bit(masks, row, place):
 
 @inner
 def _find_fewest(state, c):
-    """The smallest count in any domain that has a node which the row allows by itself, and how many have it."""
+    """Find the smallest count of any domain with a node that the row itself allows, and how many domains have it."""
     condition = state.conditions[c]
     term = state.terms[condition.term]
     condition.low = 0

@@ -66,7 +66,7 @@ class Views:
         return np.array([priority(view.handle(), t) for t in range(len(self.workload))], np.float64)
 
     def attach(self, state: State) -> None:
-        """From now on the placers of a frame's state ask this policy."""
+        """Let the placers of a frame's state ask this policy from now on."""
         self._state = state
         if jit.COMPILED:
             self._callback = _CALLED(self._answer)

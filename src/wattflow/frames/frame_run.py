@@ -105,7 +105,7 @@ def _advance(state: State, total: int, progress: Callable[[float], None] | None,
 
 
 def _grow(state: State) -> None:
-    """Room for events, records or both."""
+    """Make room for events, records or both."""
     if int(state.i[frame_tables.EVENT_N] + state.i[frame_tables.MARGIN]) > len(state.e_time):
         rows = 2 * len(state.e_time) + int(state.i[frame_tables.MARGIN])
         names = ("e_time", "e_key", "e_what", "e_who", "e_other")

@@ -245,7 +245,7 @@ def _change(game, able, cls, choice, state):
 
 @jit
 def _empty(game, able, cls, choice, state):
-    """All tasks of one node to another (or a random part of them)."""
+    """Move all tasks of one node to another (or a random part of them)."""
     _, node_of, option_of = choice
     source = node_of[_below(state, node_of.size)]
     _, target = _pick(able, game[2][_below(state, node_of.size)], node_of, cls, state)

@@ -229,7 +229,7 @@ class Game:
         return found
 
     def _repair(self, node: Longs, option: Longs) -> None:
-        """A place for tasks that the list scheduler left out, and options that the walk knows for the others."""
+        """Place tasks that the list scheduler left out, and give the others options that the walk knows."""
         first, count, options, kind, node_first, _, nodes = self.able
         for task, shape in enumerate(self.workload.shape.tolist()):
             rows = np.arange(first[shape], first[shape] + count[shape])

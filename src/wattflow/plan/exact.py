@@ -100,7 +100,7 @@ class _Model:
         return ready + float(self.workload.runtime_s.sum()) * float(finite.max())
 
     def _tasks(self) -> None:
-        """Each task one option on one node, after its parents and its release."""
+        """Require for each task one option on one node, after its parents and its release."""
         model, workload, offered = self.model, self.workload, self.offered
         first, count, option, kind = self.game.able[:4]
         self.intervals: dict[int, list[tuple[Any, int]]] = {n: [] for n in range(len(offered.cls))}
@@ -172,7 +172,7 @@ class _Model:
         return sum(here * self.length[task, n, o] for (n, o), here in self.chosen[task].items() if n == node)
 
     def hint(self, known: annealing.Schedule) -> None:
-        """A value for every variable, from the annealed choices: rounded, data left out."""
+        """Hint a value for every variable, from the annealed choices: rounded, data left out."""
         place = {}
         lanes: dict[int, list[int]] = {n: [0] * int(self.offered.physical[c]) for n, c in enumerate(self.offered.cls)}
         end: dict[int, int] = {}

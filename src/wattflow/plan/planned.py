@@ -139,7 +139,7 @@ class Planner:
         return None
 
     def _more_starts(self, game: Game) -> None:
-        """The portfolio's own run, and the plan that is followed now with the portfolio's run for what is new."""
+        """Add two starts: the portfolio's own run, and the present plan with that run for what is new."""
         run, rows = self.limit.run, self.seen.rows
         tasks = len(rows)
         node, start_s = np.zeros(tasks, np.int64), np.zeros(tasks)
@@ -286,7 +286,7 @@ def policy_of(name: str) -> Policy:
 
 
 def _unplanned(state: Any, cluster: Cluster) -> None:
-    """With the dials that the State has been given: a driver may have been told others than the usual ones."""
+    """Prepare with the dials that the State has been given: a driver may have been told others than the usual ones."""
     told = dict(zip(PLANNED.params, np.asarray(state.params).tolist(), strict=False))
     prepare(state, cluster, replace(PLANNED, params=told))
 

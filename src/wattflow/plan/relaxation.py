@@ -134,7 +134,7 @@ class _Programme:
         self._chains()
 
     def _tasks(self) -> None:
-        """Each task once; its seconds by its splits; children after parents; all within T."""
+        """Require each task once, its seconds by its splits, children after parents, and all within T."""
         workload, splits, count = self.workload, self.splits, len(self.workload)
         at = np.searchsorted(splits.task, np.arange(count + 1))
         for task in range(count):
@@ -177,7 +177,7 @@ class _Programme:
                     self.right.append(-room * (head_s + tail_s) / self.unit_s)
 
     def _chains(self) -> None:
-        """A class is on while it runs a task of a chain."""
+        """Require that a class is on while it runs a task of a chain."""
         for chain in chains(self.workload, self.run_s):
             inside = np.isin(self.splits.task, chain)
             for cls in range(len(self.offered.nodes)):

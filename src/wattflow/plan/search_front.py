@@ -141,7 +141,7 @@ def jit(function):
 
 @jit
 def in_order(place, parents, child_start, child, order):
-    """Tasks by rising ``place``, parents first; ``parents`` counts those that are still to come, and is used up."""
+    """Order tasks by rising ``place``, parents first; ``parents`` counts those still to come, and is used up."""
     done = np.zeros(place.size, np.int64)
     # O(tasks²), but compiled and without a heap: workloads of a search are small.
     for i in range(place.size):

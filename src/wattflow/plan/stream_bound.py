@@ -206,7 +206,7 @@ class _Programme:
             self._add(inside, np.ones(len(inside)), seconds / self.unit_s, inf)
 
     def _work(self) -> None:
-        """All work is done in its window, by nodes that are on."""
+        """Require that all work is done in its window, by nodes that are on."""
         used: dict[tuple[int, int], list[tuple[int, float]]] = {}
         at = 5 * self.block
         for group in self.groups:

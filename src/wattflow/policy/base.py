@@ -141,7 +141,7 @@ class Steering(Protocol):
         """Tell whether it wants to be asked, by the number of workflows that have arrived."""
 
     def consider(self, now_s: float, seen: Seen) -> Policy | None:
-        """The policy to go on with; None leaves it as it is."""
+        """Return the policy to go on with; None leaves it as it is."""
 
 
 Planner = Callable[[Workload, Cluster, Committed], Plan]

@@ -28,13 +28,13 @@ def by_rank(state, task):
 
 
 def no_score(state, task, variant, out):
-    """Every candidate costs the same: the lowest index wins."""
+    """Cost every candidate the same: the lowest index wins."""
     for c in range(out.size):
         out[c] = 0.0
 
 
 def no_act(state):
-    """Nothing to do."""
+    """Do nothing."""
     return
 
 

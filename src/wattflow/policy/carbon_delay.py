@@ -83,7 +83,7 @@ def score(state, task, variant, out):
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """The zones' series."""
+    """Lay out the zones' series."""
     pue = np.array([zone.pue for zone in cluster.zones])
     view.lay_out(state, NOTES, pue=pue, **series.blocks([zone.carbon for zone in cluster.zones]))
 

@@ -28,7 +28,7 @@ NOTES = view.notes("pool", "peak", "phases", "sum", "squares", "ordered", "done_
 
 
 def score(state, task, variant, out):
-    """A hot container first, then the least loaded node."""
+    """Prefer a hot container, then the least loaded node."""
     for c in range(out.size):
         out[c] = view.cold_start_s(state, task, variant, c) + view.core_share(state, variant, c)
 
@@ -89,7 +89,7 @@ def act(state):
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """Nothing is known of any phases yet."""
+    """Lay the memory out: nothing is known of any phases yet."""
     one = np.zeros(1)
     blocks = {name: np.zeros(len(state.functions)) if name == "peak" else one for name in NOTES._fields}
     view.lay_out(state, NOTES, **blocks)

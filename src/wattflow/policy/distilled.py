@@ -80,7 +80,7 @@ def _sum(names: Sequence[str], values: Any) -> str:
 
 
 def score(state, task, variant, out):
-    """The flagship's price × e^f, f the sum above; with ``wait`` = ∞ the flagship's."""
+    """Multiply the flagship's price by e^f, f the sum above; with ``wait`` = ∞ the flagship's own."""
     learned.fill_costs(state, task, variant, out)
 
 

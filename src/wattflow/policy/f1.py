@@ -2,7 +2,7 @@
 
 Carastan-Santos, de Camargo: Obtaining dynamic scheduling policies with simulation and machine learning, SC '17,
 doi:10.1145/3126908.3126955. O(log waiting) to queue; ties go to the task that entered first. Tasks without an
-estimate come last.
+estimate come last. Runtimes and arrivals below one second count as one, so that no logarithm is negative or infinite.
 """
 
 from __future__ import annotations

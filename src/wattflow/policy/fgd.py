@@ -128,7 +128,7 @@ def fragments(state, node, variant, device):
 
 @jit
 def note_added_fragments(state, variant, out):
-    """How much the node's fragmentation rises if the variant is placed there, for each candidate."""
+    """Write how much the node's fragmentation rises if the variant is placed there, for each candidate."""
     last = -1
     before = 0.0
     for c in range(out.size):
@@ -153,7 +153,7 @@ def score(state, task, variant, out):
 
 @jit
 def scale(out, low, high):
-    """Costs to 0 … 100 between the lowest and the highest; the unknown stays above."""
+    """Scale costs to 0 … 100 between the lowest and the highest; the unknown stays above."""
     span = high - low
     for c in range(out.size):
         # Unknown watts keep a cost above all scaled ones.
@@ -191,7 +191,7 @@ def score_power(state, task, variant, out):
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """The shapes, to be counted as they arrive; room for a column of watts and for the GPUs of a node."""
+    """Lay out the shapes, to be counted as they arrive, a column of watts and the GPUs of a node."""
     shapes = view.shape_count(state)
     _lay_out(state, cluster, np.arange(shapes), np.full(shapes, -1.0))
 

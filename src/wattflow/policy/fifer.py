@@ -102,7 +102,7 @@ def forecast(state, fn):
 
 
 def act(state):
-    """Every interval: make the containers that the forecast arrivals will lack."""
+    """Make, at every interval, the containers that the forecast arrivals will lack."""
     now = view.now_s(state)
     if now < view.recall(state, NOTES.next_at, 0):
         return
@@ -124,7 +124,7 @@ def act(state):
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """Nothing arrived yet."""
+    """Lay the memory out: nothing arrived yet."""
     each = np.zeros(len(state.functions))
     view.lay_out(state, NOTES, **{name: [0.0] if name == "next_at" else each for name in NOTES._fields})
 

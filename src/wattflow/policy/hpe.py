@@ -69,7 +69,7 @@ def score(state, task, variant, out):
 
 
 def score_dial(state, task, variant, out):
-    """The same, for the one guarantee that suits the task's slack."""
+    """Score by added watts, for the one guarantee that suits the task's slack."""
     estimate = view.estimate_s(state, task)
     least = 1.0
     if view.has_estimate(state, task) and estimate > 0.0:

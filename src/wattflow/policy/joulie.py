@@ -74,7 +74,7 @@ def score(state, task, variant, out):
 
 
 def act(state):
-    """Once a minute take the trends; at the beginning order the caps."""
+    """Take the trends once a minute; at the beginning order the caps."""
     now = view.now_s(state)
     if view.recall(state, NOTES.whole, ORDERED) == 0.0:
         effects.note(state, NOTES.whole, ORDERED, 1.0)

@@ -76,7 +76,7 @@ def tie(state, node):
 
 @jit
 def fill_points(state, variant, out):
-    """Points that are missing to 200 on each candidate; equal ones are left to the lower index."""
+    """Write the points that are missing to 200 on each candidate; equal ones are left to the lower index."""
     # The usual case in one pass; with bare pods each candidate's attempts have to be looked at.
     if view.all_ask(state):
         for c in range(out.size):

@@ -121,7 +121,7 @@ def network(state, first, weight, sums):
 
 @jit
 def usual_time_outs(state, variant, longest, out):
-    """Prices as if the engine's time-outs were those of the sleep head: nodes that `doze` rules over."""
+    """Price as if the engine's time-outs were those of the sleep head: for nodes that `doze` rules over."""
     for c in range(out.size):
         if out[c] < view.UNKNOWN_COST:
             over_j = placing.overrated_j(state, c, longest)
@@ -160,7 +160,7 @@ def correct(state, task, variant, longest, out):
 
 @jit
 def fill_costs(state, task, variant, out):
-    """The flagship's prices × what was learned, and from these to costs."""
+    """Multiply the flagship's prices by what was learned, and turn these into costs."""
     if view.param(state, DIAL.wait) == math.inf:
         patient.fill_costs(state, task, variant, view.recall(state, NOTES.idle_w, 0), out)
     else:
@@ -172,7 +172,7 @@ def fill_costs(state, task, variant, out):
 
 
 def score(state, task, variant, out):
-    """The flagship's joules and priced seconds × what was learned; with ``wait`` = ∞ the flagship's."""
+    """Cost the flagship's joules and priced seconds × what was learned; with ``wait`` = ∞ the flagship's own."""
     fill_costs(state, task, variant, out)
 
 
@@ -326,7 +326,7 @@ def watched_before(state: Any) -> Any:
 
 
 def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
-    """The flagship's preparation, facts of the cluster, and the weights (by default those in use)."""
+    """Prepare as the flagship, and lay out facts of the cluster and the weights (by default those in use)."""
     given, seen = state.classes.sleep_after_s.copy(), watched_before(state)
     wattflow.prepare(state, cluster)
     view.lay_out(
@@ -350,13 +350,13 @@ def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
 
 
 def kept_awake(state, task, variant, out):
-    """Its share of what it costs to have the node on, by the time-outs of the sleep head."""
+    """Price its share of what it costs to have the node on, by the time-outs of the sleep head."""
     wattflow.fill_awake(state, task, variant, out)
     usual_time_outs(state, variant, view.recall(state, NOTES.longest, 0), out)
 
 
 def correction(state, task, variant, out):
-    """The correction of the flagship's price by what was learned."""
+    """Write the correction of the flagship's price by what was learned."""
     longest = view.recall(state, NOTES.longest, 0)
     wattflow.fill_prices(state, task, variant, out)
     usual_time_outs(state, variant, longest, out)
@@ -368,7 +368,7 @@ def correction(state, task, variant, out):
 
 
 def write_facts(state, task, variant, out):
-    """The features of each candidate, as `correct` makes them; nan for one without a price."""
+    """Write the features of each candidate, as `correct` makes them; nan for one without a price."""
     count = out.size // placing.N
     prices = out[:count]
     longest = view.recall(state, NOTES.longest, 0)

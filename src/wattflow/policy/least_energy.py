@@ -1,9 +1,9 @@
 """Least energy: where the task adds the fewest joules, now.
 
 Marginal watts of the profile times estimated seconds, plus the joules of a cold start, of moving its data and of
-waking the node. Idle watts do not enter: a node that is on idles anyway, and what waking another one means for later
-is `wattflow`'s business. O(candidates) per task; ties go to the lower index. A node without a profile is used only
-where none with one fits.
+waking the node. Sleeping nodes are always among the candidates. Idle watts do not enter: a node that is on idles
+anyway, and what waking another one means for later is `wattflow`'s business. O(candidates) per task; ties go to the
+lower index. A node without a profile is used only where none with one fits.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def makespan_share(state):
 
 @jit
 def around(state, task, variant, first, facts):
-    """The features that all candidates of a decision share."""
+    """Write the features that all candidates of a decision share."""
     memory = state.memory
     path_s = max(1e-3, view.path_s(state, task))
     typical_s = max(1e-3, view.typical_s(state, task))
@@ -119,7 +119,7 @@ def overrated_j(state, c, longest):
 
 @jit
 def candidate(state, task, variant, c, parts, first, facts, due, price, least, merit, longest):
-    """The features of one candidate, behind those of `around`; ``parts``: where its numbers are (`pricing`)."""
+    """Write the features of one candidate, behind those of `around`; ``parts``: where its numbers are (`pricing`)."""
     memory = state.memory
     at = first + AROUND_N
     node = view.node_of(state, c)
@@ -157,7 +157,7 @@ def candidate(state, task, variant, c, parts, first, facts, due, price, least, m
 
 @jit
 def order(state, task, first, facts):
-    """The features of a task that enters the queue."""
+    """Write the features of a task that enters the queue."""
     memory = state.memory
     path_s = max(1e-3, view.path_s(state, task))
     typical_s = max(1e-3, view.typical_s(state, task))
@@ -172,7 +172,7 @@ def order(state, task, first, facts):
 
 @jit
 def dozing(state, first, facts, merit, watched):
-    """The features that the idle nodes of a class share: how busy the cluster is and was, and how good the class."""
+    """Write the features that idle nodes of a class share: how busy the cluster is and was, how good the class."""
     memory = state.memory
     memory[first] = math.log1p(view.waiting(state) / memory[facts])
     memory[first + 1] = min(2.0, view.running(state) / memory[facts])
@@ -186,7 +186,7 @@ def dozing(state, first, facts, merit, watched):
 
 @jit
 def dozing_node(state, node, first, facts, watched, awake):
-    """The features of one idle node: its waking beside the paths of late, and whether the others would do without it.
+    """Write the features of an idle node: its waking beside the paths of late, and if others would do without it.
 
     ``awake`` counts hardware threads of nodes that are awake, this one included.
     """

@@ -92,7 +92,7 @@ def step_w(state, node, change):
 
 
 def act(state):
-    """Down while above the cap, up while there is room; and be there when the cap changes."""
+    """Step down while above the cap, up while there is room; and be there when the cap changes."""
     now = view.now_s(state)
     cap_w = series.value(state, CAP, now)
     watts = present_w(state)
@@ -125,7 +125,7 @@ def _lay_out(state: Any, cluster: Cluster, cap: Series, zone: str | None) -> Non
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """A constant cap: a share of all nodes' full watts."""
+    """Lay out a constant cap: a share of all nodes' full watts."""
     classes = state.classes
     # ``full_w`` is without devices; they idle at least.
     full_w = float(((classes.full_w + classes.device_idle_w) * classes.count).sum())

@@ -109,7 +109,7 @@ def sunny_day(peak_w: float) -> Series:
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """A sunny day, and a battery for some hours of its noon."""
+    """Lay out a sunny day, and a battery for some hours of its noon."""
     classes = state.classes
     full_w = float(((classes.full_w + classes.device_idle_w) * classes.count).sum())
     peak_w = float(state.params[DIAL.peak]) * full_w

@@ -41,7 +41,7 @@ def score(state, task, variant, out):
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """Nothing was chosen yet."""
+    """Lay the memory out: nothing was chosen yet."""
     view.lay_out(state, NOTES, last=[0], task=[0], number=[0], distance=[0], node=[0])
 
 

@@ -82,7 +82,7 @@ def best_anywhere_j(state, task, by_s):
 
 
 def score(state, task, variant, out):
-    """On time: joules, inf where a more frugal node can still make it. Too late everywhere: the earliest end."""
+    """Hold out for a more frugal node while that makes it in time; else joules where on time, ends where not."""
     now = view.now_s(state)
     left_s = latest_end_s(state, task) - now
     best = view.UNKNOWN_COST

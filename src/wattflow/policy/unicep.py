@@ -2,7 +2,7 @@
 
 Tang, Lan, Desai, Buettner: Fault-aware, utility-based job scheduling on Blue Gene/P systems, CLUSTER 2009,
 doi:10.1109/CLUSTR.2009.5289206. O(waiting) whenever something fits; ties go to the task that entered first. Tasks
-without an estimate come last.
+without an estimate come last. The formula divides by log₂ cores, which is 0 for one core; below two cores 2 is taken.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ def let_sleep(state, out):
 
 @jit
 def fill_prices(state, task, variant, out):
-    """Prices of all candidates; inf on nodes without a thread left."""
+    """Price all candidates; inf on nodes without a thread left."""
     due = due_s(state, task)
     for c in range(out.size):
         if patient.crowded(state, variant, view.node_of(state, c)):
@@ -242,7 +242,7 @@ def fill_prices(state, task, variant, out):
 
 @jit
 def settle(state, task, variant, haste, out):
-    """From prices to costs: inf on sleeping nodes that are not worth waking, and what the task takes from others.
+    """Turn prices into costs: inf on sleeping nodes not worth waking, and what the task takes from others.
 
     ``haste`` times the seconds in which a busy node is likely to have room are compared with those of waking one.
     """
@@ -307,7 +307,7 @@ def merits(state: Any, cluster: Cluster) -> NDArray[np.float64]:
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """The cluster's idle watts, and when nodes go to sleep (unless the cluster file or the run says when)."""
+    """Lay out the idle watts; set when nodes go to sleep, unless the cluster file or the run says when."""
     classes = state.classes
     view.lay_out(state, NOTES, idle_w=[(classes.idle_w * classes.count).sum()], kept=np.zeros(pricing.SIZE))
     saved_w = classes.idle_w - classes.sleep_w
@@ -340,18 +340,18 @@ def fill_awake(state, task, variant, out):
 
 
 def kept_awake(state, task, variant, out):
-    """Its share of what it costs to have the node on."""
+    """Price its share of what it costs to have the node on."""
     fill_awake(state, task, variant, out)
 
 
 def seconds(state, task, variant, out):
-    """The price of the seconds until its end."""
+    """Price the seconds until its end."""
     for c in range(out.size):
         out[c] = view.param(state, DIAL.second) * view.crowded_finish_s(state, task, variant, c)
 
 
 def late(state, task, variant, out):
-    """The price of the seconds past its time."""
+    """Price the seconds past its time."""
     due = due_s(state, task)
     for c in range(out.size):
         late_s = view.now_s(state) + view.crowded_finish_s(state, task, variant, c) - due
@@ -359,7 +359,7 @@ def late(state, task, variant, out):
 
 
 def taken(state, task, variant, out):
-    """The price of the seconds that it takes from others on the node."""
+    """Price the seconds that it takes from others on the node."""
     for c in range(out.size):
         out[c] = taken_j(state, variant, c, view.runtime_s(state, task, variant, c))
 

@@ -29,7 +29,7 @@ from wattflow.sim.world import (
 
 @inner
 def run_ended(state, world, a, priority):
-    """The run stage is over, well or not; the attempt was taken out of its domain."""
+    """End a run stage, well or not; the attempt was taken out of its domain."""
     # First, while the attempt still holds its cores: its joules are booked at the watts up to now.
     running.leave_run(state, world, a)
     outcome = world.runs[a].outcome
@@ -47,7 +47,7 @@ def _run_failed(state, world, a, outcome, priority):
 
 @optional(RICH)
 def time_is_up(state, world, a, priority):
-    """The platform's time limit has passed and the attempt still runs: its task is given up."""
+    """Enforce the platform's time limit: an attempt that still runs is ended and its task given up."""
     leave(state, world, a)
     life.failed(state, world, a, TIME_LIMIT, GIVE_UP, priority)
 
@@ -86,7 +86,7 @@ def _gone(state, world, task, lost, fate, priority):
 
 @optional(RICH)
 def _retry(state, world, task, fate, priority):
-    """Back to the queue's end with one attempt less, or out for good."""
+    """Put a task back at the queue's end with one attempt less, or give it up."""
     if state.shapes[state.tasks[task].form].parts > 1:
         # Its parts that waited at the barrier are gone: the list of them must not lead to free rows.
         gang_barrier.forget_held(world, task)
@@ -99,7 +99,7 @@ def _retry(state, world, task, fate, priority):
 
 @optional(RICH)
 def _cancel_siblings(state, world, task, lost):
-    """One part failed: the others end too. ``lost`` is the node that took it along, or −1.
+    """End the other parts of a gang of which one failed. ``lost`` is the node that took it along, or −1.
 
     By row, not by the ring of siblings: sums of joules depend on the order.
     """

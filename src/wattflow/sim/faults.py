@@ -70,7 +70,7 @@ def _failure(state, world, a, fn):
 
 @inner
 def note_progress(state, world, a):
-    """Called when a running attempt is ended from outside: keep what its last checkpoint holds."""
+    """Keep what the last checkpoint of a running attempt holds that is ended from outside."""
     run = world.runs[a]
     d = run.domain
     left = run.finish_v - clocks.virtual(world, d, state.clock[0].now)
@@ -80,7 +80,7 @@ def note_progress(state, world, a):
 
 @optional(RICH)
 def keep_checkpoint(state, world, a):
-    """Called when an attempt failed by itself: keep what its last checkpoint holds."""
+    """Keep what the last checkpoint of an attempt holds that failed by itself."""
     _save(state, world, a, world.runs[a].planned)
 
 

@@ -166,7 +166,7 @@ def _come_back(state, world):
 
 @optional(RICH)
 def _schedule_ramp(state, world):
-    """When tasks wait, come back as soon as a ramping node has grown enough for one more of them or of their parts."""
+    """While tasks wait, schedule the moment at which a ramping node has room for one more of them or of their parts."""
     pulse = world.pulse[0]
     soonest = fold.next_growth(state)
     if soonest != pulse.ramp_at:
@@ -198,7 +198,7 @@ def _may_decide(state, world):
 
 @hook
 def passes(state, hand, joules):
-    """Time goes on to the next instant; so many joules were drawn since the last."""
+    """Tell a hand that time goes on to the next instant; so many joules were drawn since the last."""
 
 
 @inner
@@ -262,7 +262,7 @@ def settle_all(state, world):
 
 @inner
 def begin_all(state, world):
-    """At the start: watts of every node, first failures, first sleep checks."""
+    """Begin a run: watts of every node, first failures, first sleep checks."""
     for n in range(state.nodes.size):
         cls = state.nodes[n].cls
         world.nodes[n].idle_w = state.classes[cls].idle_w * world.watt_error[n]

@@ -45,7 +45,7 @@ def leave_cold(state, world, a):
 
 @inner
 def _crowd(state, world, node, cores_u, beside_device):
-    """More or fewer cores are asked for in run stages on a node: its CPU attempts progress accordingly."""
+    """Change how many cores run stages ask for on a node; its CPU attempts progress accordingly."""
     load = world.nodes[node]
     demand = load.demand_u + cores_u
     load.demand_u = demand

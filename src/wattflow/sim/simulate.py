@@ -94,12 +94,12 @@ class Simulation:
         self.lacks = lacking.parts(self.state, self.world)
 
     def _open(self) -> None:
-        """The first events."""
+        """Schedule the first events."""
         with np.errstate(over="ignore"):
             kernel.open_world(self.state.handle(), self.world.handle())
 
     def _tailor(self, known: Workload) -> None:
-        """With a policy that fits itself to what arrives first: let it see that, as estimated."""
+        """Let a policy that fits itself to what arrives first see that, as estimated."""
         self._tailoring: tailoring.Tailoring | None = None
         if self.policy.tailor is None:
             return

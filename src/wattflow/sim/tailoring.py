@@ -60,13 +60,13 @@ class Tailoring:
 
 
 def put_in(policy: Policy, state: Any, world: Any, cluster: Cluster, sleep_after_s: Any) -> None:
-    """Other numbers of the same rules from now on; ``sleep_after_s`` are the classes' time-outs without a policy."""
+    """Use other numbers of the same rules from now on; ``sleep_after_s``: the classes' time-outs without a policy."""
     set_numbers(policy, state, cluster, sleep_after_s)
     recheck(state.handle(), world.handle())
 
 
 def set_numbers(policy: Policy, state: Any, cluster: Cluster, sleep_after_s: Any) -> None:
-    """A policy's numbers and what it prepares from them."""
+    """Set a policy's numbers and let it prepare."""
     for i, value in enumerate(policy.params.values()):
         state.params[i] = value
     state.classes.sleep_after_s[:] = sleep_after_s

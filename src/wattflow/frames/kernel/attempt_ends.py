@@ -49,7 +49,7 @@ from wattflow.kernel import dag
 
 @jit
 def arrive(s, t):
-    """A task's release time has come."""
+    """Release a task whose time has come."""
     # It was given up before its release came: an ancestor failed.
     if s.t_state[t] != UNBORN:
         return
@@ -61,7 +61,7 @@ def arrive(s, t):
 
 @jit
 def _one_less(s, t):
-    """One of the things a task waited for is there; what was given up stays so."""
+    """Count one less of what a task waits for; what was given up stays so."""
     if s.t_state[t] == ABANDONED:
         return
     s.t_pending[t] -= 1
@@ -71,7 +71,7 @@ def _one_less(s, t):
 
 @jit
 def _pass_barrier(s, t):
-    """When the last task of a level has ended, the next level of its workflow may go."""
+    """Open the next level of a workflow when the last task of a level has ended."""
     g = s.group[t]
     s.group_left[g] -= 1
     if s.group_left[g] == 0:
@@ -92,7 +92,7 @@ _done = dag.release(_edges, _one_less)
 
 @jit
 def complete(s, t, h):
-    """A task is done; its children may become ready."""
+    """Complete a task; its children may become ready."""
     s.t_state[t] = COMPLETED
     s.i[OPEN] -= 1
     s.f[LAST_END] = s.f[NOW]
@@ -127,7 +127,7 @@ _walk = dag.downstream(_edges, _is_abandoned)
 
 @jit
 def give_up(s, t):
-    """A task failed for good: it and all that wait for it leave the open tasks."""
+    """Give a task up with all its descendants: they leave the open tasks."""
     _abandon(s, t)
     s.f[LAST_END] = s.f[NOW]
     if s.i[HAS_DAG] == 0:
@@ -141,7 +141,7 @@ def give_up(s, t):
 
 @jit
 def retry(s, t):
-    """The client hands a task in again, or gives up."""
+    """Hand a task in again as its client does, or give it up."""
     # Counted before it is compared, as in the core: ``MAX_RETRIES`` are the tries after the first.
     s.t_tries[t] += 1
     if s.t_tries[t] <= s.i[MAX_RETRIES]:
@@ -153,7 +153,7 @@ def retry(s, t):
 
 @jit
 def _host_has_room(s, h):
-    """After an end: the host's queue first, then placers that hold tasks back."""
+    """Offer the room that an end left: to the host's queue first, then to placers that hold tasks back."""
     if s.i[SLOTS] == 1 or (s.i[HOST_QUEUES] == 1 and s.q_head[queues.of_host(s, h)] >= 0):
         event_heap.soon(s, E_NEXT, h, 0)
     if s.i[LATE] == 1:
@@ -162,7 +162,7 @@ def _host_has_room(s, h):
 
 @jit
 def finish(s, a):
-    """The run stage of an attempt is over, well or not."""
+    """End the run stage of an attempt, well or not."""
     t = s.a_task[a]
     h = s.a_host[a]
     twin = s.a_twin[a]
@@ -198,7 +198,7 @@ def finish(s, a):
 
 @jit
 def cancel_parts(s, t):
-    """One part of a gang is lost: the others end too."""
+    """End the other parts of a gang of which one is lost."""
     # By row, as the core's `_cancel_siblings`: sums of joules depend on the order.
     for a in range(s.a_task.size):
         if s.a_task[a] == t:
@@ -208,7 +208,7 @@ def cancel_parts(s, t):
 # Copies of stragglers: Dean and Ghemawat 2004, doi:10.1145/1327452.1327492
 @jit
 def copy_straggler(s, a):
-    """An attempt takes longer than expected: run a copy on the least loaded other host that has room."""
+    """Run a copy of an attempt that takes too long, on the least loaded other host that has room."""
     if s.a_twin[a] >= 0 or s.i[FREE_ATTEMPT] < 0:
         return
     t = s.a_task[a]
@@ -252,7 +252,7 @@ def _rival(s, a):
 
 @jit
 def check_preemption(s, a):
-    """A task has had its turn: when another waits, it goes back to the queue."""
+    """Put a task that has had its turn back into the queue when another waits."""
     t = s.a_task[a]
     h = s.a_host[a]
     entry = _rival(s, a)

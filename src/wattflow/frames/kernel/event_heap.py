@@ -62,7 +62,7 @@ def soon(s, what, who, other):
 
 @jit
 def send(s, seconds, what, who, other):
-    """A message between components: after its delay, or next where there is none."""
+    """Send a message between components: it arrives after its delay, or next where there is none."""
     if seconds > 0.0:
         push(s, s.f[NOW] + seconds, O_MESSAGE, what, who, other)
     else:

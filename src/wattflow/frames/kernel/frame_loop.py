@@ -83,7 +83,7 @@ DONE, LIMIT, GROW, STUCK = 0, 1, 2, 3
 
 @compile_later
 def _freed(s, h):
-    """An attempt has left a host."""
+    """Act on the room that an attempt left on its host."""
     if s.h_state[h] == DRAINING:
         outages.drained(s, h)
     elif s.i[STEAL_K] > 0:
@@ -92,7 +92,7 @@ def _freed(s, h):
 
 @compile_later
 def _refresh_views(s):
-    """Every placer learns the load of every host: a message from each host to each placer."""
+    """Tell every placer the load of every host: a message from each host to each placer."""
     for h in range(s.i[HOSTS]):
         taken = s.h_used[h] + s.h_queued[h]
         for p in range(s.i[PLACERS]):
@@ -104,7 +104,7 @@ def _refresh_views(s):
 
 @compile_later
 def _of_attempt(s, what, a):
-    """Events of an attempt that is still there."""
+    """Handle an event of an attempt that is still there."""
     h = s.a_host[a]
     if what == E_FINISH:
         # Read before: `finish` closes the copy and frees its row.
@@ -125,7 +125,7 @@ def _of_attempt(s, what, a):
 
 @compile_later
 def _of_flow(s, what, who, other):
-    """Events between client, broker, placers and hosts."""
+    """Handle an event between client, broker, placers and hosts."""
     if what == E_AT_BROKER:
         placers.at_broker(s, who)
     elif what == E_BROKER_DONE:
@@ -177,7 +177,7 @@ def _of_flow(s, what, who, other):
 
 @compile_later
 def _of_hosts(s, what, who):
-    """Events of hosts and placers as machines, and timers."""
+    """Handle an event of hosts and placers as machines, or a timer."""
     if what == E_RESUBMIT:
         attempt_ends.retry(s, who)
     elif what == E_HOST_LOST:
@@ -222,7 +222,7 @@ def _handle(s, what, who, other):
 
 @compile_later
 def _end_of_instant(s):
-    """Placers that hold tasks back decide, idle placers steal, hosts with room ask for work."""
+    """End an instant: placers that hold tasks back decide, idle placers steal, hosts with room ask for work."""
     if s.i[DIRTY] == 1:
         placers.decide_late(s)
     if s.i[PLACER_STEAL_K] > 0:
@@ -287,7 +287,7 @@ def advance(s, max_events):
 
 
 def open_state(s):
-    """At the start: watts, first failures, first timers."""
+    """Begin a run: watts, first failures, first timers."""
     s.f[NOW] = s.f[START]
     for h in range(s.i[HOSTS]):
         s.h_since[h] = s.f[NOW]

@@ -59,7 +59,7 @@ def load(s, p, h):
 
 @jit
 def note(s, p, h, need):
-    """A placer remembers its own placement until its view is refreshed."""
+    """Note a placer's own placement, which counts until its view is refreshed."""
     if s.i[EXACT] == 0:
         s.seen[p, h] += need
 

@@ -143,7 +143,7 @@ def release_room(s, a):
 
 @jit
 def travel(s, a, seconds):
-    """The order to run is on its way to the host, which keeps the room."""
+    """Send the order to run to the host, which keeps the room."""
     s.a_stage[a] = IN_MESSAGE
     if seconds <= 0.0:
         event_heap.soon(s, E_STAGE, a, s.a_seq[a])
@@ -171,7 +171,7 @@ def enter_data(s, a):
 
 @jit
 def stage_ended(s, a):
-    """A message arrived or data are there."""
+    """Go on with an attempt whose message has arrived or whose data are there."""
     if s.a_stage[a] == IN_MESSAGE:
         enter_data(s, a)
         return
@@ -333,7 +333,7 @@ def next_of_queue(s, h):
 
 @jit
 def arrive(s, h, entry):
-    """A task or probe reaches a host."""
+    """Receive a task or a probe at a host."""
     t = queues.task_of(s, entry)
     now = s.f[NOW]
     # Probes are not counted as coming: most of them find their batch taken.

@@ -97,7 +97,7 @@ def _return_queue(s, h, delay):
 
 @jit
 def host_lost(s, h):
-    """A host dies: its attempts are lost, and after the heartbeat's time-out somebody notices."""
+    """Lose a host and its attempts; after the heartbeat's time-out somebody notices."""
     # A host that is off cannot fail now; its next failure is drawn from here.
     if not host_power.is_up(s, h):
         schedule_host(s, h)
@@ -130,7 +130,7 @@ def host_lost(s, h):
 
 @jit
 def host_detected(s, h):
-    """The placers learn that a host is gone, unless it is back already."""
+    """Tell the placers that a host is gone, unless it is back already."""
     # It may be back before anybody noticed.
     if s.h_state[h] == DOWN and s.h_known[h] == 1:
         s.h_known[h] = 0
@@ -150,14 +150,14 @@ def _appear(s, h):
 
 @jit
 def host_back(s, h):
-    """A host is repaired."""
+    """Bring a repaired host back."""
     _appear(s, h)
     schedule_host(s, h)
 
 
 @jit
 def placer_lost(s, p):
-    """A placer dies. With failover a standby continues its queue; without, clients go to another placer."""
+    """Lose a placer. With failover a standby continues its queue; without, clients go to another placer."""
     s.i[PLACER_FAILURES] += 1
     s.p_up[p] = 0
     s.p_busy[p] = 0
@@ -179,7 +179,7 @@ def placer_lost(s, p):
 
 @jit
 def placer_back(s, p):
-    """A placer, or its standby, is there."""
+    """Bring a placer, or its standby, back."""
     s.p_up[p] = 1
     placers.wake(s, p)
     schedule_placer(s, p)
@@ -201,7 +201,7 @@ def _pressure(s):
 
 @jit
 def scale(s):
-    """The broker compares the load with its watermarks and adds or removes one host."""
+    """Compare the load with the broker's watermarks, and add or remove one host."""
     load = _pressure(s)
     # Stored one higher by `placers.send_probe`, so that 0 is nobody.
     wanted = s.i[STARVED] - 1
@@ -272,7 +272,7 @@ def _drain(s, h):
 
 @jit
 def drained(s, h):
-    """When nothing runs on a draining host any more, its data move and it is switched off."""
+    """Move the data of a draining host on which nothing runs any more, then switch it off."""
     # Room without an attempt is held for a probe that is still asking.
     if s.h_state[h] != DRAINING or s.h_running[h] > 0 or s.h_used[h] > 0:
         return
@@ -307,7 +307,7 @@ def _move_objects(s, h):
 
 @jit
 def emptied(s, h):
-    """A drained host is switched off."""
+    """Switch a drained host off."""
     # It was looked at when its data set out; something may have begun since.
     if s.h_state[h] == DRAINING and s.h_running[h] == 0:
         host_power.set_state(s, h, OFF)
@@ -315,6 +315,6 @@ def emptied(s, h):
 
 @jit
 def booted(s, h):
-    """A host that was switched on is there."""
+    """Take a host in that was switched on."""
     if s.h_state[h] == BOOTING:
         _appear(s, h)

@@ -126,7 +126,7 @@ def _first_choice(s, t, how):
 
 @jit
 def submit(s, t):
-    """The client hands in a task that is ready now."""
+    """Hand in a task that is ready now, as its client."""
     now = s.f[NOW]
     s.t_state[t] = SUBMITTED
     s.t_ready[t] = now
@@ -146,7 +146,7 @@ def submit(s, t):
 
 @jit
 def at_broker(s, t):
-    """A task reaches the broker."""
+    """Receive a task at the broker."""
     seconds = draws.serve(s, BROKER, D_BROKER)
     s.f[WAIT_BROKER] += seconds
     event_heap.send(s, seconds, E_BROKER_DONE, t, 0)
@@ -154,7 +154,7 @@ def at_broker(s, t):
 
 @jit
 def broker_done(s, t):
-    """The broker hands a task to a placer."""
+    """Hand a task from the broker to a placer."""
     p = _route(s, t, s.i[SPLIT])
     s.t_placer[t] = p
     seconds = draws.message(s, 1)
@@ -165,7 +165,7 @@ def broker_done(s, t):
 
 @jit
 def at_placer(s, p, entry):
-    """A task (or a probe that found no host) reaches a placer."""
+    """Receive a task (or a probe that found no host) at a placer."""
     t = queues.task_of(s, entry)
     # With failover a standby takes over the queue, so the task may wait in it.
     if s.p_up[p] == 0 and s.i[FAILOVER] == 0 and s.i[PLACERS] > 1:
@@ -186,7 +186,7 @@ def at_placer(s, p, entry):
 
 @jit
 def wake(s, p):
-    """A placer has something to look at."""
+    """Let a placer look at its queue."""
     if s.i[LATE] == 1:
         s.p_dirty[p] = 1
         s.i[DIRTY] = 1
@@ -196,7 +196,7 @@ def wake(s, p):
 
 @jit
 def wake_all(s):
-    """Room or hosts have appeared."""
+    """Let all placers look, since room or hosts have appeared."""
     for p in range(s.i[PLACERS]):
         if s.q_head[p] >= 0:
             wake(s, p)
@@ -213,7 +213,7 @@ def _service(s, p):
 
 @jit
 def work(s, p):
-    """Early binding: decide on the queue's head, one decision after the other."""
+    """Decide on the queue's head under early binding, one decision after the other."""
     while s.p_busy[p] == 0 and s.p_up[p] == 1 and s.q_head[p] >= 0:
         seconds = _service(s, p)
         if seconds > 0.0:
@@ -226,7 +226,7 @@ def work(s, p):
 
 @jit
 def decided(s, p, generation):
-    """The decision that a placer was at is made."""
+    """Make the decision whose service time is over."""
     if generation != s.p_gen[p]:
         return
     s.p_busy[p] = 0
@@ -261,7 +261,7 @@ def _decide_head(s, p):
 
 @jit
 def send(s, p, t, h):
-    """A task goes to a host, without a promise of room there."""
+    """Send a task to a host, without a promise of room there."""
     need = s.s_need[s.shape[t]]
     host_choice.note(s, p, h, need)
     # Until it arrives (`hosts.arrive`): others see that the room is spoken for.
@@ -304,7 +304,7 @@ def _probe(s, p, t):
 
 @jit
 def send_probe(s, p, entry):
-    """A probe goes to a random host; when none is known it waits at the placer and tries again."""
+    """Send a probe to a random host; when none is known it waits at the placer and tries again."""
     h = host_choice.random_host(s, p, s.shape[queues.task_of(s, entry)])
     seconds = draws.message(s, 1)
     s.i[PROBES] += 1
@@ -319,14 +319,14 @@ def send_probe(s, p, entry):
 
 @jit
 def free_probe(s, entry):
-    """A probe has done its part."""
+    """Free the row of a probe that has done its part."""
     s.t_next[entry] = s.i[FREE_PROBE]
     s.i[FREE_PROBE] = entry - s.i[TASKS]
 
 
 @jit
 def bind(s, h, entry):
-    """The placer answers a probe: a task of the batch, or nothing when all have been taken."""
+    """Answer a probe: with a task of the batch, or with nothing when all have been taken."""
     x = entry - s.i[TASKS]
     leader = s.x_leader[x]
     s.h_used[h] -= s.s_need[s.shape[leader]]
@@ -380,7 +380,7 @@ def _try(s, p, t):
 
 @jit
 def _depart(s, last, seconds):
-    """Parts were chained newest first; they set out oldest first."""
+    """Send parts on their way, oldest first: they were chained newest first."""
     before = np.int64(-1)
     while last >= 0:
         after = s.a_twin[last]
@@ -490,7 +490,7 @@ def _next_offer(s):
 
 @jit
 def offer_done(s, p):
-    """A placer has taken what it wants of an offer; the rest goes to the next."""
+    """Let a placer take what it wants of an offer; the rest goes to the next."""
     s.i[HOLDER] = -1
     if s.p_up[p] == 1:
         _scan(s, p, np.int64(1) << 60)

@@ -59,7 +59,7 @@ def _count(s, q, entry, sign):
 
 @jit
 def push(s, q, entry):
-    """At the queue's end, or where its key belongs."""
+    """Append to the queue, or insert where the key belongs."""
     s.t_next[entry] = -1
     if s.i[SJF] == 1:
         s.t_right[entry] = -1
@@ -75,7 +75,7 @@ def push(s, q, entry):
 
 @jit
 def push_front(s, q, entry):
-    """Before all others."""
+    """Insert before all others."""
     if s.i[SJF] == 1 or s.q_head[q] < 0:
         push(s, q, entry)
         return

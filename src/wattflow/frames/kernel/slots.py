@@ -54,7 +54,7 @@ def _remove(s, q, entry):
 
 @jit
 def _take(s, t):
-    """A task leaves every queue that it stands in."""
+    """Take a task out of every queue that it stands in."""
     if s.t_home[t] >= 0:
         _remove(s, queues.of_host(s, s.t_home[t]), t)
         if s.i[BOTH] == 1:
@@ -78,7 +78,7 @@ def _owner(s, t):
 
 @jit
 def offer(s, p, t):
-    """A placer gets a task: into its owner's queue, its own, or both; a slot that waits there takes it."""
+    """Give a placer a task: into its owner's queue, its own, or both; a slot that waits there takes it."""
     s.i[DECISIONS] += 1
     h = _owner(s, t)
     if h >= 0 and s.s_fits[s.shape[t], h] == 0:
@@ -100,7 +100,7 @@ def offer(s, p, t):
 
 @jit
 def arrive(s, h, t):
-    """A task that was sent to a host joins its queue."""
+    """Add a task that was sent to a host to its queue."""
     s.t_home[t] = h
     _append(s, queues.of_host(s, h), t)
     if s.h_asked[h] != 0:
@@ -125,7 +125,7 @@ def _serve(s, p, anywhere):
 
 @jit
 def rescue(s):
-    """Nothing else will happen, but tasks wait at placers where no slot does: slots that wait elsewhere take them."""
+    """Give tasks at placers where no slot waits to slots that wait elsewhere, when nothing else will happen."""
     for p in range(s.i[PLACERS]):
         while s.q_head[p] >= 0 and _serve(s, p, True):
             pass

@@ -50,7 +50,7 @@ _SEARCH = 32  # how far into a queue a thief looks for short work
 
 @jit
 def steal(s, h):
-    """An idle host asks k others for work; called whenever it may have become idle."""
+    """Send an idle host's request for work to k others; called whenever it may have become idle."""
     # One request at a time; `steal_again` allows the next.
     if s.h_stealing[h] == 1 or not hosts.is_idle(s, h):
         return
@@ -62,7 +62,7 @@ def steal(s, h):
 
 @jit
 def ask_victims(s, h):
-    """The request has reached k hosts; the one with the longest queue answers. Goes on while that brings work."""
+    """Let the host with the longest queue of k answer a request for work. Goes on while that brings work."""
     taken = 1
     while taken > 0 and hosts.is_idle(s, h):
         s.i[STEAL_TRIES] += 1
@@ -101,7 +101,7 @@ def _victim(s, h):
 
 @jit
 def steal_again(s, h):
-    """An idle host's pause is over."""
+    """Let an idle host ask again after its pause."""
     s.h_stealing[h] = 0
     steal(s, h)
 
@@ -150,7 +150,7 @@ def _first_wanted(s, q, h):
 
 @jit
 def _move(s, entry, h):
-    """An entry travels from one host to another."""
+    """Move an entry from one host to another."""
     # Probes are not counted as coming (`hosts.arrive`).
     if entry < s.i[TASKS]:
         s.h_coming[h] += queues.need_of(s, entry)
@@ -163,7 +163,7 @@ def _move(s, entry, h):
 
 @jit
 def placers_steal(s):
-    """Every placer whose queue is empty asks k others for half of theirs."""
+    """Let every placer whose queue is empty ask k others for half of theirs."""
     n = s.i[PLACERS]
     for p in range(n):
         if s.q_head[p] >= 0 or s.p_stealing[p] == 1 or s.p_up[p] == 0 or s.p_busy[p] == 1:
@@ -194,7 +194,7 @@ def _could_place(s, p):
 
 @jit
 def placer_asks(s, p):
-    """An idle placer's request has reached k others; the one with the longest queue hands over half of it."""
+    """Move half of the longest queue of k placers to the idle placer whose request has reached them."""
     # It asks again after a pause: without one, two placers could pass a task that fits nowhere to and fro for ever.
     event_heap.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_PLACER_STEAL, p, 1)
     n = s.i[PLACERS]
@@ -282,7 +282,7 @@ def rebalance(s):
 
 @jit
 def ask(s, h, p):
-    """Pull: a host with room asks a placer for work."""
+    """Ask a placer for work as a host with room (pull)."""
     if s.h_asked[h] != 0 or s.h_state[h] != ON or not hosts.is_idle(s, h):
         return
     # −1: the request is on its way; p + 1 when it waits at placer p.
@@ -292,7 +292,7 @@ def ask(s, h, p):
 
 @jit
 def asked(s, h, p):
-    """A host's request reaches a placer, which keeps it until it has a task."""
+    """Receive a host's request at a placer, which keeps it until it has a task."""
     if s.h_state[h] != ON:
         s.h_asked[h] = 0
         return
@@ -306,7 +306,7 @@ def asked(s, h, p):
 
 @jit
 def ask_again(s, h, p):
-    """A placer that had nothing is left for the next one."""
+    """Move a host's request from a placer that had nothing to the next one."""
     # It may have got work meanwhile, or wait at another placer.
     if s.h_asked[h] == p + 1:
         s.h_asked[h] = 0
@@ -326,7 +326,7 @@ def next_placer(s, h, p):
 
 @jit
 def idle_hosts_ask(s):
-    """Pull: at the end of an instant every host with room has a request out."""
+    """Make sure, at the end of an instant, that every host with room has a request out (pull)."""
     for h in range(s.i[HOSTS]):
         if s.h_asked[h] == 0 and s.h_state[h] == ON and s.h_known[h] == 1:
             ask(s, h, next_placer(s, h, draws.below(s, s.i[PLACERS])))

@@ -48,7 +48,7 @@ def turn(state, node):
 
 @jit
 def put(state, variant, out):
-    """From points (0 … 100, in ``out``) to costs: whole points, the first of equal nodes, the fullest GPU of a node."""
+    """Turn points (0 … 100, in ``out``) into costs: whole points, the first of equal nodes, a node's fullest GPU."""
     last = -1
     luck = 0.0
     for c in range(out.size):
@@ -121,7 +121,7 @@ def any_node(state, task, variant, out):
 
 
 def best_fit(state, task, variant, out):
-    """The least left over: cores and GPUs, half the points each."""
+    """Prefer the least left over: cores and GPUs, half the points each."""
     cores = view.variant_need_u(state, variant) / WHOLE_U
     gpus = asked_gpus(state, variant)
     for c in range(out.size):
@@ -133,7 +133,7 @@ def best_fit(state, task, variant, out):
 
 
 def dot_product(state, task, variant, out):
-    """The smallest product of what the node has free and what the pod asks for."""
+    """Prefer the smallest product of what the node has free and what the pod asks for."""
     cores = view.variant_need_u(state, variant) / WHOLE_U / MOST_CORES
     gpus = asked_gpus(state, variant) / MOST_GPUS
     for c in range(out.size):
@@ -171,7 +171,7 @@ def packing_points(state, variant, node):
 
 
 def gpu_packing(state, task, variant, out):
-    """First GPUs in use, then idle GPUs of nodes in use, then idle nodes; pods without a GPU go anywhere."""
+    """Prefer GPUs in use, then idle GPUs of nodes in use, then idle nodes; pods without a GPU go anywhere."""
     asks = view.variant_devices(state, variant) > 0
     for c in range(out.size):
         out[c] = packing_points(state, variant, view.node_of(state, c)) if asks else 0.0
@@ -179,7 +179,7 @@ def gpu_packing(state, task, variant, out):
 
 
 def gpu_clustering(state, task, variant, out):
-    """Nodes whose GPU pods all ask alike, then those with such among others, then those without, then the rest."""
+    """Prefer nodes whose GPU pods all ask alike, then some of them, then nodes without any, then the rest."""
     mine = kind_of(state, variant)
     for c in range(out.size):
         out[c] = 0.0

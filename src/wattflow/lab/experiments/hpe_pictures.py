@@ -56,7 +56,7 @@ def draw_watts(runs: Mapping[str, Run], published: Mapping[str, tuple[float, flo
 
 
 def draw_stretch(runs: Mapping[str, Run], path: Path) -> None:
-    """Each job's stretch while it runs (left) and from submission to end (right), jobs in ascending order."""
+    """Draw each job's stretch while it runs (left) and from submission to end (right), ascending."""
     figure, (left, right) = _figure(2)
     for row, run in runs.items():
         for axes, values in ((left, stretch(run)), (right, response(run))):

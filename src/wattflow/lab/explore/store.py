@@ -78,7 +78,7 @@ def row_of(point: DesignPoint, found: Mapping[str, Any]) -> Row:
 
 
 def write_rows(path: Path, rows: Sequence[Row], about: Mapping[str, object]) -> None:
-    """All rows as one parquet; a column that a row lacks is empty there."""
+    """Write all rows as one parquet; a column that a row lacks is empty there."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -94,7 +94,7 @@ def _connect(address: str) -> Any:
 
 
 def _check_code(client: Any) -> None:
-    """All workers must run this very code: their results stand beside those of other machines."""
+    """Check that all workers run this very code: their results stand beside those of other machines."""
     other = [where for where, code in client.run(code_hash).items() if code != code_hash()]
     if other:
         raise WattflowError(f"workers run another version of wattflow than this machine: {', '.join(sorted(other))}")

@@ -264,12 +264,12 @@ class _Course:
     results: Results = field(default_factory=Results)
 
     def here(self) -> None:
-        """One by one in this process, until the work left pays for others."""
+        """Run one by one in this process, until the work left pays for others."""
         with crew_for(self.points, 1) as crew:
             crew.run(self._tries(), self._deliver, lambda text: None)
 
     def elsewhere(self, workers: int | str) -> None:
-        """The rest on others; leaving them early, by Ctrl-C or an error, ends them at once."""
+        """Run the rest on others; leaving them early, by Ctrl-C or an error, ends them at once."""
         if not self._left():
             return
         setup = self.points.setup
@@ -310,7 +310,7 @@ class _Course:
             self.results.repeat(job, self.points.jobs)
 
     def _wait(self, text: str) -> None:
-        """The progress bar hears of the wait, and so does Ctrl-C."""
+        """Show the wait in the progress bar, which also lets Ctrl-C through."""
         progress = self.points.setup.progress
         if progress is not None:
             progress(len(self.results.values) / len(self.points.jobs), text or "on several processes")

@@ -154,7 +154,7 @@ class Processes(Generic[Piece, Answer]):
 
 
 def _work(pipe: connection.Connection) -> None:
-    """A worker process: takes the work, says that it is ready, then answers each piece until the pipe closes."""
+    """Run a worker process: take the work, say that it is ready, answer each piece until the pipe closes."""
     # Again here: a parent that is not in its main thread could not set it before the start.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -33,7 +33,7 @@ class Work(Protocol[_Asked, _Given]):
     """Work to be run. It can be pickled where it is to run elsewhere than here."""
 
     def ready(self) -> Callable[[_Asked], _Given]:
-        """Called once by each process (on Dask: by each thread of a worker); gives what runs a piece there."""
+        """Return what runs a piece; called once by each process (on Dask: by each thread of a worker)."""
         ...
 
     def compiled(self) -> bool:
@@ -41,11 +41,11 @@ class Work(Protocol[_Asked, _Given]):
         ...
 
     def warm_up(self) -> None:
-        """Called first in a process of this machine: compiles the kernel, or loads it."""
+        """Compile the kernel, or load it; called first in a process of this machine."""
         ...
 
     def key(self, piece: _Asked) -> str:
-        """A name for the piece, of its own within the work."""
+        """Name the piece, uniquely within the work."""
         ...
 
     def title(self, piece: _Asked) -> str:
@@ -57,7 +57,7 @@ class Work(Protocol[_Asked, _Given]):
         ...
 
     def failed(self, piece: _Asked, error: Exception) -> _Given:
-        """The answer for a piece that raised this error elsewhere or lost its process too often; it may raise it."""
+        """Answer for a piece that raised this error elsewhere or lost its process too often; it may raise it."""
         ...
 
 

@@ -130,7 +130,7 @@ def _joules(facts, task, offer, node):
 
 @jit
 def _slot(facts, slots, task, offer, node, finish_by_s):
-    """The latest (start, end) of an offer on a node that delays no child, into ``best``; −inf without one."""
+    """Write the latest (start, end) of an offer on a node that delays no child into ``best``; −inf without one."""
     slots.best[0] = -math.inf
     run_s = facts.estimate_s[task] * facts.factor[offer, facts.cls[node]]
     if not run_s < math.inf or run_s > facts.limit_s[facts.cls[node]]:
