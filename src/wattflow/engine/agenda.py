@@ -84,7 +84,7 @@ def pop(state):
 
 @inner
 def next_time(state):
-    """When the first one is due; `inf` without one."""
+    """Return when the first one is due; `inf` without one."""
     return state.timers[0].time if state.counts[0].timer_n > 0 else math.inf
 
 

@@ -62,7 +62,7 @@ def suits(state, variant):
 
 @inner
 def board_of(state, variant):
-    """The board of a variant and all that are like it; a fresh one where there is none."""
+    """Return the board of a variant and all that are like it; a fresh one where there is none."""
     likeness = state.variants[variant].likeness
     b = np.int64(state.variants[variant].board)
     # The board may have been given to other variants since; its owner tells.
@@ -104,7 +104,7 @@ def _fits(state, variant, node):
 
 @inner
 def _list(state, n, b, variant, place):
-    """A place to be scored again becomes a candidate if its node fits; how many there are then."""
+    """List a place to be scored again as a candidate if its node fits; returns how many there are then."""
     node = state.class_nodes[place]
     if node >= 0 and _fits(state, variant, node):
         candidate = state.candidates[n]
@@ -151,7 +151,7 @@ def _score(state, n, b, variant, task, score):
 
 @inner
 def _find_least(state, b, w):
-    """The least of a word, in four strands that do not wait for each other."""
+    """Return the least of a word, in four strands that do not wait for each other."""
     kept = state.board_costs[b]
     a = b0 = c = d = NEVER
     for at in range(w << 6, (w + 1) << 6, 4):
@@ -191,7 +191,7 @@ def sync(state, b, variant, task, score):
 
 @inner
 def sync_word(state, b, w, variant, task, score):
-    """The same for one word."""
+    """Do the same for one word."""
     since = state.board_synced[b, w]
     if state.touched_words[w] <= since:
         return True
@@ -232,7 +232,7 @@ def best_place(state, b, constraint):
 
 @inner
 def _best_of_word(state, b, w, constraint, best, chosen):
-    """The best so far, or a place of this word that is better."""
+    """Return the best so far, or a place of this word that is better."""
     kept = state.board_costs[b]
     free = constraint == 0 and state.rules[0].tainted == 0
     bits = _ALL if free else state.masks[constraint, w]
@@ -256,7 +256,7 @@ def _best_of_word(state, b, w, constraint, best, chosen):
 
 @inner
 def best_of_some(state, b, variant, task, score):
-    """The same of some words only, under a cap; cost `nan` when a cost is no number."""
+    """Return the same of some words only, under a cap; cost `nan` when a cost is no number."""
     constraint = state.shapes[state.tasks[task].form].constraint
     choice = state.choice[0]
     limit = state.rules[0].score_limit

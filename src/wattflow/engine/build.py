@@ -27,12 +27,12 @@ _KINDS = {"gpu": tables.GPU, "fpga": tables.FPGA}
 
 
 def micro(amount: float) -> int:
-    """Cores or shares to whole millionths."""
+    """Convert cores or shares to whole millionths."""
     return round(amount * MICRO)
 
 
 def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tuple[NDArray[np.float64], float]:
-    """The piecewise-linear curve on an even grid from 0 to ``top``: (values, cells per unit of x).
+    """Return the piecewise-linear curve on an even grid from 0 to ``top``: (values, cells per unit of x).
 
     Exact when the points lie on some even grid of at most 8,192 cells, else on so many.
     """
@@ -58,7 +58,7 @@ class Names:
 
 
 def build_state(workload: Workload, cluster: Cluster, settings: PolicySettings | None = None) -> State:
-    """A State at time 0: nothing arrived, every node on and empty."""
+    """Make a State at time 0: nothing arrived, every node on and empty."""
     return _Builder(workload, cluster, settings or PolicySettings()).build()
 
 
@@ -244,7 +244,7 @@ class _Builder:
             raise InfeasibleTask(f"{self.workload.name} on {self.cluster.name}", problems)
 
     def _too_many_parts(self, s: int, fits: Any) -> list[Problem]:
-        """A job of several parts that even the empty cluster cannot hold at once."""
+        """Report a job of several parts that even the empty cluster cannot hold at once."""
         shape = self.workload.shapes[s]
         # With several variants the parts may differ, and a count of the first alone would refuse what fits.
         if shape.parts <= 1 or len(shape.variants) > 1:
@@ -350,7 +350,7 @@ class _Builder:
         }  # fmt: skip
 
     def _attempt_capacity(self, parts: int) -> int:
-        """Room for the attempts that can run at once, within bounds; the driver grows it when it runs out."""
+        """Size the table for the attempts that can run at once; the driver grows it when it runs out."""
         cores = sum(node.request_cores for node in self.cluster.nodes)
         return int(min(max(64.0, 2.0 * parts, cores * 1.3), 1 << 16, max(64, 4 * len(self.workload)))) + 2 * parts
 

@@ -85,7 +85,7 @@ def choose(state, task, score):
 
 @optional(LIVE, types.int64)
 def _ask_board(state, task, variant, score):
-    """The cheapest place of a variant by the costs that are kept; NO_FIT without any, HELD when all cost `inf`."""
+    """Return a variant's cheapest place by the kept costs; NO_FIT without any, HELD when all cost `inf`."""
     choice = state.choice[0]
     constraint = state.shapes[state.tasks[task].form].constraint
     b = boards.board_of(state, variant)

@@ -10,7 +10,7 @@ from wattflow.kernel.jit import inner, optional
 
 @inner
 def _first(state, fn):
-    """The newest idle container of a function, or of those that serve any."""
+    """Return the newest idle container of a function, or of those that serve any."""
     return state.counts[0].hot_container if fn == HOT else state.functions[fn].first_container
 
 

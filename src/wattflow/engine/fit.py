@@ -121,7 +121,7 @@ def enough_nodes(count):
 
 @optional(RICH, types.int64)
 def _sample(state, variant, task):
-    """Nodes that are on and fit, from where the last search ended, until there are enough of them."""
+    """Collect nodes that are on and fit, from where the last search ended, until there are enough of them."""
     choice = state.choice[0]
     count = state.nodes.size
     enough = enough_nodes(count)
@@ -298,7 +298,7 @@ def _add_levels(state, n, variant, task, g, constraint):
 
 @optional(RICH, types.int64)
 def _add_near(state, n, variant, task, asleep):
-    """Nodes that hold the task's data or a warm container for its function stand for themselves."""
+    """Add nodes that hold the task's data or a warm container for its function, each for itself."""
     # A node adds at most one row for each of its devices (64 at most): below this none is written past the end.
     room = state.candidates.size - state.devices.size - 64
     if state.rules[0].has_data == 1:

@@ -80,7 +80,7 @@ def falling_to(state, node):
 
 @inner
 def waking_to(state, node):
-    """The state that a sleeping node enters when it begins to wake; −1 when it cannot begin now.
+    """Return the state that a sleeping node enters when it begins to wake; −1 when it cannot begin now.
 
     A node that is still falling asleep wakes when it is down.
     """
@@ -99,7 +99,7 @@ def waking_to(state, node):
 
 @inner
 def oldest_attempt(state, node):
-    """The attempt on a node that was placed first; −1 without one."""
+    """Return the attempt on a node that was placed first; −1 without one."""
     a = state.nodes[node].first_attempt
     oldest = -1
     while a >= 0:

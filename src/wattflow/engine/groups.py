@@ -90,7 +90,7 @@ def _node_key(state, n):
 
 @inner
 def _find_or_make(state, key, n):
-    """The group with this key; made from node n's state when there is none."""
+    """Return the group with this key; made from node n's state when there is none."""
     node_row = state.nodes[n]
     counts = state.counts[0]
     slots = state.group_slots
@@ -196,7 +196,7 @@ def leave(state, n):
 
 @optional(RICH, types.int64)
 def second(state, g):
-    """The second lowest node of a group of two or more."""
+    """Return the second lowest node of a group of two or more."""
     # `pos` counts within the class, as the bits do; `class_nodes` leads from there to the node.
     group = state.groups[g]
     w = group.low >> 6
@@ -228,7 +228,7 @@ def allowed(state, node, constraint):
 
 @optional(RICH, types.int64)
 def lowest_allowed(state, g, constraint):
-    """Position of the group's lowest node that a constraint lets be used; −1 without one."""
+    """Return the position of the group's lowest node that a constraint lets be used; −1 without one."""
     group = state.groups[g]
     first = state.classes[group.cls].first >> 6
     low = np.int64(group.low)

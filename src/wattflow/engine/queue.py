@@ -242,7 +242,7 @@ def reinsert(state, task):
 
 @inner
 def first(state):
-    """The first waiting task whose shape has not failed since capacity last grew; −1 without one."""
+    """Return the first waiting task whose shape has not failed since capacity last grew; −1 without one."""
     clock = state.clock[0]
     counts = state.counts[0]
     best = -1
@@ -260,7 +260,7 @@ def first(state):
 
 @inner
 def first_of_all(state):
-    """The first waiting task, whether or not its shape has failed (the strict head of line)."""
+    """Return the first waiting task, whether or not its shape has failed (the strict head of line)."""
     best = -1
     level = 0
     for at in range(state.counts[0].shapes_n):

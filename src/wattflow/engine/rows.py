@@ -24,7 +24,7 @@ def make_id(what, row, generation):
 
 @inner
 def new_task(state):
-    """A task row that nothing refers to yet; −1 when the table is full."""
+    """Take a task row that nothing refers to yet; −1 when the table is full."""
     counts = state.counts[0]
     task = counts.free_task
     if task < 0:
@@ -89,7 +89,7 @@ def free_task(state, task):
 
 @inner
 def _room(n):
-    """Room of the block that holds n edges, and the number of its free list."""
+    """Return the room of the block that holds n edges, and the number of its free list."""
     size = SMALLEST
     at = 0
     while size < n:
@@ -110,7 +110,7 @@ def _give_block(state, edges, lists, first, n):
 
 @inner
 def _take_block(state, edges, lists, used, n):
-    """First place of a block for n edges, and how much of the table is used then; −1 when it is full."""
+    """Return the first place of a block for n edges, and how much of the table is used then; −1 when it is full."""
     size, at = _room(n)
     first = state.blocks[lists + at]
     if first >= 0:
@@ -168,7 +168,7 @@ def add_edge(state, parent, child, size_bytes):
 
 @inner
 def new_workflow(state, now):
-    """A workflow row; −1 when the table is full."""
+    """Take a workflow row; −1 when the table is full."""
     counts = state.counts[0]
     w = counts.free_workflow
     if w < 0:

@@ -22,7 +22,7 @@ from wattflow.kernel.jit import inner
 
 @inner
 def task_id(state, task):
-    """The public id of a task's row."""
+    """Return the public id of a task's row."""
     return rows.make_id(TASK_ID, task, state.marks[task].generation)
 
 

@@ -148,7 +148,7 @@ def _turn(state, c, domain, was, now):
 
 @inner
 def _permitted(state, row, word, bits):
-    """Those of a word's places whose nodes all conditions of a row allow."""
+    """Return those of a word's places whose nodes all conditions of a row allow."""
     # Only the bits that rose are asked about, node by node; most words have none.
     kept = _ZERO
     for at in range(64):
@@ -266,7 +266,7 @@ def refresh(state, row):
 
 @jit
 def broken(state, row, node):
-    """The first condition of a row that keeps a node out; 0 without one."""
+    """Return the first condition of a row that keeps a node out; 0 without one."""
     c = state.mask_rows[row].condition
     while c > 0:
         if not holds(state, c, node):
@@ -277,7 +277,7 @@ def broken(state, row, node):
 
 @optional(RICH, types.int64)
 def level(state, row, node):
-    """How much a row's tasks prefer a node: 0 is best; the same for all where nobody has a preference."""
+    """Return how much a row's tasks prefer a node: 0 is best; the same for all where nobody has a preference."""
     wishes = state.mask_rows[row]
     place = _place(state, node)
     for at in range(wishes.wish_n):

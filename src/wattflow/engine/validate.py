@@ -60,7 +60,7 @@ def _differ(what: str, kept: Any, true: Any) -> Iterator[str]:
 
 
 def _walk(first: int, after: Any, limit: int) -> list[int] | None:
-    """Rows of a linked list; None when it does not end."""
+    """Return rows of a linked list; None when it does not end."""
     rows: list[int] = []
     while first >= 0:
         # Longer than it can be: the list is a ring.
@@ -181,7 +181,7 @@ def _groups(state: State) -> Iterator[str]:
 
 
 def _places(state: State, groups: Any) -> Any:
-    """Where the lowest nodes of groups stand among all."""
+    """Return where the lowest nodes of groups stand among all."""
     return np.asarray(state.classes["first"])[groups["cls"]] + groups["low"]
 
 

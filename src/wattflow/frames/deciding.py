@@ -58,7 +58,7 @@ class Views:
         self._callback: Any = None
 
     def keys(self) -> NDArray[np.float64] | None:
-        """One number per task, smaller first; None: in order of arrival."""
+        """Return one number per task, smaller first; None: in order of arrival."""
         if self.policy.priority is None and self.policy.rank is None:
             return None
         view = self.views[0]
@@ -84,7 +84,7 @@ class Views:
             raise self.error
 
     def _answer(self, placer: int, task: int, room: int) -> int:
-        """An exception must not cross compiled code: it is kept, and no host is given."""
+        """Answer compiled code, which no exception may cross: it is kept, and no host is given."""
         # After an error the kernel still asks until its call ends; the policy is not asked again.
         if self.error is not None:
             return _NOBODY
@@ -150,7 +150,7 @@ def _look(view: View, s: State, placer: int) -> None:
 
 
 def _cpu_variant(view: View, shape: int) -> int:
-    """The engine's number of the variant that a frame runs: the first without a device."""
+    """Return the engine's number of the variant that a frame runs: the first without a device."""
     form = view.shapes[shape]
     rows = range(int(form.variant_first), int(form.variant_first + form.variant_n))
     return next((v for v in rows if view.variants[v].device == NO_DEVICE), int(form.variant_first))

@@ -28,7 +28,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def build(frame: Frame, workload: Workload, cluster: Cluster, policy: FramePolicy, seed: int) -> State:
-    """The state before the first event. The frame has been validated."""
+    """Make the state before the first event. The frame has been validated."""
     return _Builder(frame, workload, cluster, policy, seed).build()
 
 
@@ -354,7 +354,7 @@ class _Builder:
         }  # fmt: skip
 
     def _served(self, low: Any, high: Any) -> NDArray[np.int8]:
-        """Which placers have hosts that could run a shape, all its parts at once."""
+        """Return which placers have hosts that could run a shape, all its parts at once."""
         needs, fits = self.arrays["s_need"], self.arrays["s_fits"]
         room = (self.arrays["h_capacity"][None, :] // np.maximum(needs, 1)[:, None]) * fits
         served = np.stack([room[:, a:b].sum(axis=1) >= self.arrays["s_parts"] for a, b in zip(low, high)], axis=1)
@@ -483,7 +483,7 @@ def _cpu_variant(variants: Sequence[Variant]) -> Variant | None:
 
 
 def _cores(node: Node) -> float:
-    """Cores that a host offers: its requests' limit, at most its physical cores (frames know no SMT)."""
+    """Return cores that a host offers: its requests' limit, at most its physical cores (frames know no SMT)."""
     # Beyond its cores tasks would slow each other down, which frames do not model.
     return min(node.request_cores, float(node.cores))
 

@@ -157,7 +157,7 @@ def _result(state: State, inputs: tuple[Frame, Workload, Cluster, FramePolicy, i
 def _charges(
     cluster: Cluster, energy: NDArray[np.float64], span: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Carbon and money by node where intensity and price are constant; NaN (unknown) where they vary."""
+    """Return carbon and money by node where intensity and price are constant; NaN (unknown) where they vary."""
     zones = {zone.name: zone for zone in cluster.zones}
     joules = energy.sum(axis=1)
     carbon, cost = np.zeros(len(joules)), np.zeros(len(joules))

@@ -57,7 +57,7 @@ def parse_frame(text: str, source: str) -> Frame:
 
 
 def frame_of(data: Mapping[str, object], source: str) -> Frame:
-    """A frame from a table that has been read already (a design file holds several)."""
+    """Return a frame from a table that has been read already (a design file holds several)."""
     problems = Problems()
     frame = _read(StrictTable(data, "", problems))
     # Only a file that could be read is asked whether its frame can work.
@@ -115,7 +115,7 @@ def _value(table: StrictTable, section: str, item: Any) -> Any:
 
 
 def _delay(table: StrictTable, key: str) -> Delay:
-    """A duration, or a table with a distribution."""
+    """Read a duration, or a table with a distribution."""
     if not isinstance(table.value(key), Mapping):
         return Delay(table.duration(key, 0.0))
     inner = table.table(key)

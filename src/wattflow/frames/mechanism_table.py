@@ -122,7 +122,7 @@ def forms_of(frame: Frame) -> list[tuple[Mechanism, Form]]:
 
 
 def components_of(frame: Frame) -> list[str]:
-    """The components that a frame has."""
+    """Return the components that a frame has."""
     there = {
         "client": True,
         "broker": frame.broker is not None,

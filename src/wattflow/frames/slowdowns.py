@@ -41,6 +41,6 @@ def tail(run: Run) -> dict[str, float]:
 
 
 def waits_s(run: Run) -> dict[str, float]:
-    """Mean seconds a task spent at each stage before it ran."""
+    """Return the mean seconds a task spent at each stage before it ran."""
     count = max(1, len(run.workload))
     return {stage: run.scalars[f"wait_{stage}_s"] / count for stage in STAGES}

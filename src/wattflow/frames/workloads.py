@@ -92,7 +92,7 @@ def arrivals(rng: np.random.Generator, count: int, span_s: float, swing: float, 
 
 
 def ibm_like(trace: int, tasks: int = TASKS) -> tuple[Workload, Cluster]:
-    """One of the 54 traces with its cluster. The number alone decides: the same each time, in any order.
+    """Return one of the 54 traces with its cluster. The number alone decides: the same each time, in any order.
 
     Hosts 15 … 31, load 0.45 … 0.7, mix, skew 0.6 … 1.1, daily swing and bursts are drawn from the number. With fewer
     tasks the trace is shorter at the same rates.
@@ -132,7 +132,7 @@ def ibm_like(trace: int, tasks: int = TASKS) -> tuple[Workload, Cluster]:
 
 
 def skewed(tasks: int = 500_000, seed: int = 0, hosts: int = 20) -> tuple[Workload, Cluster]:
-    """The headline trace: 70 % load, log-normal durations (mean 1 s, σ 1), 5,000 objects with Zipf 0.9."""
+    """Return the headline trace: 70 % load, log-normal durations (mean 1 s, σ 1), 5,000 objects with Zipf 0.9."""
     release, runtime, thing, cluster = _skewed(tasks, seed, hosts, 0.9)
     return Workload.of_columns("skewed", release_s=release, runtime_s=runtime, columns={"object": thing}), cluster
 

@@ -44,7 +44,7 @@ def name(*parts: str, marks: str = "") -> str:
 
 @functools.cache
 def base() -> Path | None:
-    """The folder of all caches; None where none can be written."""
+    """Return the folder of all caches; None where none can be written."""
     for variable in ("WATTFLOW_CACHE", "NUMBA_CACHE_DIR"):
         if os.environ.get(variable):
             return Path(os.environ[variable])
@@ -59,7 +59,7 @@ def base() -> Path | None:
 
 
 def _temporary() -> Path | None:
-    """A folder below the temporary one that nobody else can write to."""
+    """Return a folder below the temporary one that nobody else can write to."""
     folder = Path(tempfile.gettempdir()) / f"wattflow-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -83,7 +83,7 @@ def _content(file: str) -> str:
 
 
 def _place(file: str) -> str:
-    """A file's place as seen from the package, so that code compiled elsewhere serves where it is installed."""
+    """Return a file's place as seen from the package, so that code compiled elsewhere serves where it is installed."""
     path = Path(file)
     return path.relative_to(_PACKAGE).as_posix() if path.is_relative_to(_PACKAGE) else file
 

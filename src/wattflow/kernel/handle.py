@@ -153,7 +153,7 @@ class Tables:
         self._moved(piece)
 
     def one_piece(self) -> Any:
-        """All memory of tables that lie in one piece, as whole numbers; none where they do not."""
+        """Return all memory of tables that lie in one piece, as whole numbers; none where they do not."""
         return np.zeros(0, np.int64) if self._piece is None else self._piece[1].view(np.int64)
 
     def copy_from(self, other: Tables) -> None:
@@ -187,12 +187,12 @@ def _rebuilt(kind: type[Tables], tables: dict[str, Any]) -> Tables:
 
 
 def owner(address: int) -> Tables:
-    """The tables whose directory is at an address."""
+    """Return the tables whose directory is at an address."""
     return _OWNERS[address]
 
 
 def as_bytes(table: Any) -> Any:
-    """A table's memory as a flat array of bytes."""
+    """Return a table's memory as a flat array of bytes."""
     return np.asarray(table).reshape(-1).view(np.uint8)
 
 
@@ -222,13 +222,13 @@ def _check(name: str, table: Any) -> None:
 
 
 def _item(dtype: np.dtype[Any]) -> Any:
-    """The compiled type of a table's items."""
+    """Return the compiled type of a table's items."""
     kind = from_dtype(plain(dtype))
     return RowType(kind) if dtype.names else kind
 
 
 def plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The same record type without a Python class for its rows."""
+    """Return the same record type without a Python class for its rows."""
     return np.dtype(dtype.descr) if dtype.names else dtype
 
 

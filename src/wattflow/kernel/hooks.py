@@ -57,7 +57,7 @@ class _Bodies:
         return give
 
     def chosen(self, names: tuple[str, ...]) -> Any:
-        """The body for tables of a class; None for the declared one."""
+        """Return the body for tables of a class; None for the declared one."""
         return next((self.bodies[name] for name in names if name in self.bodies), None)
 
     def _made(self, function: Any) -> Any:

@@ -46,7 +46,7 @@ def _usual_folder() -> str:
 
 
 def _wide(kind: Any) -> Any:
-    """Every integer but uint64 as int64, and no literal types."""
+    """Widen every integer but uint64 to int64, and drop literal types."""
     # A literal type would be compiled anew for every constant that a function is called with.
     kind = types.unliteral(kind)
     # uint64 stays: hashes and masks count on wrapping around.
@@ -141,7 +141,7 @@ def optional(part: str, returns: Any = types.none) -> Callable[[Any], Any]:
 
 # Imported when it is used: a module-level import would be a cycle.
 def lowering() -> Any:
-    """The module of that name, which imports this one."""
+    """Return the module of that name, which imports this one."""
     return importlib.import_module("wattflow.kernel.lowering")
 
 

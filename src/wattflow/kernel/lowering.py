@@ -69,11 +69,11 @@ class TablesType(types.Type):
         super().__init__(name="_".join([self.label, digest, *sorted(f"no{part}" for part in lacks)]))
 
     def without(self, *parts: str) -> TablesType:
-        """The same tables, known to lack these parts."""
+        """Return the same tables, known to lack these parts."""
         return TablesType(self.ancestry, self.fields, frozenset(parts))
 
     def can_convert_to(self, typing_context: Any, other: Any) -> Any:
-        """Tables that lack something serve where tables that may have it are asked for."""
+        """Let tables that lack something serve where tables that may have it are asked for."""
         if isinstance(other, TablesType) and (other.ancestry, other.fields) == (self.ancestry, self.fields):
             # One way only: what is compiled without a part must never meet tables that need it.
             return Conversion.safe if other.lacks <= self.lacks else None
@@ -129,7 +129,7 @@ register_model(RowType)(models.RecordModel)
 
 
 def _field_tag(builder: Any, kind: RowType, name: str) -> Any:
-    """The alias metadata of one field of a record."""
+    """Return the alias metadata of one field of a record."""
     module = builder.module
     root = module.add_metadata(["wattflow tables"])
     # Fields of one root that are no ancestors of each other cannot alias, says LLVM.
@@ -268,7 +268,7 @@ def _item_pointer(context: Any, builder: Any, kind: Any, value: Any, indices: tu
 
 
 def _indices(context: Any, builder: Any, kind: Any, index: Any, value: Any) -> tuple[Any, ...] | None:
-    """The whole numbers that name one item; None when something else is asked for."""
+    """Return the whole numbers that name one item; None when something else is asked for."""
     kinds: tuple[Any, ...]
     if isinstance(index, types.Integer):
         kinds, values = (index,), (value,)
@@ -331,7 +331,7 @@ def _read_table(context: Any, builder: Any, kind: Any, pointer: Any, name: str) 
 
 
 def _array(context: Any, builder: Any, kind: Any, address: Any, shape: tuple[Any, ...]) -> Any:
-    """A contiguous array over memory that it does not own."""
+    """Return a contiguous array over memory that it does not own."""
     size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
     strides: tuple[Any, ...] = (_I64(size),)
     if len(shape) == 2:
@@ -403,7 +403,7 @@ def _never(context: Any, builder: Any, called: Any, values: Any) -> Any:
 
 
 def never(returns: Any) -> Any:
-    """The typing of a call that cannot be reached."""
+    """Return the typing of a call that cannot be reached."""
 
     class Never(AbstractTemplate):
         key = NEVER

@@ -14,7 +14,7 @@ IDLE_J, SLEEP_J, WAKE_J, RUN_J, COLD_J, TRANSFER_J, LOST_J, UNATTRIBUTED_J = 0, 
 
 @inner
 def curve_w(grid, first, count, at):
-    """Watts at a place of a curve of ``count`` points from row ``first`` on: linear between them, flat beyond."""
+    """Read watts off a curve of ``count`` points from row ``first`` on: linear between them, flat beyond."""
     cell = int(at)
     # Also at exactly the last point, where there is no next one to draw a line to.
     if cell >= count - 1:

@@ -61,7 +61,7 @@ def record_table(dtype: np.dtype[Any], rows: int) -> Any:
 
 
 def _memory(size: int) -> np.ndarray:
-    """The smallest kept memory that holds so much and is not much larger, else fresh memory."""
+    """Return the smallest kept memory that holds so much and is not much larger, else fresh memory."""
     # A much larger one would be held for a small table.
     fitting = [number for number, memory in enumerate(_kept) if size <= len(memory) <= size + size // 4]
     if fitting:

@@ -27,7 +27,7 @@ def schema(tables: Tables) -> str:
 
 
 def dump(tables: Tables) -> bytes:
-    """The archive as bytes."""
+    """Return the archive as bytes."""
     buffer = io.BytesIO()
     write(tables, buffer)
     return buffer.getvalue()
@@ -44,7 +44,7 @@ def write(tables: Tables, file: IO[bytes]) -> None:
 
 
 def read(file: IO[bytes], like: Kind, source: str = "snapshot") -> Kind:
-    """Tables of the same kind as ``like``, read column by column by name; `InvalidInput` for any other file.
+    """Return tables of the same kind as ``like``, read column by column by name; `InvalidInput` for any other file.
 
     A file of an earlier version lacks columns that came since: they are 0, or what ``DEFAULTS`` of the class says. A
     table that came since is the one of ``like``. A column that this version does not know is refused by name, since
@@ -77,7 +77,7 @@ def _check_kind(found: str, like: Tables, source: str) -> None:
 
 
 def _table(name: str, array: Any, like: Tables, source: str) -> Any:
-    """A table of the file in this version's layout."""
+    """Return a table of the file in this version's layout."""
     wanted = getattr(like, name)
     fields, found = plain(wanted.dtype), array.dtype
     if array.ndim != wanted.ndim or (fields.names is None) != (found.names is None):

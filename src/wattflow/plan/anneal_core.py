@@ -21,7 +21,7 @@ from wattflow.kernel.random import STEP, mix, unit
 
 
 def jit(function):
-    """The engine's compilation, in a folder of its own."""
+    """Compile as the engine does, in a cache folder of its own."""
     # By this file alone: a change elsewhere in `plan` does not compile the walk anew.
     return engine_jit.jit(function, engine_jit.cache_folder("kernel", "plan/anneal_core.py"))
 
@@ -155,7 +155,7 @@ def evaluate(game, tables, choice, slots):
 
 @jit
 def gap_j(above_w, sleep_j, c, gaps, idle_s):
-    """Joules above stillness of a node that has nothing to do for a while."""
+    """Return joules above stillness of a node that has nothing to do for a while."""
     joules = above_w * idle_s
     if gaps == 1 and sleep_j[c, 1] < joules and sleep_j[c, 2] < idle_s:
         return sleep_j[c, 1]
@@ -164,7 +164,7 @@ def gap_j(above_w, sleep_j, c, gaps, idle_s):
 
 @jit
 def _draw(state):
-    """A number in (0, 1], and the stream moves on."""
+    """Draw a number in (0, 1]."""
     state[0] = state[0] + STEP
     return unit(mix(state[0]))
 

@@ -181,7 +181,7 @@ class Game:
         self.starts = self._starts()
 
     def _open(self) -> tuple[Floats, Floats, Longs, Floats]:
-        """When tasks may start, when those that have begun end, which are free, and when each is due."""
+        """Return when tasks may start, when those that have begun end, which are free, and when each is due."""
         release_s, tasks = self.workload.release_s - self.begin_s, len(self.workload)
         known = self.standing
         if known is None:
@@ -192,7 +192,7 @@ class Game:
         return np.where(known.fixed, 0.0, np.maximum(release_s, 0.0)), end_s, np.flatnonzero(~known.fixed), due_s
 
     def _nodes(self) -> tuple[Floats, Longs]:
-        """When nodes are awake, and which sleep at first."""
+        """Return when nodes are awake, and which sleep at first."""
         known, nodes = self.standing, len(self.cluster.nodes)
         if known is None:
             return np.zeros(nodes), np.zeros(nodes, np.int64)
@@ -205,7 +205,7 @@ class Game:
         self.starts.append(self._begun(node, option, start_s))
 
     def _begun(self, node: Longs, option: Longs, start_s: Floats) -> tuple[Longs, Longs, Longs]:
-        """A start in which what has begun is as it is, and comes first."""
+        """Return a start in which what has begun is as it is, and comes first."""
         # Equal starts keep the order in which parents come first.
         place = np.empty(len(node), np.int64)
         place[self.problem.order] = np.arange(len(node))
@@ -238,7 +238,7 @@ class Game:
                 node[task], option[task] = nodes[node_first[kind[rows[0]]]], options[rows[0]]
 
     def walk(self, limit_s: float, evaluations: int, seed: int) -> tuple[Schedule | None, float]:
-        """The best of one walk from each start, and the seconds they took."""
+        """Return the best of one walk from each start, and the seconds they took."""
         walked = [self.walk_from(number, limit_s, evaluations, seed) for number in range(len(self.starts))]
         # The first of equal joules: HEFT before its thrifty form.
         best = min(walked, key=lambda one: one[0])
@@ -295,13 +295,13 @@ class Game:
         return planning.to_plan(self.problem, slots)
 
     def policy(self, schedule: Schedule) -> Policy:
-        """A policy that follows the schedule, sleep included."""
+        """Return a policy that follows the schedule, sleep included."""
         busy = np.column_stack([schedule.start_s, schedule.end_s]) + self.begin_s
         rows = sleeps.orders(schedule.node, busy, self.cluster, self.gaps)
         return sleeps.follower("annealing", self.plan(schedule), rows, self.offered.settings)
 
     def listed(self, limit_s: float, best: Annealed) -> Annealed:
-        """The better of the starts as they were planned, sleep added, where the walk found nothing in time."""
+        """Return the better of the starts as planned, sleep added, where the walk found nothing in time."""
         for made in self.lists:
             busy = np.column_stack([made.start_s, made.end_s])
             rows = sleeps.orders(made.node, busy, self.cluster, False)
@@ -312,7 +312,7 @@ class Game:
         return best
 
     def simulated(self, schedule: Schedule) -> Run:
-        """The schedule as the simulator runs it."""
+        """Return the schedule as the simulator runs it."""
         return simulate(self.workload, self.cluster, self.policy(schedule))
 
 
@@ -337,7 +337,7 @@ def _tables(offered: Offers, cluster: Cluster, gaps: int) -> tuple[Any, ...]:
 
 
 def _able(offered: Offers, workload: Workload, cluster: Cluster, levels: int) -> tuple[Any, ...]:
-    """Rows (option, class) of each shape with a full guarantee, quickest first; nodes by class."""
+    """Return rows (option, class) of each shape with a full guarantee, quickest first; nodes by class."""
     kinds = list({node.class_key: node for node in cluster.nodes}.values())
     first: list[int] = []
     count: list[int] = []

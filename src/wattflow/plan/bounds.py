@@ -21,13 +21,13 @@ from wattflow.plan.node_offers import Floats, least_by_task, offers
 
 
 def quickest_s(workload: Workload, cluster: Cluster) -> Floats:
-    """The least seconds that each task can run: best variant, node, device and frequency, alone."""
+    """Return the least seconds that each task can run: best variant, node, device and frequency, alone."""
     offered = offers(workload, cluster)
     return least_by_task(workload, offered.seconds, offered)
 
 
 def makespan_bound_s(workload: Workload, cluster: Cluster) -> float:
-    """Seconds from the first release to the last end that no schedule can undercut."""
+    """Return seconds from the first release to the last end that no schedule can undercut."""
     if not len(workload):
         return 0.0
     # Both hold for every schedule, so the larger one does.
@@ -35,12 +35,12 @@ def makespan_bound_s(workload: Workload, cluster: Cluster) -> float:
 
 
 def critical_path_s(workload: Workload, cluster: Cluster) -> float:
-    """The longest chain of tasks, release times included, each as quick as can be."""
+    """Return the longest chain of tasks, release times included, each as quick as can be."""
     return float((heads_s(workload, quickest_s(workload, cluster))).max())
 
 
 def heads_s(workload: Workload, run_s: Floats) -> Floats:
-    """Earliest end of each task after the first release, if each takes ``run_s`` and nothing waits."""
+    """Return the earliest end of each task after the first release, if each takes ``run_s`` and nothing waits."""
     end_s = workload.release_s.copy()
     order = workload.topological_order() if workload.edge_count else np.arange(len(workload))
     for task in order.tolist():
@@ -51,7 +51,7 @@ def heads_s(workload: Workload, run_s: Floats) -> Floats:
 
 
 def energy_bound_j(workload: Workload, cluster: Cluster) -> float:
-    """Joules that no schedule can undercut, PUE not included."""
+    """Return joules that no schedule can undercut, PUE not included."""
     offered = offers(workload, cluster)
     standing_w = float((offered.still_w * offered.nodes).sum())
     least_j = least_by_task(workload, offered.joules, offered)

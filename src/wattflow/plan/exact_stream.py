@@ -65,7 +65,7 @@ def least_joules(
 
 
 def _standing(model: Any, on: list[Any], node: Node, offered: Offers, cls: int) -> list[Any]:
-    """Joules above the stillest watts of being on, falling asleep and waking, second by second."""
+    """Return joules above the stillest watts of being on, falling asleep and waking, second by second."""
     awake_w = max(0.0, float(offered.idle_w[cls] - offered.still_w[cls]))
     found = []
     for t, now in enumerate(on):

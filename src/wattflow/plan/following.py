@@ -57,7 +57,7 @@ def by_settings(dials: Mapping[str, float]) -> Course:
 
 @jit
 def planned_s(state, task):
-    """When a task should start; −1 without a plan."""
+    """Return when a task should start; −1 without a plan."""
     # Tasks that arrived after the plan was made have no entry.
     if task >= view.recall(state, sleeps.NOTES.planned, 0):
         return -1.0
@@ -96,7 +96,7 @@ def score(state, task, variant, out):
 
 
 def priority(state, task):
-    """The planned start, or the flagship's order."""
+    """Return the planned start, or the flagship's order."""
     at_s = planned_s(state, task)
     if at_s >= 0.0:
         return at_s
@@ -129,7 +129,7 @@ def put(state: Any, cluster: Cluster, rows: Longs, course: Course, sleep_after_s
 
 
 def _before(course: Course, tasks: int) -> Floats:
-    """The task that is planned before each on its node; −1 for the first."""
+    """Return the task that is planned before each on its node; −1 for the first."""
     found = np.full(tasks, -1.0)
     order = np.lexsort((course.task, course.start_s, course.node))
     same = course.node[order][1:] == course.node[order][:-1]
@@ -138,7 +138,7 @@ def _before(course: Course, tasks: int) -> Floats:
 
 
 def orders(spans: Mapping[int, Floats], cluster: Cluster, now_s: float, asleep: frozenset[int]) -> list[Row]:
-    """When each node should fall asleep and wake, by the (start, end) of what it has to do from now on.
+    """Return when each node should fall asleep and wake, by the (start, end) of what it has to do from now on.
 
     After its last task a node sleeps as soon as that pays by the end of the plan, or else when it has idled for as long
     as falling asleep and waking are worth.

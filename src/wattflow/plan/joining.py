@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 def capacity(cluster: Cluster) -> float:
-    """Seconds of work per second that the owned cores do."""
+    """Return seconds of work per second that the owned cores do."""
     return sum(node.cores * node.speed for node in cluster.nodes if node.serverless is None)
 
 
@@ -28,7 +28,7 @@ def core_seconds(workload: Workload) -> float:
 
 
 def joined(parts: Sequence[Workload], submit_s: Floats, cluster: Cluster, slack: float, name: str) -> Workload:
-    """Workflows one after the other, each submitted at its time, with a deadline of ``slack`` critical paths.
+    """Return workflows one after the other, each submitted at its time, with a deadline of ``slack`` critical paths.
 
     Tasks of no length take a millisecond, so that every ratio is finite.
     """
@@ -72,7 +72,7 @@ def joined(parts: Sequence[Workload], submit_s: Floats, cluster: Cluster, slack:
 
 
 def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workload:
-    """Workflows of one driver as one workload, in their order, each when it came or at another time.
+    """Return workflows of one driver as one workload, in their order, each when it came or at another time.
 
     Their shapes may differ, their functions are those of one list that grew.
     """
@@ -106,7 +106,7 @@ def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workl
 
 
 def _moved(part: Workload, submit_s: float) -> Workload:
-    """The workflow with all its times as if submitted then."""
+    """Return the workflow with all its times as if submitted then."""
     by_s = submit_s - float(part.workflow_submit_s[0])
     return replace(
         part,

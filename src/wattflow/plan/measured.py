@@ -42,7 +42,7 @@ class Result:
 
 
 def tail_of(response_s: Floats) -> float:
-    """Mean of the largest quarter."""
+    """Return the mean of the largest quarter."""
     return float(np.sort(response_s)[-max(1, len(response_s) // 4) :].mean())
 
 
@@ -79,10 +79,10 @@ def mean(results: Sequence[Result]) -> Result:
 
 
 def ratios(ours: Result, base: Result) -> dict[str, float]:
-    """Mean response, p95 response and makespan over the baseline's."""
+    """Return the mean response, p95 response and makespan over the baseline's."""
     return {n: getattr(ours, n) / max(1e-9, getattr(base, n)) for n in ("mean_s", "p95_s", "makespan_s")}
 
 
 def slower(ours: Result, base: Result) -> float:
-    """The largest of the three."""
+    """Return the largest of the three."""
     return float(max(ratios(ours, base).values()))

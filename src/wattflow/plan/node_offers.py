@@ -69,7 +69,7 @@ class Offers:
 
 
 def offers(workload: Workload, cluster: Cluster, *, alone: bool = False) -> Offers:
-    """All options of a workload's shapes on a cluster's classes.
+    """Return all options of a workload's shapes on a cluster's classes.
 
     ``alone``: no more threads are busy than a node has cores. Then the line below its curve may be a steeper one.
     """
@@ -112,12 +112,12 @@ def offers(workload: Workload, cluster: Cluster, *, alone: bool = False) -> Offe
 
 
 def idle_w(node: Node) -> float:
-    """Watts of a node that is on and has nothing to do, its devices included."""
+    """Return watts of a node that is on and has nothing to do, its devices included."""
     return (node.power.idle_w if node.power else 0.0) + sum(device.power.idle_w for device in node.devices)
 
 
 def still_w(node: Node) -> float:
-    """The least that a node draws with nothing to do; a node that fails may be off."""
+    """Return the least that a node draws with nothing to do; a node that fails may be off."""
     if node.faults is not None:
         return 0.0
     if node.sleep is None:
@@ -126,7 +126,7 @@ def still_w(node: Node) -> float:
 
 
 def least_by_task(workload: Workload, table: Floats, offered: Offers) -> Floats:
-    """The least of a table of options × classes for each task; 0 where nothing fits."""
+    """Return the least of a table of options × classes for each task; 0 where nothing fits."""
     least = np.zeros(len(workload.shapes))
     for shape, (at, count) in enumerate(zip(offered.first.tolist(), offered.count.tolist(), strict=True)):
         found = float(table[at : at + count].min(initial=np.inf))
@@ -181,7 +181,7 @@ def _enter_j(node: Node) -> float:
 
 
 def _taken(variant: Variant, kinds: list[Node]) -> float:
-    """The least part of a device that a task takes on any kind of node."""
+    """Return the least part of a device that a task takes on any kind of node."""
     if variant.device is None:
         return 0.0
     if variant.devices > 1:

@@ -48,7 +48,7 @@ class Front:
 
 
 def front(workload: Workload, cluster: Cluster, params: Mapping[str, float] | None = None) -> Front:
-    """The Pareto front that the search found. Raises MissingExtra without pymoo."""
+    """Return the Pareto front that the search found. Raises MissingExtra without pymoo."""
     settings = {**PARAMS, **(params or {})}
     judge = _Judge(workload, cluster, settings)
     genes, costs = _search(judge, settings)
@@ -62,7 +62,7 @@ def front(workload: Workload, cluster: Cluster, params: Mapping[str, float] | No
 
 
 def knee(costs: Floats) -> int:
-    """The row farthest below the line between the first and the last, both objectives scaled to 0–1."""
+    """Return the row farthest below the line between the first and the last, both objectives scaled to 0–1."""
     span = np.ptp(costs, axis=0)
     scaled = (costs - costs.min(axis=0)) / np.where(span > 0, span, 1.0)
     # Rounded, so that equal distances tie and the shorter makespan stays.
@@ -70,7 +70,7 @@ def knee(costs: Floats) -> int:
 
 
 def plan(workload: Workload, cluster: Cluster, committed: Committed) -> Plan:
-    """The plan at the knee of the front."""
+    """Return the plan at the knee of the front."""
     if not len(workload):
         return heft.plan(workload, cluster, Committed(0.0, planning.PARAMS))
     found = front(workload, cluster, committed.params)

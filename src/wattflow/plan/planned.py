@@ -71,7 +71,7 @@ class Limit:
 
 
 def limit_of(seen: Scene, cluster: Cluster, dials: Mapping[str, float]) -> Limit:
-    """The portfolio's setting, simulated from the first arrival on with estimates for the truth."""
+    """Return the portfolio's setting, simulated from the first arrival on with estimates for the truth."""
     run = simulate(seen.workload, cluster, wattflow.WATTFLOW.with_params(**dials))
     end_s = np.full(len(seen.workload.workflow_names), -math.inf)
     np.maximum.at(end_s, seen.workload.workflow, run.end_s_by_task())
@@ -164,7 +164,7 @@ class Planner:
         )
 
     def course(self, game: Game, schedule: Schedule) -> Course:
-        """A schedule as it is put into the State."""
+        """Return a schedule as it is put into the State."""
         now_s = self.seen.now_s
         free: Longs = game.facts[7]
         first = game.offered.first[self.seen.workload.shape]
@@ -186,7 +186,7 @@ class Planner:
         )
 
     def best(self, tries: Sequence[Mapping[str, float]]) -> Course:
-        """The course to take: the plan or settings, judged beside the portfolio's setting."""
+        """Return the course to take: the plan or settings, judged beside the portfolio's setting."""
         courses = [following.by_settings(dials) for dials in (self.usual, *tries)] + self.plans()
         looks = [self.look(course, self.plain) for course in courses]
         as_estimated = [self._cost(look, looks[0].energy_j, self.limit.last_s) for look in looks]
@@ -250,7 +250,7 @@ def _best(
     usual: Mapping[str, float],
     tries: Sequence[Mapping[str, float]],
 ) -> Course:
-    """The course to take; the portfolio's setting where a task has no place that a plan could give it."""
+    """Return the course to take; the portfolio's setting where a task has no place that a plan could give it."""
     try:
         return Planner(policy, state, cluster, seen, usual).best(tries)
     except WattflowError as error:
@@ -260,13 +260,13 @@ def _best(
 
 @beforehand
 def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: str = "all") -> Policy:
-    """The policy that plans what is open now."""
+    """Return the policy that plans what is open now."""
     fitted = replace(policy, tailor=None, tailor_next=None)
     return replace(fitted, prepare=partial(prepare, policy=fitted, known=tuple(known), name=name))
 
 
 def foretold(workflows: Sequence[Workload], name: str = "all") -> Policy:
-    """The same, told all workflows at the first arrival: for measuring what knowing them beforehand is worth."""
+    """Return the same, told all workflows at the first arrival: for measuring what knowing them beforehand is worth."""
 
     def at_once(policy: Policy, known: Sequence[Workload], cluster: Cluster) -> Policy:
         fitted, now_s = replace(policy, tailor=None, tailor_next=None), float(known[0].workflow_submit_s[0])
@@ -281,7 +281,7 @@ def next_at(policy: Policy, seen: int) -> int:
 
 
 def policy_of(name: str) -> Policy:
-    """The policy with the settings of a fold."""
+    """Return the policy with the settings of a fold."""
     return replace(PLANNED, tailor=beforehand(partial(tailored, name=name)))
 
 

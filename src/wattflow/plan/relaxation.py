@@ -225,12 +225,12 @@ def _sparse(rows: list[tuple[Longs, Floats]], columns: int) -> Any:
 
 
 def tails_s(workload: Workload, run_s: Floats) -> Floats:
-    """Least seconds from each task's end to the end of all that follows it."""
+    """Return the least seconds from each task's end to the end of all that follows it."""
     return _tails(workload, run_s, _downwards(workload))
 
 
 def chains(workload: Workload, run_s: Floats) -> list[Longs]:
-    """The longest chain, the longest of what is left, and so on; no task is in two."""
+    """Return the longest chain, the longest of what is left, and so on; no task is in two."""
     left, down = run_s.copy(), _downwards(workload)
     child_start, child, _ = workload.children()
     found = []
@@ -255,7 +255,7 @@ def chains(workload: Workload, run_s: Floats) -> list[Longs]:
 
 
 def _downwards(workload: Workload) -> list[int]:
-    """Tasks so that children come first."""
+    """Return tasks so that children come first."""
     order = workload.topological_order() if workload.edge_count else np.arange(len(workload))
     return list(order[::-1].tolist())
 
@@ -270,7 +270,7 @@ def _tails(workload: Workload, run_s: Floats, down: list[int]) -> Floats:
 
 
 def _splits(workload: Workload, offered: Offers) -> _Splits:
-    """Rows in order of task; options that another of the same class beats in everything are left out."""
+    """Return rows in order of task; options that another of the same class beats in everything are left out."""
     per_shape = [undominated(offered, int(at), int(n)) for at, n in zip(offered.first, offered.count, strict=True)]
     pieces = [per_shape[shape] for shape in workload.shape.tolist()]
     sizes = np.array([len(piece) for piece in pieces], np.int64)

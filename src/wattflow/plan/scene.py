@@ -70,12 +70,12 @@ def scene(state: Any, known: Sequence[Workload], cluster: Cluster, now_s: float 
 
 
 def rows_of(state: Any, count: int) -> Longs:
-    """Tasks of the first workflows by arrival."""
+    """Return tasks of the first workflows by arrival."""
     return np.concatenate([np.zeros(0, np.int64), *_rows(state, count)])
 
 
 def _rows(state: Any, count: int) -> list[Longs]:
-    """Tasks of the first workflows by arrival, each in its own order."""
+    """Return tasks of the first workflows by arrival, each in its own order."""
     owner = np.asarray(state.tasks["workflow"])
     submit_s = np.asarray(state.workflows["submit"])
     there = np.unique(owner)
@@ -121,7 +121,7 @@ def standing(state: Any, seen: Scene, game: Game, end_s: Floats, due_s: Floats) 
 
 
 def _nodes(state: Any, now_s: float) -> tuple[Floats, Any]:
-    """When each node could be awake, and which are asleep."""
+    """Return when each node could be awake, and which are asleep."""
     nodes, classes = state.nodes, state.classes
     kind = np.asarray(nodes["power_state"])
     wake_s, enter_s = (np.asarray(classes[name])[nodes["cls"]] for name in ("wake_s", "enter_s"))

@@ -53,7 +53,7 @@ class Searched:
 def front(
     workload: Workload, cluster: Cluster, *, seconds: float = 0.0, generations: int = 20, seed: int = 1
 ) -> Searched:
-    """The front after so many seconds of search, or after so many generations where these are 0.
+    """Return the front after so many seconds of search, or after so many generations where these are 0.
 
     Raises MissingExtra without pymoo.
     """
@@ -84,7 +84,7 @@ class Coded:
         self._parents = np.diff(workload.parent_start).astype(np.int64)
 
     def schedule(self, genes: Floats) -> Schedule:
-        """The schedule of a row of genes."""
+        """Return the schedule of a row of genes."""
         first, count, option, kind, node_first, nodes_n, nodes = self.game.able
         shape = self.game.workload.shape
         rows, within, place = genes.reshape(GENES, -1)
@@ -97,7 +97,7 @@ class Coded:
         return self.game.schedule(order, node, option[row])
 
     def costs(self, genes: Floats) -> tuple[float, float]:
-        """Mean response and joules in the model."""
+        """Return the mean response and joules in the model."""
         self.evaluations += 1
         made = self.schedule(genes)
         end_s = np.zeros(len(self._submit_s))
@@ -135,7 +135,7 @@ class Coded:
 
 
 def jit(function):
-    """The engine's compilation, in a folder of its own."""
+    """Compile as the engine does, in a cache folder of its own."""
     return engine_jit.jit(function, engine_jit.cache_folder("kernel", "plan/search_front.py"))
 
 

@@ -24,14 +24,14 @@ of tasks. ``wanted`` of a node is 1 for awake, 0 for asleep, −1 for neither.""
 
 
 def still_w(node: Node) -> float:
-    """Watts of a node that the plan does not need: asleep where that is less than idling."""
+    """Return watts of a node that the plan does not need: asleep where that is less than idling."""
     if node.sleep is None:
         return node_offers.idle_w(node)
     return min(node.sleep.watts, node_offers.idle_w(node))
 
 
 def _change_j(node: Node, seconds: float) -> float:
-    """Joules above stillness of so many seconds of falling asleep or waking."""
+    """Return joules above stillness of so many seconds of falling asleep or waking."""
     # It never pays: inf keeps it awake in every comparison.
     if node.sleep is None or node.sleep.watts >= node_offers.idle_w(node):
         return math.inf
@@ -41,17 +41,17 @@ def _change_j(node: Node, seconds: float) -> float:
 
 
 def enter_j(node: Node) -> float:
-    """Joules above stillness of falling asleep; inf where the node does not."""
+    """Return joules above stillness of falling asleep; inf where the node does not."""
     return _change_j(node, node.sleep.enter_s if node.sleep else 0.0)
 
 
 def cycle_j(node: Node) -> float:
-    """Joules above stillness of falling asleep and waking; inf where the node does not."""
+    """Return joules above stillness of falling asleep and waking; inf where the node does not."""
     return _change_j(node, node.sleep.enter_s + node.sleep.wake_s if node.sleep else 0.0)
 
 
 def worth_s(node: Node) -> float:
-    """The shortest gap in which a node can sleep and be awake again."""
+    """Return the shortest gap in which a node can sleep and be awake again."""
     return node.sleep.wake_s + node.sleep.enter_s if node.sleep else math.inf
 
 
@@ -134,7 +134,7 @@ def lay_out(
 
 
 def follower(name: str, plan: Plan, rows: list[tuple[float, int, int]], settings: PolicySettings) -> Policy:
-    """A policy that follows a plan and lets nodes sleep by ``rows`` (see `orders`)."""
+    """Return a policy that follows a plan and lets nodes sleep by ``rows`` (see `orders`)."""
 
     def prepare(state: Any, cluster: Cluster) -> None:
         lay_out(state, rows, np.ones(len(cluster.nodes)))

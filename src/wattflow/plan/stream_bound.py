@@ -162,7 +162,7 @@ class _Programme:
         return low, high, np.array(self._low), np.array(self._high)
 
     def rows(self) -> Any:
-        """The matrix; its limits are kept."""
+        """Return the matrix; its limits are kept."""
         from scipy.sparse import csr_array
 
         self._low: list[float] = []
@@ -240,7 +240,7 @@ class _Group:
 
 
 def _groups(workload: Workload, offered: Offers, found: _Windows, at: Floats) -> tuple[list[_Group], float]:
-    """Tasks alike in window and options, and the unit of their seconds."""
+    """Return tasks alike in window and options, and the unit of their seconds."""
     tables = []
     for first, count in zip(offered.first.tolist(), offered.count.tolist(), strict=True):
         rows = relaxation.undominated(offered, first, count)
@@ -279,7 +279,7 @@ def _chains(workload: Workload, found: _Windows, at: Floats) -> list[tuple[int, 
 
 
 def _least_cores(workload: Workload, offered: Offers) -> Floats:
-    """Cores that each task takes whichever option is chosen."""
+    """Return cores that each task takes whichever option is chosen."""
     least = np.zeros(len(workload.shapes))
     for shape, (first, count) in enumerate(zip(offered.first.tolist(), offered.count.tolist(), strict=True)):
         able = np.isfinite(offered.seconds[first : first + count]).any(axis=1)

@@ -65,7 +65,7 @@ def _alone(workload: Workload, flow: int, tasks: Longs, local: NDArray[np.int32]
 
 
 def ranks(policy: Policy, workload: Workload, cluster: Cluster) -> Floats:
-    """The rank of every task, each by its own workflow."""
+    """Return the rank of every task, each by its own workflow."""
     assert policy.rank is not None
     if getattr(policy.rank, "vectorised", False):
         return policy.rank(workload, cluster)
@@ -76,7 +76,7 @@ def ranks(policy: Policy, workload: Workload, cluster: Cluster) -> Floats:
 
 
 def plans(policy: Policy, workload: Workload, cluster: Cluster) -> Plan:
-    """All plans as one, in the workload's numbers: each workflow planned at its arrival."""
+    """Return all plans as one, in the workload's numbers: each workflow planned at its arrival."""
     assert policy.plan is not None
     # One object for all arrivals: its cache is how a planner remembers from one call to the next.
     committed = Committed(float(workload.workflow_submit_s.min(initial=0.0)), policy.params)
@@ -136,7 +136,7 @@ def note_places(state: Any, workload: Workload, cluster: Cluster, policy: Policy
 
 
 def per_task(state: Any, workload: Workload) -> Any:
-    """The table of further facts with a row for each task, made where the State has only one shared row."""
+    """Return the table of further facts with a row for each task, made where the State has only one shared row."""
     rows = max(2, len(workload))  # one row means: nothing of the kind
     if len(state.extra) < rows:
         # The row that was shared said nothing of single tasks, so theirs are written anew.

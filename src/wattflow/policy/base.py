@@ -215,7 +215,7 @@ class Policy:
         return self.params
 
     def with_params(self, **values: float) -> Policy:
-        """The same policy with other numbers; an unknown name, or a number out of its limits, is an error."""
+        """Return the same policy with other numbers; an unknown name, or a number out of its limits, is an error."""
         for name in values:
             if name not in self.params:
                 raise unknown_name(f"parameter of {self.name}", name, self.params)
@@ -234,7 +234,7 @@ class Policy:
         return replace(self, params=params)
 
     def with_settings(self, **values: Any) -> Policy:
-        """The same policy with other settings, for example ``queue="easy-backfill"``."""
+        """Return the same policy with other settings, for example ``queue="easy-backfill"``."""
         return replace(self, settings=replace(self.settings, **values))
 
 

@@ -18,12 +18,12 @@ from wattflow.policy.base import Policy
 
 # Defaults of a kernel's calls: `bind` puts one in the place of each function that a policy does not have.
 def no_priority(state, task):
-    """First in, first out."""
+    """Order first in, first out."""
     return 0.0
 
 
 def by_rank(state, task):
-    """The order that a plan or a rank function gave."""
+    """Return the order that a plan or a rank function gave."""
     return state.extra[task].rank
 
 
@@ -85,7 +85,7 @@ def _through_python(signature: Any, function: Any) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def functions_type(state_kind: Any) -> FunctionsType:
-    """The compiled type of a policy's functions, for the compiled type of a State."""
+    """Return the compiled type of a policy's functions, for the compiled type of a State."""
     signatures = (
         ("priority", types.float64(state_kind, types.int64)),
         ("score", types.void(state_kind, types.int64, types.int64, types.float64[::1])),
@@ -109,7 +109,7 @@ def compiled(policy: Policy, state: State, part: str) -> Any:
 
 
 def terms(policy: Policy, state: State) -> dict[str, Any]:
-    """The named parts of a policy's cost, each called like a score; compiled when they are first asked for."""
+    """Return the named parts of a policy's cost, each called like a score; compiled when they are first asked for."""
     if not jit.COMPILED:
         return dict(policy.terms)
     signature = dict(functions_type(state.kind).signatures)["score"]

@@ -30,7 +30,7 @@ NOTES = view.notes(*series.BLOCKS, "pue")
 
 @jit
 def intensity(state, zone, from_s, run_s):
-    """Mean g/kWh of a zone, PUE included, over a run; at most two rounds of the series are walked."""
+    """Return the mean g/kWh of a zone, PUE included, over a run; at most two rounds of the series are walked."""
     return view.recall(state, NOTES.pue, zone) * series.mean(state, zone, from_s, run_s)
 
 

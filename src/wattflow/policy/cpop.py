@@ -46,7 +46,7 @@ def critical_path(problem: planning.Problem, length: Floats, entry: int) -> list
 
 
 def path_nodes(problem: planning.Problem, length: Floats) -> Longs:
-    """The node of each task on a critical path; −1 elsewhere."""
+    """Return the node of each task on a critical path; −1 elsewhere."""
     facts = problem.facts
     only = np.full(len(length), -1, np.int64)
     entries = np.flatnonzero(np.diff(facts.parent_start) == 0)
@@ -72,7 +72,7 @@ def path_nodes(problem: planning.Problem, length: Floats) -> Longs:
 
 
 def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
-    """A slot for every task."""
+    """Plan a slot for every task."""
     length = priority(problem)
     return problem, planning.schedule(problem, length, only=path_nodes(problem, length))
 

@@ -36,7 +36,7 @@ def note(state, block, i, value):
 
 @jit
 def notebook(state, block, count):
-    """The first numbers of a block of the policy's memory as an array, to write to."""
+    """Return the first numbers of a block of the policy's memory as an array, to write to."""
     first = int(state.memory[block])
     # A view: what is written there is in the memory.
     return state.memory[first : first + count]

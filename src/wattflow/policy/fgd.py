@@ -86,7 +86,7 @@ def useless_u(state, wanted, gpus):
 
 @jit
 def popularity(state, i):
-    """How often shape i is asked for: as given, else as it arrived so far."""
+    """Return how often shape i is asked for: as given, else as it arrived so far."""
     given = view.recall(state, NOTES.weight, i)
     # −1 marks a shape that is counted as it arrives (`prepare`); known targets come with their weights.
     return given if given >= 0.0 else float(view.shape_seen(state, int(view.recall(state, NOTES.form, i))))
@@ -211,7 +211,7 @@ def _lay_out(state: Any, cluster: Cluster, form: NDArray[np.int64], weight: NDAr
 
 
 def typical(workload: Workload) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The most frequent requests of cores and GPUs that together are 95 % of all, and their shares."""
+    """Return the most frequent requests of cores and GPUs that together are 95 % of all, and their shares."""
     counts = np.bincount(workload.shape, minlength=len(workload.shapes))
     found: dict[tuple[object, ...], list[int]] = {}
     for form, shape in enumerate(workload.shapes):
@@ -228,7 +228,7 @@ def typical(workload: Workload) -> tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 def targeting(policy: Policy, workload: Workload) -> Policy:
-    """The same policy with the target workload known beforehand, as in the paper: its most frequent shapes."""
+    """Return the same policy with the target workload known beforehand, as in the paper: its most frequent shapes."""
     form, weight = typical(workload)
 
     def known(state: Any, cluster: Cluster) -> None:

@@ -34,7 +34,7 @@ NOTES = view.notes("next_at", "seen", "level", "slope", "batch", "ordered", "don
 
 @jit
 def stage_slack_s(state, task):
-    """The stage's share of what its deadline leaves; without one (objective − 1) times its runtime."""
+    """Return the stage's share of what its deadline leaves; without one (objective − 1) times its runtime."""
     typical = view.typical_s(state, task)
     deadline = view.deadline_s(state, task)
     if deadline == math.inf:
@@ -63,7 +63,7 @@ def waits(state, task):
 
 
 def priority(state, task):
-    """Least slack first: when the stage's slack ends."""
+    """Order by least slack: when the stage's slack ends."""
     return view.now_s(state) + stage_slack_s(state, task)
 
 

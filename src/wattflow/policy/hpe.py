@@ -35,7 +35,7 @@ def over_budget(state, node, added_w):
 
 @jit
 def last_core_w(state, variant, node):
-    """Watts between the last two cores that requests may fill, for each core asked for."""
+    """Return watts between the last two cores that requests may fill, for each core asked for."""
     last = min(view.node_threads(state, node), view.request_cores(state, node))
     step = view.watts_at(state, node, last) - view.watts_at(state, node, max(0.0, last - 1.0))
     return step * view.variant_cores(state, variant)

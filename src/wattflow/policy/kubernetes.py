@@ -36,7 +36,7 @@ def free_points(part, whole):
 
 @jit
 def least_allocated(state, node, variant):
-    """Mean free points of cores and memory."""
+    """Return the mean free points of cores and memory."""
     cores, memory = view.requested(state, node, variant)
     cores_n, memory_n, _ = view.unasked(state, node)
     # LeastAllocated counts a pod without requests by these, wherever it is; `requested` leaves it out.

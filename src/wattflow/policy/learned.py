@@ -105,7 +105,7 @@ def start_sums(state, first, weight, sums):
 
 @jit
 def network(state, first, weight, sums):
-    """The place head for one candidate: a linear part and one hidden layer."""
+    """Return the place head for one candidate: a linear part and one hidden layer."""
     gather(
         state, first + placing.AROUND_N, placing.N - placing.AROUND_N, weight + placing.AROUND_N * weights.WIDTH, sums
     )
@@ -178,7 +178,7 @@ def score(state, task, variant, out):
 
 @jit
 def start_by(state, task):
-    """The flagship's latest start, moved by a share of the critical path."""
+    """Return the flagship's latest start, moved by a share of the critical path."""
     lean = view.param(state, DIAL.lean)
     if view.param(state, DIAL.wait) == math.inf:
         return view.latest_start_s(state, task)
@@ -198,7 +198,7 @@ def priority(state, task):
 
 @jit
 def awake_threads(state):
-    """Hardware threads of nodes that are on or waking."""
+    """Return hardware threads of nodes that are on or waking."""
     total = 0.0
     for cls in range(view.classes_n(state)):
         for i in range(view.class_count(state, cls)):
@@ -210,7 +210,7 @@ def awake_threads(state):
 
 @jit
 def doze(state, lean, longest):
-    """Idle nodes whose time is over fall asleep; returns when the next one's will be."""
+    """Put idle nodes whose time is over to sleep; returns when the next one's will be."""
     first = view.place_of(state, NOTES.scratch)
     facts = view.place_of(state, NOTES.facts)
     rows = view.place_of(state, NOTES.classes)
@@ -423,5 +423,5 @@ LEARNED = Policy(
 
 
 def with_weights(theta: Any) -> Policy:
-    """The policy with these weights, whatever file is in use."""
+    """Return the policy with these weights, whatever file is in use."""
     return replace(LEARNED, prepare=functools.partial(prepare, theta=theta), ready=None)

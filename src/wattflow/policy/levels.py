@@ -100,7 +100,7 @@ _paces: list[tuple[tuple[Node, ...], float, set[str | None]]] = []
 
 
 def _pace(nodes: tuple[Node, ...]) -> tuple[float, set[str | None]]:
-    """Mean seconds per second of work over the cores, and the kinds of device there are (None for none)."""
+    """Return the mean seconds per second of work over the cores, and the kinds of device there are (None for none)."""
     if not _paces or _paces[0][0] is not nodes:
         cores = np.array([node.cores for node in nodes], np.float64)
         pace = float(np.average([1.0 / node.speed for node in nodes], weights=cores))
@@ -109,12 +109,12 @@ def _pace(nodes: tuple[Node, ...]) -> tuple[float, set[str | None]]:
 
 
 def mean_pace(cluster: Cluster) -> float:
-    """Mean seconds per second of work over the cluster's cores."""
+    """Return the mean seconds per second of work over the cluster's cores."""
     return _pace(cluster.nodes)[0]
 
 
 def estimated_seconds(workload: Workload, cluster: Cluster) -> Floats:
-    """Seconds of each task in its quickest variant as a mean over the cluster's cores; no NaN."""
+    """Return seconds of each task in its quickest variant as a mean over the cluster's cores; no NaN."""
     pace, kinds = _pace(cluster.nodes)
     factor = np.array([_quickest(shape.variants, kinds) for shape in workload.shapes], np.float64)
     seconds = np.where(np.isnan(workload.estimate_s), GUESS_S, workload.estimate_s)

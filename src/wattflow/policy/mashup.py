@@ -19,7 +19,7 @@ from wattflow.policy.jit import jit
 
 @jit
 def fixed_slots(state, variant):
-    """How many tasks of this variant the fixed nodes hold at once, when empty (cores only)."""
+    """Return how many tasks of this variant the fixed nodes hold at once, when empty (cores only)."""
     slots = 0.0
     # Without a guarantee the division would be by 0; a millionth fits as often as memory lets it.
     need = max(1e-6, view.variant_guaranteed(state, variant))
@@ -36,7 +36,7 @@ def fixed_slots(state, variant):
 
 @jit
 def fixed_speed_s(state, task, variant):
-    """Seconds of the task on the fastest fixed node that can run it; inf without one."""
+    """Return seconds of the task on the fastest fixed node that can run it; inf without one."""
     best = math.inf
     for cls in range(view.classes_n(state)):
         # Nodes of a class are alike: the first stands for all.

@@ -47,7 +47,7 @@ def place(theta: Floats, rows: Floats) -> Floats:
 
 
 def moved(theta: Floats, rows: Floats, most: float) -> Floats:
-    """How far each feature, and last the constant, moved the logarithm of each candidate's price.
+    """Return how far each feature, and last the constant, moved the logarithm of each candidate's price.
 
     Corrections are softly held within ±``most``. Of a weighted sum its terms, which sum to f.
     """

@@ -56,25 +56,25 @@ def is_serverless(state, node):
 
 @jit
 def zone_of(state, node):
-    """The node's zone."""
+    """Return the node's zone."""
     return state.classes[state.nodes[node].cls].zone
 
 
 @jit
 def class_of(state, node):
-    """The number of the node's class: equal for nodes that are alike. A row of blocks laid out per class."""
+    """Return the number of the node's class: equal for nodes that are alike. A row of blocks laid out per class."""
     return state.nodes[node].cls
 
 
 @jit
 def classes_n(state):
-    """Classes of nodes that are alike."""
+    """Count classes of nodes that are alike."""
     return state.classes.size
 
 
 @jit
 def class_count(state, cls):
-    """Nodes of a class."""
+    """Count nodes of a class."""
     return state.classes[cls].count
 
 
@@ -92,13 +92,13 @@ def class_takes(state, variant, cls):
 
 @jit
 def node_cores(state, node):
-    """Physical cores."""
+    """Count physical cores."""
     return state.classes[state.nodes[node].cls].cores
 
 
 @jit
 def node_threads(state, node):
-    """Hardware threads."""
+    """Count hardware threads."""
     return state.classes[state.nodes[node].cls].threads
 
 
@@ -110,20 +110,20 @@ def request_cores(state, node):
 
 @jit
 def busy_cores(state, node):
-    """Cores that placed attempts use at most."""
+    """Return cores that placed attempts use at most."""
     return state.nodes[node].alloc_u / MICRO
 
 
 @jit
 def free_cores(state, node):
-    """Guaranteed cores still to be had."""
+    """Return guaranteed cores still to be had."""
     row = state.nodes[node]
     return (row.capacity_u - row.used_u) / MICRO
 
 
 @jit
 def tasks_on(state, node):
-    """Attempts on the node."""
+    """Count attempts on the node."""
     return state.nodes[node].running
 
 
@@ -144,13 +144,13 @@ def watts_at(state, node, busy):
 
 @jit
 def node_idle_w(state, node):
-    """Idle watts, devices included."""
+    """Return idle watts, devices included."""
     return state.classes[state.nodes[node].cls].idle_w
 
 
 @jit
 def node_sleep_w(state, node):
-    """Watts asleep."""
+    """Return watts asleep."""
     return state.classes[state.nodes[node].cls].sleep_w
 
 
@@ -162,7 +162,7 @@ def frequencies_of(state, node):
 
 @jit
 def frequency_power(state, node, level):
-    """Watts above idle at a frequency level, over those at the nominal one."""
+    """Return watts above idle at a frequency level, over those at the nominal one."""
     return state.frequency_power[state.nodes[node].cls, level] if level > 0 else 1.0
 
 
@@ -186,45 +186,45 @@ def node_now_w(state, node):
 
 @jit
 def node_tdp_w(state, node):
-    """The node's TDP; its full watts where none is given."""
+    """Return the node's TDP; its full watts where none is given."""
     return state.classes[state.nodes[node].cls].tdp_w
 
 
 @jit
 def node_wake_s(state, node):
-    """Seconds from asleep to on."""
+    """Return seconds from asleep to on."""
     return state.classes[state.nodes[node].cls].wake_s
 
 
 @jit
 def sleep_cycle_j(state, node):
-    """Joules of falling asleep and waking once."""
+    """Return joules of falling asleep and waking once."""
     kind = state.classes[state.nodes[node].cls]
     return (kind.wake_s + kind.enter_s) * kind.wake_w
 
 
 @jit
 def enter_j(state, node):
-    """Joules of falling asleep once."""
+    """Return joules of falling asleep once."""
     kind = state.classes[state.nodes[node].cls]
     return kind.enter_s * kind.wake_w
 
 
 @jit
 def sleep_after_s(state, node):
-    """Idle seconds after which the node falls asleep by itself; inf when it does not."""
+    """Return idle seconds after which the node falls asleep by itself; inf when it does not."""
     return state.classes[state.nodes[node].cls].sleep_after_s
 
 
 @jit
 def idle_since_s(state, node):
-    """When the node last became empty."""
+    """Return when the node last became empty."""
     return state.nodes[node].idle_since
 
 
 @jit
 def busy_until_s(state, node):
-    """When the last attempt on the node is expected to end; now for an empty one. O(attempts on it)."""
+    """Return when the last attempt on the node is expected to end; now for an empty one. O(attempts on it)."""
     last = state.clock[0].now
     a = state.nodes[node].first_attempt
     while a >= 0:
@@ -291,7 +291,7 @@ def variant_device(state, variant):
 
 @jit
 def factor_on(state, task, variant, node, device):
-    """Seconds on a node (or its device) per second of the task's estimate, alone there."""
+    """Return seconds on a node (or its device) per second of the task's estimate, alone there."""
     return work_factor(state, state.tasks[task].form, variant, node, device)
 
 
@@ -329,7 +329,7 @@ def device_suits(state, variant, device):
 
 @jit
 def transfer_j(state, task, node):
-    """Joules of bringing the task's data to a node."""
+    """Return joules of bringing the task's data to a node."""
     return bytes_to(state, task, node) * state.classes[state.nodes[node].cls].j_per_byte
 
 
@@ -373,7 +373,7 @@ def unasked(state, node):
 
 @jit
 def requested(state, node, variant):
-    """Cores and bytes that attempts on the node request, this one among them."""
+    """Return cores and bytes that attempts on the node request, this one among them."""
     row = state.nodes[node]
     needs = state.variants[variant]
     # A bare pod's memory is reserved but was never requested.
@@ -383,13 +383,13 @@ def requested(state, node, variant):
 
 @jit
 def node_memory(state, node):
-    """Bytes of memory that requests may sum to."""
+    """Return bytes of memory that requests may sum to."""
     return state.nodes[node].capacity_mem
 
 
 @jit
 def core_share(state, variant, candidate):
-    """Guaranteed cores over what requests may sum to, the task included."""
+    """Return guaranteed cores over what requests may sum to, the task included."""
     row = state.nodes[state.candidates[candidate].node]
     # The node's full size: ``capacity_u`` is what a ramping serverless platform offers so far.
     return (row.used_u + state.variants[variant].need_u) / row.request_u

@@ -30,7 +30,7 @@ LATE, SLEEP, AMORTISE = 1.0, 0.1, 0.3
 
 @jit
 def companions(state, variant, node):
-    """How many waiting tasks, this one included, could share the node's waking."""
+    """Return how many waiting tasks, this one included, could share the node's waking."""
     # A rounding below a whole number must not lose a companion; without a guarantee the division would be by 0.
     room = math.floor(view.free_cores(state, node) / max(1e-6, view.variant_guaranteed(state, variant)) + 1e-9)
     return max(1.0, min(float(view.waiting(state)), room) * AMORTISE)
@@ -38,7 +38,7 @@ def companions(state, variant, node):
 
 @jit
 def price_j(state, task, variant, candidate, idle_w):
-    """The whole cost of a candidate."""
+    """Return the whole cost of a candidate."""
     if view.added_w(state, task, variant, candidate) >= view.UNKNOWN_COST:
         return view.UNKNOWN_COST
     finish_s = view.crowded_finish_s(state, task, variant, candidate)

@@ -24,7 +24,7 @@ from wattflow.policy.planning.facts import Floats, Slots, jit
 
 
 def optimistic_costs(problem: planning.Problem) -> Floats:
-    """The OCT by task and node class; inf where a child could not run at all."""
+    """Return the OCT by task and node class; inf where a child could not run at all."""
     table = np.zeros(problem.cost_s.shape)
     facts = problem.facts
     # A task that fits nowhere is left to the engine; its mean keeps its parents' rows finite.
@@ -52,7 +52,7 @@ def _fill(order, child_start, child, edge_s, cost_s, table):
 
 
 def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
-    """A slot for every task."""
+    """Plan a slot for every task."""
     table = optimistic_costs(problem)
     return problem, planning.schedule(problem, table @ problem.weight, bias=table)
 

@@ -43,7 +43,7 @@ _ENERGY, _RESPONSE, _MAKESPAN, _COST, _UTILISATION = range(
 
 
 def facts_of(state: Any) -> Any:
-    """Hardware threads in all, mean idle watts of a node, nodes, mean seconds of waking."""
+    """Return hardware threads in all, mean idle watts of a node, nodes, mean seconds of waking."""
     classes = state.classes
     count = classes.count.astype(np.float64)
     nodes = max(1.0, float(count.sum()))
@@ -60,7 +60,7 @@ def held(x, most):
 
 @jit
 def ratio(a, b):
-    """Logarithm of a / b within ±3; 0 where one is not positive."""
+    """Return the logarithm of a / b within ±3; 0 where one is not positive."""
     if a <= 0.0 or b <= 0.0:
         return 0.0
     return held(math.log(a / b), 3.0)
@@ -68,14 +68,14 @@ def ratio(a, b):
 
 @jit
 def all_weights(state):
-    """Sum of what counts, at least a little."""
+    """Return the sum of what counts, at least a little."""
     total = view.param(state, _ENERGY) + view.param(state, _RESPONSE) + view.param(state, _MAKESPAN)
     return max(1e-9, total + view.param(state, _COST) + view.param(state, _UTILISATION))
 
 
 @jit
 def response_share(state):
-    """How much the response of workflows counts, 0–1."""
+    """Return how much the response of workflows counts, 0–1."""
     return view.param(state, _RESPONSE) / all_weights(state)
 
 

@@ -35,7 +35,7 @@ ROOM = 0.95
 
 @jit
 def present_w(state):
-    """Watts of the capped nodes as they are allocated now."""
+    """Return watts of the capped nodes as they are allocated now."""
     total = 0.0
     for node in range(view.nodes_n(state)):
         if view.recall(state, NOTES.capped, node) == 1.0:
@@ -85,7 +85,7 @@ def hungriest(state, lower):
 
 @jit
 def step_w(state, node, change):
-    """Watts that a change of the node's frequency level adds."""
+    """Return watts that a change of the node's frequency level adds."""
     level = int(view.recall(state, NOTES.level, node))
     above_w = view.watts_at(state, node, view.busy_cores(state, node)) - view.watts_at(state, node, 0.0)
     return above_w * (view.frequency_power(state, node, level + change) - view.frequency_power(state, node, level))
@@ -133,7 +133,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
 
 
 def following(cap_w: Series, zone: str | None = None) -> Policy:
-    """The policy that keeps the cluster, or one of its zones, below a series of watts."""
+    """Make the policy that keeps the cluster, or one of its zones, below a series of watts."""
 
     def known(state: Any, cluster: Cluster) -> None:
         _lay_out(state, cluster, cap_w, zone)

@@ -37,14 +37,14 @@ def look(state, task, variant, candidate, at):
 
 @jit
 def slot(kept, candidate):
-    """Where a candidate's numbers belong in the block that begins at ``kept``."""
+    """Return where a candidate's numbers belong in the block that begins at ``kept``."""
     # Whoever comes beyond shares the last place, and is looked up again when asked about (`found`).
     return kept + WIDTH * min(candidate, MOST)
 
 
 @jit
 def found(state, task, variant, candidate, kept):
-    """Where a candidate's numbers are, once its task and variant are priced."""
+    """Return where a candidate's numbers are, once its task and variant are priced."""
     at = slot(kept, candidate)
     if candidate >= MOST:
         look(state, task, variant, candidate, at)

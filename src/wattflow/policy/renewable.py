@@ -34,7 +34,7 @@ EFFICIENCY = 0.9
 
 @jit
 def present_w(state):
-    """Watts of all nodes as they are allocated now."""
+    """Return watts of all nodes as they are allocated now."""
     total = 0.0
     for node in range(view.nodes_n(state)):
         total += view.node_now_w(state, node)
@@ -43,7 +43,7 @@ def present_w(state):
 
 @jit
 def charge_j(state):
-    """The battery's charge now: since it was last written down the cluster drew the same watts."""
+    """Return the battery's charge now: since it was last written down the cluster drew the same watts."""
     now = view.now_s(state)
     step = series.step_s(state, SUPPLY)
     charge = view.recall(state, NOTES.charge_j, 0)
@@ -104,7 +104,7 @@ def _lay_out(state: Any, supply: Series, battery_j: float) -> None:
 
 
 def sunny_day(peak_w: float) -> Series:
-    """Watts by the hour: a half sine from six to six."""
+    """Return watts by the hour: a half sine from six to six."""
     return Series(3600.0, tuple(max(0.0, peak_w * math.sin(math.pi * (hour - 6) / 12)) for hour in range(24)))
 
 
@@ -117,7 +117,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
 
 
 def following(supply_w: Series, battery_j: float = 0.0) -> Policy:
-    """The policy for a supply in watts and a battery in joules, empty at the start."""
+    """Make the policy for a supply in watts and a battery in joules, empty at the start."""
 
     def known(state: Any, cluster: Cluster) -> None:
         _lay_out(state, supply_w, battery_j)

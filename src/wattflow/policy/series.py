@@ -32,26 +32,26 @@ def blocks(found: Sequence[Series]) -> dict[str, Any]:
 
 @jit
 def step_s(state, which):
-    """Seconds between two values of a series."""
+    """Return seconds between two values of a series."""
     return view.recall(state, _AT.series_step_s, which)
 
 
 @jit
 def length(state, which):
-    """Values of a series."""
+    """Count the values of a series."""
     return int(view.recall(state, _AT.series_n, which))
 
 
 @jit
 def value(state, which, at_s):
-    """A series at a time."""
+    """Return a series at a time."""
     cell = math.floor(at_s / step_s(state, which)) % length(state, which)
     return view.recall(state, _AT.series_values, int(view.recall(state, _AT.series_first, which)) + cell)
 
 
 @jit
 def mean(state, which, from_s, run_s):
-    """Mean of a series over a run; at most two rounds of it are walked."""
+    """Return the mean of a series over a run; at most two rounds of it are walked."""
     first = int(view.recall(state, _AT.series_first, which))
     count = length(state, which)
     step = step_s(state, which)

@@ -66,7 +66,7 @@ def class_best_j(state, task, variant, node):
 
 @jit
 def best_anywhere_j(state, task, by_s):
-    """The fewest joules of any class, with room or not, that would still end in ``by_s``; and its seconds."""
+    """Return the fewest joules of any class, with room or not, that would still end in ``by_s``; and its seconds."""
     best = view.UNKNOWN_COST
     seconds = math.inf
     first, last = view.variants_of(state, task)

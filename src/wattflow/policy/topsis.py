@@ -24,7 +24,7 @@ POWER = 2
 
 @jit
 def node_w(state, task, variant, candidate):
-    """Watts of the whole node with the task on it (KCSS: the node's power), its own idle watts included."""
+    """Return watts of the whole node with the task on it (KCSS: the node's power), its own idle watts included."""
     added = view.added_w(state, task, variant, candidate)
     if added >= view.UNKNOWN_COST:
         return view.UNKNOWN_COST

@@ -58,7 +58,7 @@ NOTES = view.notes("idle_w", "kept")
 
 @jit
 def due_s(state, task):
-    """When the task should have ended for nobody to wait."""
+    """Return when the task should have ended for nobody to wait."""
     allowed = view.param(state, DIAL.wait) - view.param(state, DIAL.margin)
     latest = view.rank(state, task) + allowed * view.path_s(state, task)
     if view.deadline_s(state, task) < math.inf:
@@ -68,7 +68,7 @@ def due_s(state, task):
 
 @jit
 def companions(state, variant, node):
-    """How many waiting tasks, this one included, could share the node's waking."""
+    """Return how many waiting tasks, this one included, could share the node's waking."""
     # A node that holds exactly n of them must not count n − 1 for a rounding.
     room = math.floor(view.free_cores(state, node) / max(1e-6, view.variant_guaranteed(state, variant)) + 1e-9)
     return max(1.0, min(float(view.waiting(state)), room) * view.param(state, DIAL.amortise))
@@ -96,19 +96,19 @@ def price_j(state, task, variant, candidate, due):
 
 @jit
 def known(state, task, variant, candidate, which):
-    """One of the numbers of a candidate that is priced (`pricing`)."""
+    """Return one of the numbers of a candidate that is priced (`pricing`)."""
     return state.memory[pricing.found(state, task, variant, candidate, view.place_of(state, NOTES.kept)) + which]
 
 
 @jit
 def slower_s(state, task, finish_s, due):
-    """Seconds past its time that a choice adds itself: those behind a start at once on a core of mean speed."""
+    """Return seconds past its time that a choice adds itself: those behind a start at once on a core of mean speed."""
     return max(0.0, finish_s - max(view.typical_s(state, task), due - view.now_s(state)))
 
 
 @jit
 def sooner_on_s(state, task, variant, node, best):
-    """Seconds until the task would end if it took the place of an attempt on a node; ``best`` if that is less.
+    """Return seconds until the task would end if it took the place of an attempt on a node; ``best`` if that is less.
 
     Half of those that wait are taken to come first, spread over the nodes of the class: in a long queue nobody holds
     out for the fast nodes while slow ones idle.
@@ -157,7 +157,7 @@ def sooner(state, task, enough_s):
 
 @jit
 def sooner_s(state, task):
-    """Seconds until the task would end if it took the place of the best attempt under way; inf without one."""
+    """Return seconds until the task would end if it took the place of the best attempt under way; inf without one."""
     return sooner(state, task, 0.0)[0]
 
 
@@ -205,7 +205,7 @@ def taken_j(state, variant, candidate, run_s):
 
 @jit
 def queue_s(state, task, variant):
-    """Seconds until a busy node is likely to have room for the variant; inf where none could take it."""
+    """Return seconds until a busy node is likely to have room for the variant; inf where none could take it."""
     if view.running(state) == 0 or view.variant_needs_device(state, variant) or view.parts_of(state, task) > 1:
         return math.inf  # what runs may be other parts of its own gang, which wait for this one
     if not view.typical_s(state, task) > 0.0:
@@ -277,7 +277,7 @@ def score(state, task, variant, out):
 
 
 def priority(state, task):
-    """Latest start: nobody waits, or by the deadline when waiting is free."""
+    """Return the latest start: nobody waits, or by the deadline when waiting is free."""
     if view.param(state, DIAL.wait) == math.inf:
         return view.latest_start_s(state, task)
     return view.rank(state, task)
@@ -285,7 +285,7 @@ def priority(state, task):
 
 @vectorised
 def rank(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
-    """Latest start of each task if nobody waits: on the critical path, or by a deadline that is earlier."""
+    """Return the latest start of each task if nobody waits: on the critical path, or by a deadline that is earlier."""
     found = levels.levels(workflow, cluster)
     submit = workflow.workflow_submit_s[workflow.workflow] if len(workflow) else np.zeros(0)
     return np.minimum(workflow.deadline_s, submit + found.path) - found.rest

@@ -21,18 +21,18 @@ from wattflow.policy.base import Policy, vectorised
 
 @vectorised
 def by_work(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
-    """Core seconds of the task's workflow."""
+    """Return core seconds of the task's workflow."""
     return levels.levels(workflow, cluster).work
 
 
 @vectorised
 def by_path(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
-    """Critical path of the task's workflow."""
+    """Return the critical path of the task's workflow."""
     return levels.levels(workflow, cluster).path
 
 
 def path_first(state, task):
-    """Critical path of the task's workflow."""
+    """Return the critical path of the task's workflow."""
     return view.path_s(state, task)
 
 

@@ -14,7 +14,7 @@ from wattflow.sim.world import FAILED
 
 @inner
 def plan_work(state, world, a):
-    """Seconds of work of an attempt alone on its node, up to its end or to the failure that awaits it."""
+    """Return seconds of work of an attempt alone on its node, up to its end or to the failure that awaits it."""
     run = world.runs[a]
     attempt = state.attempts[a]
     task = attempt.task
@@ -39,7 +39,7 @@ def plan_work(state, world, a):
 
 @inner
 def _factor(state, a):
-    """Seconds of work per second of the task's runtime, on the devices that the attempt holds."""
+    """Return seconds of work per second of the task's runtime, on the devices that the attempt holds."""
     attempt = state.attempts[a]
     shape = state.tasks[attempt.task].form
     if state.variants[attempt.variant].devices > 1:
@@ -50,7 +50,7 @@ def _factor(state, a):
 
 @inner
 def _failure(state, world, a, fn):
-    """Share of the work after which the attempt fails; 1 when it does not."""
+    """Return the share of the work after which the attempt fails; 1 when it does not."""
     pulse = world.pulse[0]
     attempt_row = state.attempts[a]
     task = attempt_row.task

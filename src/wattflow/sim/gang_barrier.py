@@ -25,7 +25,7 @@ def note_held(state, world, task, a):
 
 @inner
 def oldest_first(world, b):
-    """The list of waiting parts turned round: they start in the order in which they were placed."""
+    """Reverse the list of waiting parts: they start in the order in which they were placed."""
     after = -1
     while b >= 0:
         following = world.runs[b].left

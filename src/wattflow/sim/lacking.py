@@ -16,7 +16,7 @@ from wattflow.sim.world import World
 
 
 def parts(state: State, world: World) -> tuple[str, ...]:
-    """The parts that a simulation lacks: all that can be lacked or none, so that two kernels serve everybody."""
+    """Return the parts that a simulation lacks: all that can be lacked or none, so that two kernels serve everybody."""
     if len(state.marks) > 1 or len(state.boards) > 0 or not _is_plain(state, world):
         return ()
     return LIVE, RICH

@@ -59,7 +59,7 @@ def _set_level(state, world, node, level, kind, value):
 @life.begin_warming.of(World)
 @inner
 def _begin_warming(state, world, node, fn):
-    """One core is busy for the time of a cold start; its joules are no attempt's."""
+    """Keep one core busy for the time of a cold start; its joules are no attempt's."""
     load = world.nodes[node]
     # As everywhere: close the interval at the watts so far, change, then set the new watts.
     energy_accounts.account(state, world, node)
@@ -118,7 +118,7 @@ def _sleep_check(state, world, node, generation):
 
 @inner
 def _fall_done(state, world, node, falls):
-    """The node is asleep now, and turns round at once if someone waits for it. False if it was lost since."""
+    """Put a node to sleep, or turn it round at once if someone waits for it. False if it was lost since."""
     if state.nodes[node].power_state != FALLING or state.nodes[node].falls != falls:
         return False
     life.set_power(state, world, node, ASLEEP)

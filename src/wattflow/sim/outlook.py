@@ -118,7 +118,7 @@ def _wait_for_node(state: State) -> NDArray[np.bool_]:
 
 
 def _fetch_s(state: State, task: int, node: int, together: int) -> float:
-    """Seconds that the task's data took to its node, the link shared with those that began with it."""
+    """Return seconds that the task's data took to its node, the link shared with those that began with it."""
     first = int(state.links["parent_first"][task])
     edges = slice(first, first + int(state.links["parent_n"][task]))
     away = np.asarray(state.tasks["node"])[np.asarray(state.parent[edges])] != node

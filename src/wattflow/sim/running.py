@@ -17,7 +17,7 @@ from wattflow.sim.world import COLD, RUN
 
 @inner
 def weight_of(state, a):
-    """Busy cores that an attempt counts for in power at its frequency level, in millionths."""
+    """Return the busy cores that an attempt counts for in power at its frequency level, in millionths."""
     attempt = state.attempts[a]
     weight = state.variants[attempt.variant].cores_u
     level = view.level_at(state, attempt.variant, attempt.node)
@@ -125,7 +125,7 @@ def _join_device(state, world, a, work):
 
 @optional(RICH, types.float64)
 def _leave_device(state, world, a):
-    """The run on the attempt's devices is over; joules of theirs that are its own."""
+    """End the run on the attempt's devices; returns joules of theirs that are its own."""
     attempt = state.attempts[a]
     device = attempt.device
     share = devices.busy_share(state, attempt.variant, state.devices[device].cls)
@@ -154,7 +154,7 @@ def _use_devices(state, world, a, sign):
 
 @inner
 def _device_integral(state, world, a):
-    """Joules per share above idle so far, over all devices of an attempt."""
+    """Return joules per share above idle so far, over all devices of an attempt."""
     attempt = state.attempts[a]
     node_row = state.nodes[attempt.node]
     first = node_row.device_first

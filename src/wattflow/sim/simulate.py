@@ -159,7 +159,7 @@ class Simulation:
         return state
 
     def advance(self, until_s: float = np.inf, max_events: int | None = None) -> int:
-        """One call of the kernel; grows tables as needed. Returns a status of `wattflow.sim.kernel`."""
+        """Call the kernel once, and grow tables as needed. Returns a status of `wattflow.sim.kernel`."""
         step = kernel.kernel(self.state, self.world, self.functions, self.lacks)
         limit = max_events or (_EVENTS_PER_CALL if jit.COMPILED and self.policy.compiled else _EVENTS_PER_CALL_PLAIN)
         left, at_once = limit, 1 if jit.CHECKED else limit
@@ -183,7 +183,7 @@ class Simulation:
                 return int(status)
 
     def run(self, progress: Callable[[float], None] | None = None) -> Run:
-        """To the end."""
+        """Run to the end."""
         total = max(1, len(self.workload))
         while len(self.workload):
             asked, steered = self._tailoring, self._steered
@@ -202,7 +202,7 @@ class Simulation:
         return self.result()
 
     def result(self) -> Run:
-        """The Run so far."""
+        """Return the Run so far."""
         with np.errstate(over="ignore"):
             # Nodes that did not change since still have an open interval.
             kernel.settle(self.state.handle(), self.world.handle())
@@ -281,7 +281,7 @@ class Simulation:
 
 
 def _with_lanes(workload: Workload, after: tuple[Any, Any]) -> Workload:
-    """The workload with more edges, each without bytes."""
+    """Return the workload with more edges, each without bytes."""
     earlier, later = (np.asarray(side, np.int32) for side in after)
     count = len(workload)
     child = np.repeat(np.arange(count, dtype=np.int32), np.diff(workload.parent_start))
@@ -296,7 +296,7 @@ def _with_lanes(workload: Workload, after: tuple[Any, Any]) -> Workload:
 
 
 def _used_rows(table: Any, rows: int) -> Any:
-    """The rows in use: a copy where the buffer is much larger, so that a Run does not keep the rest of it."""
+    """Return the rows in use: a copy where the buffer is much larger, so that a Run does not keep the rest of it."""
     used = np.asarray(table[:rows])
     return used if len(table) <= rows + rows // 8 + 1024 else used.copy()
 

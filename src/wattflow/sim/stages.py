@@ -13,7 +13,7 @@ from wattflow.sim.world import COLD, DATA, HOLD, LATENCY, MESSAGE, OK, World
 @life.begun.of(World)
 @inner
 def _begun(state, world, a):
-    """A placement is on its way to its node."""
+    """Begin an attempt's record: the placement is on its way to its node."""
     run = world.runs[a]
     pulse = world.pulse[0]
     # The row served another attempt before: every column that a record sums is set anew here.

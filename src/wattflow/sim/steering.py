@@ -49,7 +49,7 @@ class Steered:
         self.until_s = submit_s[due] if due < last else math.inf
 
     def ask(self, world: Any) -> Policy | None:
-        """The policy for what has been observed by now, if it is another."""
+        """Return the policy for what has been observed by now, if it is another."""
         now_s = self.until_s
         self._advance(now_s)
         first, tasks = self._arrived, 0

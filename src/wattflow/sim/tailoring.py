@@ -43,7 +43,7 @@ class Tailoring:
         return math.nextafter(self.next_s, -math.inf) if self._beforehand and self.next_s < math.inf else self.next_s
 
     def ask(self, now_s: float) -> Policy:
-        """The policy for those that have arrived by now."""
+        """Return the policy for those that have arrived by now."""
         while self._ahead is not None and self._ahead[1].workflow_submit_s[0] <= now_s:
             self._arrived.append(self._ahead[1])
             self._ahead = next(self._workflows, None)
@@ -55,7 +55,7 @@ class Tailoring:
         return self._tailor(self._policy, self._arrived, self._cluster)
 
     def first(self) -> Policy:
-        """The policy to begin with."""
+        """Return the policy to begin with."""
         return self.ask(float(self._submit_s[0]) if len(self._submit_s) else 0.0)
 
 

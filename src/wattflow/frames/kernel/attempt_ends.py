@@ -238,7 +238,7 @@ def copy_straggler(s, a):
 
 @jit
 def _rival(s, a):
-    """The entry that waits for the room of a running attempt; −1 without one."""
+    """Return the entry that waits for the room of a running attempt; −1 without one."""
     h = s.a_host[a]
     if s.i[HOST_QUEUES] == 1:
         # Whoever waits at this very host goes first; else the head of the placer that holds tasks back.

@@ -55,7 +55,7 @@ def holds(s, h, thing):
 
 @jit
 def touch(s, h, thing):
-    """An object is used: it becomes the most recent one. False when it is not there."""
+    """Make an object the most recently used one. False when it is not there."""
     slot = s.c_place[h * s.i[OBJECTS] + thing]
     if slot < 0:
         return False
@@ -100,7 +100,7 @@ def clear(s, h):
 
 @jit
 def bytes_to(s, t, h):
-    """Bytes of inputs and parents' outputs that must travel for a task to run on a host."""
+    """Return bytes of inputs and parents' outputs that must travel for a task to run on a host."""
     total = s.input_bytes[t] if s.input_bytes.size > 1 else 0.0
     for e in range(s.parent_start[t], s.parent_start[t + 1]):
         if s.i[INTERMEDIATE] == STORED_DATA:
@@ -113,7 +113,7 @@ def bytes_to(s, t, h):
 
 @jit
 def fetch_s(s, a):
-    """Seconds until the data of an attempt are at its host; the joules of moving them go to the attempt."""
+    """Return seconds until the data of an attempt are at its host; the joules of moving them go to the attempt."""
     t = s.a_task[a]
     h = s.a_host[a]
     seconds = 0.0

@@ -329,5 +329,5 @@ def functions(kind: Any) -> tuple[Any, Any, Any]:
 
 
 def type_of(state: Any) -> Any:
-    """The compiled type of a state's handle."""
+    """Return the compiled type of a state's handle."""
     return state.kind if jit.COMPILED else None

@@ -51,7 +51,7 @@ _FULL = 1e9
 
 @jit
 def load(s, p, h):
-    """Cores that a placer believes are taken or waited for on a host, in millionths."""
+    """Return cores that a placer believes are taken or waited for on a host, in millionths."""
     if s.i[EXACT] == 1:
         return s.h_used[h] + s.h_queued[h] + s.h_coming[h]
     return s.seen[p, h]
@@ -177,7 +177,7 @@ def _by_request(s, p, t):
 
 @jit
 def random_host(s, p, shape):
-    """A usable host of the placer's range at random; −1 when there is none."""
+    """Return a usable host of the placer's range at random; −1 when there is none."""
     low = s.p_low[p]
     width = s.p_high[p] - low
     # Mostly one of the first draws is usable; the walk below is for clusters where few hosts are.
@@ -196,7 +196,7 @@ def random_host(s, p, shape):
 
 @jit
 def _by_samples(s, p, t):
-    """The least loaded of a few hosts, asked for their true load."""
+    """Return the least loaded of a few hosts, asked for their true load."""
     shape = s.shape[t]
     best = -1
     best_load = math.inf
@@ -227,7 +227,7 @@ def _ring_search(s, point):
 
 @jit
 def _ring_owner(s, point):
-    """First usable host at or after a point of the ring, and how far it is."""
+    """Return the first usable host at or after a point of the ring, and how far it is."""
     n = s.i[RING_N]
     at = _ring_search(s, point)
     for k in range(n):
@@ -241,7 +241,7 @@ def _ring_owner(s, point):
 
 @jit
 def find_owner(s, key):
-    """The host of a key among those that are known, by the frame's kind of hashing."""
+    """Return the host of a key among those that are known, by the frame's kind of hashing."""
     kind = s.i[HASH_KIND]
     if kind == RENDEZVOUS:
         best = -1
@@ -269,7 +269,7 @@ def find_owner(s, key):
 
 @jit
 def owner(s, t):
-    """The host that consistent hashing gives a task's object (or the task itself, where it has none)."""
+    """Return the host that consistent hashing gives a task's object (or the task itself, where it has none)."""
     if s.i[OBJECTS] == 0 or s.object[t] < 0:
         return find_owner(s, t)
     thing = s.object[t]
@@ -302,7 +302,7 @@ def _by_hash(s, p, t):
 
 @jit
 def host(s, p, t, room):
-    """The host that a placer gives a task; −1 when there is none (``room``: none that has room now)."""
+    """Return the host that a placer gives a task; −1 when there is none (``room``: none that has room now)."""
     s.i[DECISIONS] += 1
     if s.i[FLOW] == PULL:
         return _by_request(s, p, t)

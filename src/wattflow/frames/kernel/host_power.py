@@ -71,7 +71,7 @@ def refresh(s, h):
 
 @jit
 def added_w(s, h, need):
-    """Watts that one more attempt of these cores adds to the host as it is allocated now."""
+    """Return watts that one more attempt of these cores adds to the host as it is allocated now."""
     before = s.h_used[h] / MICRO
     return watts(s, h, before + need / MICRO) - watts(s, h, before)
 

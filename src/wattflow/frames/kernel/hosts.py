@@ -183,7 +183,7 @@ def stage_ended(s, a):
 
 @jit
 def _plan_work(s, a):
-    """Seconds of an attempt on its host, up to its end or to the failure that awaits it."""
+    """Return seconds of an attempt on its host, up to its end or to the failure that awaits it."""
     t = s.a_task[a]
     h = s.a_host[a]
     shape = s.shape[t]
@@ -275,7 +275,7 @@ def close(s, a, outcome, wasted):
 
 @jit
 def progress(s, a):
-    """Share of what was left of the task that a running attempt has done so far."""
+    """Return the share of what was left of the task that a running attempt has done so far."""
     if s.a_stage[a] != IN_RUN:
         return 0.0
     # Seconds of resuming are no progress.

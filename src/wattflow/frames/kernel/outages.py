@@ -187,7 +187,7 @@ def placer_back(s, p):
 
 @jit
 def _pressure(s):
-    """Cores used and waited for over the cores of hosts that are on."""
+    """Return cores used and waited for over the cores of hosts that are on."""
     wanted = 0.0
     there = 0.0
     for h in range(s.i[HOSTS]):

@@ -98,7 +98,7 @@ def _spread(s, t, how, first, count):
 
 @jit
 def able(s, p, t):
-    """The placer itself, or the next one whose hosts could ever run the task."""
+    """Return the placer itself, or the next one whose hosts could ever run the task."""
     n = s.i[PLACERS]
     for k in range(n):
         other = (p + k) % n
@@ -109,7 +109,7 @@ def able(s, p, t):
 
 @jit
 def _route(s, t, how):
-    """The placer of a task."""
+    """Return the placer of a task."""
     return able(s, _first_choice(s, t, how), t)
 
 
@@ -204,7 +204,7 @@ def wake_all(s):
 
 @jit
 def _service(s, p):
-    """Seconds of one decision: the placer's own, and asking the metadata service for hints."""
+    """Return seconds of one decision: the placer's own, and asking the metadata service for hints."""
     seconds = draws.draw(s, D_PLACER)
     if s.i[HINTS] == 1:
         seconds += draws.message(s, 2) + draws.serve(s, METADATA, D_METADATA)

@@ -14,19 +14,19 @@ from wattflow.kernel import heaps
 
 @jit
 def task_of(s, entry):
-    """The task that an entry stands for: itself, or the first of its probe's batch."""
+    """Return the task that an entry stands for: itself, or the first of its probe's batch."""
     return entry if entry < s.i[TASKS] else s.x_leader[entry - s.i[TASKS]]
 
 
 @jit
 def need_of(s, entry):
-    """Cores of an entry, in millionths."""
+    """Return cores of an entry, in millionths."""
     return s.s_need[s.shape[task_of(s, entry)]]
 
 
 @jit
 def of_host(s, h):
-    """The queue of a host."""
+    """Return the queue of a host."""
     return s.i[PLACERS] + h
 
 

@@ -66,7 +66,7 @@ def _take(s, t):
 
 @jit
 def _owner(s, t):
-    """The host that owns a task's object; −1 when nobody does (any more)."""
+    """Return the host that owns a task's object; −1 when nobody does (any more)."""
     if s.i[OBJECTS] == 0 or s.object[t] < 0:
         return np.int64(-1)
     thing = s.object[t]
@@ -109,7 +109,7 @@ def arrive(s, h, t):
 
 @jit
 def _serve(s, p, anywhere):
-    """The host that has waited longest at a placer (or anywhere) takes the oldest task there."""
+    """Give the oldest task at a placer to the host that has waited longest there (or anywhere)."""
     best = -1
     shape = s.shape[queues.task_of(s, s.q_head[p])]
     for h in range(s.i[HOSTS]):
@@ -169,7 +169,7 @@ def _longest_host(s, h):
 
 @jit
 def _placer(s):
-    """The placer whose global queue a slot looks at: the longer of two drawn at random, the first when equal."""
+    """Return the placer whose global queue a slot looks at: the longer of two drawn at random, the first when equal."""
     n = s.i[PLACERS]
     if n == 1:
         return np.int64(0)

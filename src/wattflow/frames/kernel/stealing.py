@@ -81,7 +81,7 @@ def ask_victims(s, h):
 
 @jit
 def _victim(s, h):
-    """The one of k sampled hosts with the longest queue; −1 when none has one."""
+    """Return the one of k sampled hosts with the longest queue; −1 when none has one."""
     n = s.i[HOSTS]
     victim = np.int64(-1)
     longest = 0
@@ -240,7 +240,7 @@ def _take_task(s, victim, p):
 
 @jit
 def _lightest(s, shape):
-    """The usable host with the least load, −1 without one."""
+    """Return the usable host with the least load, −1 without one."""
     best = -1
     best_load = 1e300
     for h in range(s.i[HOSTS]):
@@ -315,7 +315,7 @@ def ask_again(s, h, p):
 
 @jit
 def next_placer(s, h, p):
-    """The placer after p that may use the host."""
+    """Return the placer after p that may use the host."""
     n = s.i[PLACERS]
     for k in range(1, n + 1):
         other = (p + k) % n

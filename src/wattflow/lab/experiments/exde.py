@@ -165,7 +165,7 @@ NOTES = (
 
 
 def draw(tails: Sequence[Tail], path: Path) -> None:
-    """Draw the upper tail of the slowdown: share of tasks that are slower, both axes logarithmic."""
+    """The upper tail of the slowdown: share of tasks that are slower, both axes logarithmic."""
     from wattflow.lab.experiments.canvas import new_figure
 
     figure = new_figure(7.5, 4.4)

@@ -145,7 +145,7 @@ def _pairs_sheet(found: Mapping[str, Any]) -> Sheet:
 
 
 def _draw_power(ways: Mapping[str, Runs], best: str, path: Path) -> None:
-    """Draw the three power curves on one axis, as the paper's figure 6."""
+    """The three power curves on one axis, as the paper's figure 6."""
     from wattflow.lab.experiments.canvas import new_figure
 
     figure = new_figure()

@@ -18,12 +18,12 @@ NOWHERE = -1
 
 
 def jit(function: Any) -> Any:
-    """The engine's compilation, kept in a folder of its own: these files call each other."""
+    """Compile as the engine does, in a cache folder of its own: these files call each other."""
     return engine_jit.jit(function, engine_jit.cache_folder("kernel", "policy/planning"))
 
 
 def _own(table: Any) -> Any:
-    """The table as compiled code needs it: contiguous and writeable; not copied where it is so already."""
+    """Return the table as compiled code needs it: contiguous and writeable; not copied where it is so already."""
     # The handle passes addresses (`kernel.handle`): compiled code steps by items and writes without asking.
     array = np.ascontiguousarray(table)
     return array if array.flags.writeable else array.copy()
@@ -87,7 +87,7 @@ class Facts(Tables):
         super().__init__(**{name: _own(tables[name]) for name in self.NAMES})
 
     def changed(self, **tables: Any) -> Facts:
-        """The same facts with other tables in the place of some."""
+        """Return the same facts with other tables in the place of some."""
         return Facts(**({name: getattr(self, name) for name in self.NAMES} | tables))
 
 

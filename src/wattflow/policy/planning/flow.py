@@ -35,7 +35,7 @@ def holds(facts: Facts, slots: Slots) -> NDArray[np.void]:
 def waits(
     facts: Facts, order: Longs, earlier: NDArray[np.void], own: NDArray[np.void]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Pairs (earlier, later) of rows: who hands cores, memory or a device to whom. O(rows log rows).
+    """Return pairs (earlier, later) of rows: who hands cores, memory or a device to whom. O(rows log rows).
 
     Rows of earlier plans come first, then the tasks by their numbers.
     """

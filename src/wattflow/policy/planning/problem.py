@@ -61,7 +61,7 @@ class Problem:
     holds: NDArray[np.void]
 
     def edge_s(self) -> Floats:
-        """Mean communication cost of each edge, in the order of ``child``."""
+        """Return the mean communication cost of each edge, in the order of ``child``."""
         size = self.facts.child_bytes
         return np.where(size > 0, self.send_s + size * self.send_s_per_byte, 0.0)
 
@@ -77,7 +77,7 @@ def problem(
     settings: PolicySettings | None = None,
     committed: Committed | None = None,
 ) -> Problem:
-    """Costs of every task on every class of nodes, by the engine's own tables."""
+    """Return costs of every task on every class of nodes, by the engine's own tables."""
     cache = {} if committed is None else committed.cache
     # The shapes and the cluster stay the same objects for a whole run; the references keep their ids from being reused.
     key = (id(workload.shapes), id(cluster), settings, params.get("smt", 0.0) > 0, params.get("overlap", 0.0))
@@ -174,7 +174,7 @@ def known_estimates(workload: Workload) -> Floats:
 
 
 def _depth(workload: Workload) -> Longs:
-    """Longest number of edges from an entry."""
+    """Count the edges of the longest path from an entry."""
     depth = np.zeros(len(workload), np.int64)
     if workload.edge_count:
         _levels(workload.topological_order(), workload.parent_start, workload.parent, depth)
@@ -227,7 +227,7 @@ def _offers(state: Any, smt: bool) -> dict[str, Any]:
 
 
 def _stretch(classes: NDArray[np.void], busy: Floats) -> Floats:
-    """How much longer a task takes with so many busy cores on its node: D / X(D) (physics, section 6)."""
+    """Return how much longer a task takes with so many busy cores on its node: D / X(D) (physics, section 6)."""
     cores, threads, gain = classes["cores"], classes["threads"], classes["smt_gain"]
     done = cores + (np.minimum(busy, threads) - cores) * gain
     return np.asarray(np.where(busy <= cores, 1.0, busy / np.where(busy <= cores, 1.0, done)))
@@ -243,7 +243,7 @@ def _node_watts(state: Any, busy: Floats) -> Floats:
 
 
 def _watts(state: Any, parts: NDArray[np.generic], processors: Floats) -> Floats:
-    """Watts above idle of each offer on each class; unknown curves lose to all.
+    """Return watts above idle of each offer on each class; unknown curves lose to all.
 
     A processor draws the mean slope of the node's curve up to where all that are planned with are busy: (P(n) − P(0)) /
     n. On n = cores that is more for each than on n = threads, where SMT makes them slower instead (`_stretch`). Below
@@ -354,7 +354,7 @@ def schedule(problem: Problem, priority: Floats, bias: Floats | None = None, onl
 def follow(
     workload: Workload, cluster: Cluster, committed: Committed, make: Maker, settings: PolicySettings | None = None
 ) -> Plan:
-    """The Plan of a planner's slots; with ``smt`` −1 the earlier end of two (physical cores when equal).
+    """Return the Plan of a planner's slots; with ``smt`` −1 the earlier end of two (physical cores when equal).
 
     As long as earlier plans hold anything their choice of ``smt`` stays: the two plan different speeds of one node.
     """
@@ -377,7 +377,7 @@ def follow(
 
 
 def to_plan(problem: Problem, slots: Slots) -> Plan:
-    """The Plan that makes the engine follow these slots."""
+    """Return the Plan that makes the engine follow these slots."""
     facts = problem.facts
     offset = slots.offer - facts.offer_first[facts.shape]
     own = flow.holds(facts, slots)
@@ -391,5 +391,5 @@ def to_plan(problem: Problem, slots: Slots) -> Plan:
 
 
 def makespan_s(problem: Problem, slots: Slots) -> float:
-    """Last planned end − first release."""
+    """Return the last planned end − first release."""
     return float(slots.end_s.max() - problem.facts.release_s.min()) if len(slots.end_s) else 0.0

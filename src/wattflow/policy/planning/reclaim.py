@@ -22,7 +22,7 @@ _CHEAPER = 1.0 - 1e-9
 
 
 def reclaim(problem: Problem, slots: Slots, finish_by_s: Floats, move: bool = True) -> Slots:
-    """A copy of the plan with its slack spent on energy; see the module. O(tasks × nodes × slots in a node)."""
+    """Return a copy of the plan with its slack spent on energy; see the module. O(tasks × nodes × slots in a node)."""
     spent = _with_room(problem.facts, slots)
     # Last end first: children are settled before their parents, whose limit they are.
     order = np.lexsort((np.arange(len(slots.start_s)), slots.start_s, slots.end_s))[::-1].copy()
@@ -44,7 +44,7 @@ def finish_by(problem: Problem, slots: Slots, slack: float, to_deadline: bool = 
 
 
 def joules(problem: Problem, slots: Slots) -> float:
-    """Energy above idle that the plan's CPU tasks are expected to take."""
+    """Return energy above idle that the plan's CPU tasks are expected to take."""
     facts = problem.facts
     placed = np.flatnonzero(slots.node >= 0)
     offer, cls = slots.offer[placed], facts.cls[slots.node[placed]]
@@ -53,7 +53,7 @@ def joules(problem: Problem, slots: Slots) -> float:
 
 
 def _with_room(facts: Facts, slots: Slots) -> Slots:
-    """A copy with rows for every task to be planned once more, and timelines from their beginning."""
+    """Return a copy with rows for every task to be planned once more, and timelines from their beginning."""
     rows = int(slots.rows[0])
     # Each task may add two moments to its bin when it is taken out and two when it is put in again.
     more = 4 * len(slots.node) + 2

@@ -18,7 +18,7 @@ from wattflow.policy.planning.facts import NOWHERE, WHOLE, jit
 
 @jit
 def _row_at(slots, place, at_s):
-    """The row in force at a moment (the head before it), looked for from where the last search ended."""
+    """Return the row in force at a moment (the head before it), looked for from where the last search ended."""
     row = slots.finger[place]
     head = slots.head[place]
     # The head moves on (`_skip_full`) and may have passed the finger.
@@ -34,7 +34,7 @@ def _row_at(slots, place, at_s):
 
 @jit
 def earliest(slots, place, after_s, long_s, need_u, need_bytes):
-    """First moment from which a bin has room for so long; inf if that would not end before ``near[3]``."""
+    """Return the first moment from which a bin has room for so long; inf if that would not end before ``near[3]``."""
     row = _row_at(slots, place, after_s)
     start = max(after_s, slots.time[row])
     while True:
@@ -81,7 +81,7 @@ def latest(slots, place, after_s, until_s, long_s, need_u, need_bytes):
 
 @jit
 def _moment(slots, place, at_s):
-    """The row that begins at a moment, made if need be."""
+    """Return the row that begins at a moment, made if need be."""
     row = _row_at(slots, place, at_s)
     if slots.time[row] == at_s:
         return row
@@ -173,7 +173,7 @@ def forget(facts, slots, task):
 
 @jit
 def fetch_s(facts, slots, task, node):
-    """Seconds of the data stage on a node (physics, section 5), after `gather`."""
+    """Return seconds of the data stage on a node (physics, section 5), after `gather`."""
     size = facts.input_bytes[task]
     # Not by bytes: sums of floats differ in their last digit, and all inputs here must mean nothing to fetch.
     if slots.local_n[node] < slots.near[2]:
@@ -193,7 +193,7 @@ def fetch_s(facts, slots, task, node):
 
 @jit
 def message_s(facts, source, node, size):
-    """Seconds for a parent's bytes to reach a node, alone on the link."""
+    """Return seconds for a parent's bytes to reach a node, alone on the link."""
     if size <= 0.0 or (source == node and facts.stores[node] == 1):
         return 0.0
     cls = facts.cls[node]
