@@ -20,7 +20,7 @@ FINISH, FAIL, OTHER = 0, 1, 2
 
 @inner
 def order(what):
-    """When within its instant an event of a kind is folded: ends of stages, time limits, all others as they came."""
+    """Order the kinds of events within an instant: ends of stages, time limits, all others as they came."""
     if what == STAGE_END:
         return FINISH
     # No orders of their own for node changes and timers: with five, a live engine's timers came in another order.

@@ -37,7 +37,7 @@ def busy_together(state, dcls, busy_u, duty_u):
 
 @jit
 def turns(state, variant, dcls):
-    """How many of a device's places a variant takes: all slots of a time-sliced one if it takes several devices."""
+    """Count a device's places that a variant takes: all slots of a time-sliced one if it takes several devices."""
     device_kind = state.device_classes[dcls]
     if state.variants[variant].devices > 1 and device_kind.sharing == TIME_SLICE:
         return np.int64(device_kind.slots)

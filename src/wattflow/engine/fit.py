@@ -111,7 +111,7 @@ def is_full_of_pods(state, node):
 
 @jit
 def enough_nodes(count):
-    """Nodes that fit and kube-scheduler scores: all below 100, else 50 − n / 125 per cent, at least 5 and 100."""
+    """Count the nodes that kube-scheduler scores: all below 100, else 50 − n / 125 per cent, at least 5 and 100."""
     # kube-scheduler's `numFeasibleNodesToFind`, its whole-number divisions included.
     if count < 100:
         return count
@@ -280,13 +280,13 @@ def _collect(state, variant, task, asleep, n):
 
 @optional(RICH, types.int64)
 def _add_twin(state, n, variant, task, g):
-    """A reserved node cannot stand for its twins."""
+    """Add the group's second node: the first is reserved and cannot stand for its twins."""
     return _try_node(state, n, variant, task, groups.second(state, g))
 
 
 @optional(RICH, types.int64)
 def _add_levels(state, n, variant, task, g, constraint):
-    """A group whose nodes are not liked alike is several candidates: the lowest node of each level of preference."""
+    """Add the lowest node of each level of preference of a group whose nodes are not liked alike."""
     wishes = state.mask_rows[constraint]
     cls = state.classes[state.groups[g].cls]
     for at in range(wishes.wish_first, wishes.wish_first + wishes.wish_n):
@@ -342,13 +342,13 @@ def candidates(state, variant, task):
 
 @optional(RICH, types.int64)
 def _collect_asleep(state, n, variant, task):
-    """With nodes that sleep, behind those that are on. A scan that a cap has ended goes on where it was."""
+    """Collect sleeping nodes behind those that are on. A scan that a cap has ended goes on where it was."""
     return _collect(state, variant, task, True, n)
 
 
 @inner
 def rooms(state, variant, node, more_u, more_mem):
-    """Parts of a variant that a node could take once what ends before is given back, with so much more in use."""
+    """Count parts of a variant that a node could take once what ends before is given back, so much more in use."""
     needs = state.variants[variant]
     node_row = state.nodes[node]
     # Devices have to be there (`class_ok`) but need not be free: they are not reckoned into a reservation.
@@ -365,7 +365,7 @@ def rooms(state, variant, node, more_u, more_mem):
 
 @inner
 def _taken_rooms(state, variant, node):
-    """Parts of the head that no longer fit on a node once an attempt of this variant is there past the shadow time."""
+    """Count parts of the head that no longer fit on a node with an attempt of this variant past the shadow time."""
     needs = state.variants[variant]
     head = state.choice[0].head
     return rooms(state, head, node, 0, 0) - rooms(state, head, node, needs.need_u, needs.memory)

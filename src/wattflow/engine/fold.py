@@ -67,7 +67,7 @@ def may_sleep(state, node):
 
 @inner
 def falling_to(state, node):
-    """The state that a node enters when it begins to sleep; a wish to be woken that came before no longer counts."""
+    """Return the state that a node enters when it begins to sleep; an earlier wish to wake it no longer counts."""
     node_row = state.nodes[node]
     # Else a wish from before this sleep would wake the node as soon as it is down.
     node_row.wake_wanted = 0
@@ -231,7 +231,7 @@ def set_frequency(state, node, level):
 
 @inner
 def level_below(state, node, watts):
-    """The fastest frequency level at which the node with all threads busy draws no more than this; else the slowest."""
+    """Return the fastest frequency level at which the node, fully busy, draws no more than this; else the slowest."""
     cls = state.nodes[node].cls
     kind = state.classes[cls]
     # ``idle_w`` counts the idle watts of devices, ``full_w`` does not (`build.fill_class`).

@@ -247,7 +247,7 @@ def lowest_allowed(state, g, constraint):
 
 @optional(RICH, types.int64)
 def lowest_of(state, g, constraint, wish):
-    """Position of the group's lowest node that a constraint allows and that is of a level of preference; −1 without."""
+    """Find the group's lowest node that a constraint allows, of a level of preference; its position, −1 without."""
     group = state.groups[g]
     first = state.classes[group.cls].first >> 6
     for word in range(np.int64(group.low) >> 6, group.words):

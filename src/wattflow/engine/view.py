@@ -84,7 +84,7 @@ def share_rate(state, cls, demand):
 
 @jit
 def node_added_w(state, variant, node, device):
-    """Watts that one more attempt of this variant adds to the node as it is allocated, others at the node's level."""
+    """Return watts that one more attempt of this variant adds to the node as allocated, others at its level."""
     needs = state.variants[variant]
     node_row = state.nodes[node]
     cls = node_row.cls
@@ -156,7 +156,7 @@ def crowding_w(state, variant, node, device):
 
 @jit
 def priced_w(state, task, variant, candidate):
-    """Marginal watts and what the longer runs of all that share cost; times `runtime_s` it is the joules added."""
+    """Return marginal watts with the cost of longer runs of all that share; × `runtime_s` it is the joules added."""
     candidate_row = state.candidates[candidate]
     node = candidate_row.node
     device = candidate_row.device
@@ -215,7 +215,7 @@ def warm(state, task, candidate):
 
 @jit
 def find_container(state, node, fn):
-    """The most recently idle container of a function on a node that is not too old, else a hot one; −1 without."""
+    """Find the most recently idle container of a function on a node, not too old, else a hot one; −1 without."""
     node_row = state.nodes[node]
     c = node_row.first_container
     hot = -1

@@ -121,7 +121,7 @@ class Views:
 
 
 def _able(s: State, placer: int, task: int, room: bool) -> NDArray[np.int64]:
-    """Hosts of a placer's range that could run the task; with ``room``, that it believes to have room for it now."""
+    """List a placer's hosts that could run the task; with ``room``, those it believes to have room for it now."""
     shape = int(s.shape[task])
     low, high = int(s.p_low[placer]), int(s.p_high[placer])
     able = (s.h_known[low:high] == 1) & (s.s_fits[shape, low:high] == 1)

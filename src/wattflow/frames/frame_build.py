@@ -461,7 +461,7 @@ def _keys(policy: FramePolicy, load: Workload) -> NDArray[np.float64]:
 
 
 def _own(values: Any, kind: Any) -> NDArray[Any]:
-    """The array as compiled code needs it: contiguous, writable, of this type; not copied where it is so already."""
+    """Return the array as compiled code needs it: contiguous, writable, of this type; copied only if need be."""
     array = np.ascontiguousarray(values, kind)
     if len(array) == 0:
         return np.zeros(1, kind)

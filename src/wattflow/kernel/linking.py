@@ -91,7 +91,7 @@ def _finalize(usual: Any) -> Any:
 
 
 def _all_called(library: Any) -> list[Any]:
-    """The libraries that a function is linked with: what it calls, and what inner functions among these call in turn.
+    """List the libraries that a function is linked with: what it calls, and what inner ones among these call.
 
     An inner function's module holds that function alone: linked at every level of the call tree, it would be copied as
     many times as there are ways to it.

@@ -46,7 +46,7 @@ class _Block(np.ndarray):
 
 
 def record_table(dtype: np.dtype[Any], rows: int) -> Any:
-    """A table of zeros. Memory that is not asked for as zeros may come in large pages, which are cheaper to touch."""
+    """Make a table of zeros. Memory that is not asked for as zeros may come in large pages, cheaper to touch."""
     size = rows * dtype.itemsize
     if size < LARGE_BYTES:
         table = np.empty(rows, np.dtype((Row, dtype)))

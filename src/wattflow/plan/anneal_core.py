@@ -207,7 +207,7 @@ def _shift(order, place, at, to):
 
 @jit
 def _pick(able, shape, node_of, cls, state):
-    """A row of (option, class) that the shape can take, and a node of the class: often one that is used already."""
+    """Pick a row of (option, class) that the shape can take, and a node of the class: often one in use already."""
     first, count, option, kind, node_first, node_n, nodes = able
     row = first[shape] + _below(state, count[shape])
     c = kind[row]

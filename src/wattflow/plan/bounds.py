@@ -67,7 +67,7 @@ def _area_s(workload: Workload, cluster: Cluster) -> float:
 
 
 def exact_makespan_s(workload: Workload, cluster: Cluster, limit_s: float = 10.0) -> float | None:
-    """The optimum by CP-SAT for tasks without data on physical cores at nominal speed; None if not proven in time.
+    """Find the optimum by CP-SAT for tasks without data, physical cores, nominal speed; None if not proven in time.
 
     Times are rounded to milliseconds. Needs ortools (extra `plan`).
     """

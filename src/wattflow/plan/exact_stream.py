@@ -24,7 +24,7 @@ _MJ = 1000
 def least_joules(
     workload: Workload, cluster: Cluster, due_s: Floats, horizon_s: int, limit_s: float = 10.0
 ) -> float | None:
-    """The optimum to the horizon, by which all must have ended; None if not proven in time, inf if none is in time."""
+    """Find the optimum to the horizon, by which all must end; None if not proven in time, inf if none is in time."""
     try:
         from ortools.sat.python import cp_model
     except ImportError as error:

@@ -107,7 +107,7 @@ class Planner:
         return (float(seen.end_s.max()) - begin_s) / max(1e-9, last_s - begin_s) - 1.0
 
     def plans(self) -> list[Course]:
-        """A plan from each start under each line of watts, as far as any is found that ends in time when looked at."""
+        """Plan from each start under each line of watts, as far as a plan is found that ends in time when looked at."""
         # Nothing is free to be planned, or the portfolio would be done by now.
         if self.standing.fixed.all() or self.limit.last_s <= self.seen.now_s:
             return []

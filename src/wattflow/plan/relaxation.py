@@ -60,7 +60,7 @@ class _Splits:
 
 
 def least_energy(workload: Workload, cluster: Cluster, makespan_s: float = np.inf, limit_s: float = LIMIT_S) -> Relaxed:
-    """The bound for all schedules that end within ``makespan_s`` of the first release. Needs SciPy (extra `plan`)."""
+    """Bound all schedules that end within ``makespan_s`` of the first release. Needs SciPy (extra `plan`)."""
     try:
         from scipy.optimize import linprog
     except ImportError as error:

@@ -99,7 +99,7 @@ def _as_one(parts: Sequence[Workload], cluster: Cluster) -> Workload:
 
 
 def standing(state: Any, seen: Scene, game: Game, end_s: Floats, due_s: Floats) -> Standing:
-    """How far the tasks have come, in the numbers of a game on the same workload; ``end_s`` of those that run."""
+    """Tell how far the tasks have come, in the numbers of a game on the same workload; ``end_s`` of those that run."""
     tasks, rows, now_s = state.tasks, seen.rows, seen.now_s
     states = np.asarray(tasks["state"])[rows]
     node = np.asarray(tasks["node"])[rows].astype(np.int64)

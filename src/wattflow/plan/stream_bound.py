@@ -38,7 +38,7 @@ class _Windows:
 
 
 def least_joules(workload: Workload, cluster: Cluster, due_s: Floats, horizon_s: float, cuts: int = CUTS) -> float:
-    """Joules to the horizon, or to a later end, that no schedule undercuts in which workflow i ends by ``due_s[i]``.
+    """Bound the joules to the horizon, or a later end, of all schedules in which workflow i ends by ``due_s[i]``.
 
     Needs SciPy (extra `plan`). inf where no schedule can be in time.
     """

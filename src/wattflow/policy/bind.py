@@ -47,7 +47,7 @@ def _compile(signature: Any, function: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _through_python(signature: Any, function: Any) -> Any:
-    """A compiled function that calls plain Python with the State whose kernel asks (about a microsecond a call)."""
+    """Compile a call of plain Python with the State whose kernel asks (about a microsecond a call)."""
     if len(signature.args) == 4:
 
         def call_score(address: int, task: int, variant: int, out: Any) -> None:
@@ -95,7 +95,7 @@ def functions_type(state_kind: Any) -> FunctionsType:
 
 
 def compiled(policy: Policy, state: State, part: str) -> Any:
-    """One of a policy's functions (``priority``, ``score``, ``act``) as a kernel calls it; plain when uncompiled."""
+    """Bind one of a policy's functions (``priority``, ``score``, ``act``) as a kernel calls it."""
     # A plan or a rank is an order by itself; a policy's own priority goes before it.
     ordered = policy.rank is not None or policy.plan is not None
     absent = {"priority": by_rank if ordered else no_priority, "score": no_score, "act": no_act}

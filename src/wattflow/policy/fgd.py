@@ -37,7 +37,7 @@ NOTES = view.notes("targets", "form", "variant", "weight", "rests", "watts")
 
 @jit
 def rest_u(state, device, taken_u):
-    """Free share of a GPU in millionths, once ``taken_u`` more is taken; exclusive and time-sliced ones by task."""
+    """Return a GPU's free share in millionths once ``taken_u`` more is taken; exclusive and time-sliced by task."""
     turns = view.device_turns(state, device)
     if turns > 0:
         # Of a device that is shared by turns a task takes a turn, whatever its share.
@@ -94,7 +94,7 @@ def popularity(state, i):
 
 @jit
 def fragments(state, node, variant, device):
-    """Mean over shapes of the node's fragments; with ``variant`` ≥ 0 as if that were placed on ``device`` of it."""
+    """Return the mean over shapes of the node's fragments; ``variant`` ≥ 0: as if placed on its ``device``."""
     free_u = view.free_u(state, node)
     devices = 0
     share_u = 0

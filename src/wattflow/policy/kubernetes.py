@@ -61,7 +61,7 @@ def balanced(state, node, variant):
 
 @jit
 def points(cpu, memory):
-    """Least allocated and balanced of shares that are all requested: what both come to for usual pods, in one pass."""
+    """Return the points of least allocated and balanced together, for pods that request all, in one pass."""
     free = math.floor(100.0 * (1.0 - cpu) + 1e-9) + math.floor(100.0 * (1.0 - memory) + 1e-9)
     return math.floor(free / 2.0) + math.floor(100.0 * (1.0 - abs(cpu - memory) / 2.0) + 1e-9)
 

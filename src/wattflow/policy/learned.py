@@ -394,7 +394,7 @@ def write_facts(state, task, variant, out):
 
 
 def moved(state: Any, rows: Any, offers: Any) -> Any:
-    """How far each feature moved the logarithm of each candidate's price; nothing where the network is not asked."""
+    """Return how far each feature moved the logarithm of each price; nothing where the network is not asked."""
     lean = float(state.params[DIAL.lean])
     if lean == 0.0 or state.params[DIAL.wait] == np.inf:
         return np.zeros((len(rows), len(moving.NAMES)))

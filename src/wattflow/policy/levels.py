@@ -89,7 +89,7 @@ def _backward(child_start, child, seconds, order, rest):
 
 
 def _quickest(variants: tuple[Variant, ...], kinds: set[str | None]) -> float:
-    """The least runtime factor of the variants whose device the cluster has; the first one's where it has none."""
+    """Return the least runtime factor of variants whose device the cluster has; the first one's where none has."""
     # A variant whose device nobody has does not count as its quickest.
     return min((v.runtime_factor for v in variants if v.device in kinds), default=variants[0].runtime_factor)
 

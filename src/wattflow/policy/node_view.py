@@ -168,7 +168,7 @@ def frequency_power(state, node, level):
 
 @jit
 def node_now_w(state, node):
-    """Watts of the node by its profile as it is allocated and clocked now; 0 without a profile, devices at idle."""
+    """Return watts of the node by its profile as allocated and clocked now; 0 without one, devices at idle."""
     row = state.nodes[node]
     kind = state.classes[row.cls]
     if kind.known_power == 0 or row.power_state == DOWN:
@@ -297,7 +297,7 @@ def factor_on(state, task, variant, node, device):
 
 @jit
 def mean_w(state, variant, node, device):
-    """Watts of a variant at the node's mean slope, whoever else is there; UNKNOWN_COST without a power profile."""
+    """Return watts of a variant at the node's mean slope, whoever else is there; UNKNOWN_COST without a profile."""
     kind = state.classes[state.nodes[node].cls]
     if kind.known_power == 0:
         return UNKNOWN_COST
@@ -353,7 +353,7 @@ def all_ask(state):
 
 @jit
 def unasked(state, node):
-    """Attempts on the node without a request for cores, those without one for memory, and the bytes these hold."""
+    """Count attempts on the node without a request for cores, and for memory; also the bytes the latter hold."""
     cores_n = 0
     memory_n = 0
     held = 0

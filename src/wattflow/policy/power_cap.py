@@ -68,7 +68,7 @@ def score(state, task, variant, out):
 
 @jit
 def hungriest(state, lower):
-    """The capped node with most watts above idle that can still go down (or, without ``lower``, up); −1 without one."""
+    """Find the capped node with most watts above idle that can go down (or, without ``lower``, up); −1 without."""
     best = -1
     most = 0.0
     for node in range(view.nodes_n(state)):

@@ -11,7 +11,7 @@ from wattflow.policy.jit import jit
 
 @jit
 def roomiest(state, given):
-    """The node that is on, keeps containers and has the most free cores beyond those ``given`` away; −1 without one."""
+    """Find the node that is on, keeps containers and has most free cores beyond those ``given`` away; −1 without."""
     best = -1
     most = 0.0
     for node in range(view.nodes_n(state)):

@@ -29,7 +29,7 @@ LATE = 1e12
 
 @jit
 def latest_end_s(state, task):
-    """When the task must end for its workflow to keep its deadline, or the critical path on the fastest nodes."""
+    """Return when the task must end for the deadline, or for the critical path on the fastest nodes."""
     latest = view.latest_start_s(state, task)
     # A deadline is kept at mean speed; without one the path is told at the fastest nodes' speed.
     if view.deadline_s(state, task) < math.inf:

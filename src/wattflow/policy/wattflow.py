@@ -76,7 +76,7 @@ def companions(state, variant, node):
 
 @jit
 def price_j(state, task, variant, candidate, due):
-    """The whole cost of a candidate, but for what it takes from those that run there. What it is made of is kept."""
+    """Price a candidate wholly, but for what it takes from those that run there. What the price is made of is kept."""
     memory = state.memory
     at = pricing.slot(view.place_of(state, NOTES.kept), candidate)
     run_w = pricing.look(state, task, variant, candidate, at)
@@ -198,7 +198,7 @@ def pass_over(state, task, variant, out):
 
 @jit
 def taken_j(state, variant, candidate, run_s):
-    """The price of the seconds that a task of ``run_s`` seconds takes from those that run on the candidate's node."""
+    """Price the seconds that a task of ``run_s`` seconds takes from those that run on the candidate's node."""
     lost_s = view.lost_s(state, variant, candidate, run_s)
     return view.param(state, DIAL.crowd) * view.param(state, DIAL.late) * lost_s
 
@@ -292,7 +292,7 @@ def rank(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
 
 
 def merits(state: Any, cluster: Cluster) -> NDArray[np.float64]:
-    """Joules per unit of work of each class with all its cores busy, its idle watts included; inf without a profile."""
+    """Return each class's joules per unit of work, all cores busy, idle watts included; inf without a profile."""
     found = np.full(len(state.classes), np.inf)
     first, count = state.classes["first"], state.classes["count"]
     # The cluster lists the nodes that are there in the order of their rows; rows of nodes that left are empty.

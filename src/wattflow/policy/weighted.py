@@ -26,7 +26,7 @@ UNKNOWN_S = 3600.0
 
 
 def packed(**weights: float) -> float:
-    """Weights between 0 and 1, by name, as the number that a workflow carries (`view.objective_weight` reads it).
+    """Pack weights between 0 and 1, by name, into the number that a workflow carries (`view.objective_weight`).
 
     Raises:
         ValueError: A name or a weight that there is not, or none of those that decide.

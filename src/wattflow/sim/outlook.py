@@ -136,7 +136,7 @@ def _rate(state: State, node: int, busy: float) -> float:
 
 
 def world_at(state: State, cluster: Cluster, coming: Longs) -> World:
-    """The simulator's tables for a State in the middle of things, `adopt` not called yet; ``coming`` arrive later."""
+    """Build the simulator's tables for a State in the middle of things, before `adopt`; ``coming`` arrive later."""
     nodes, devices, attempts = len(state.nodes), len(state.devices), len(state.attempts)
     domains = record_table(world.DOMAINS, 2 * nodes + devices)
     domains["rate"] = 1.0

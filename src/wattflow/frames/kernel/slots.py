@@ -148,7 +148,7 @@ def _from_placer(s, p, h):
 
 @jit
 def _longest_host(s, h):
-    """The longer of the queues of two other hosts drawn at random, the first when they are equal; −1: both empty."""
+    """Return the host with the longer queue of two others drawn at random, the first of equal; −1: both empty."""
     n = s.i[HOSTS] - 1
     best = np.int64(-1)
     if n < 1 or s.i[QUEUED] == 0:

@@ -223,7 +223,7 @@ def placer_asks(s, p):
 
 @jit
 def _take_task(s, victim, p):
-    """The victim's first task that the thief's hosts could run (the head only); a decision under way keeps its task."""
+    """Take the victim's first task that the thief's hosts could run (the head only); one being decided on stays."""
     if s.q_head[victim] < 0:
         return np.int64(-1)
     # In a list that is the head; in a heap the head may be another by the time of the decision, so it may go.

@@ -58,7 +58,7 @@ def earliest(slots, place, after_s, long_s, need_u, need_bytes):
 
 @jit
 def latest(slots, place, after_s, until_s, long_s, need_u, need_bytes):
-    """Last moment ≥ ``after_s`` from which a bin has room for so long, ending by ``until_s``; −inf without one."""
+    """Return the last moment ≥ ``after_s`` from which a bin has room so long, ending by ``until_s``; −inf without."""
     row = _row_at(slots, place, after_s)
     found = -math.inf
     start = after_s
@@ -205,7 +205,7 @@ def message_s(facts, source, node, size):
 
 @jit
 def ready_on(facts, slots, task, node):
-    """When a task may take cores of a node: at its parents' ends, or (``overlap``) when all their bytes are there."""
+    """Return when a task may take cores of a node: its parents' ends, or (``overlap``) when their bytes are there."""
     if facts.overlap[0] == 0:
         return slots.near[0]
     ready = facts.release_s[task] + message_s(facts, -1, node, facts.input_bytes[task])
