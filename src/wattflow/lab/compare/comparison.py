@@ -41,19 +41,19 @@ class Comparison(Results):
     """Results that show themselves: as a data frame, a LaTeX table, a plot, a page in a notebook."""
 
     def to_pandas(self, metrics: Iterable[str] = tuple(METRICS)) -> pd.DataFrame:
-        """One row per workload, policy and figure. Needs pandas."""
+        """Return one row per workload, policy and figure. Needs pandas."""
         from wattflow.lab.show.data_frames import to_pandas
 
         return to_pandas(self, metrics)
 
     def to_latex(self, workload: str | None = None) -> str:
-        """The short table of a workload (the first by default) as a LaTeX tabular."""
+        """Return the short table of a workload (the first by default) as a LaTeX tabular."""
         from wattflow.lab.show.data_frames import to_latex
 
         return to_latex(self, workload or self.workloads[0])
 
     def plot(self, workload: str | None = None) -> Figure:
-        """Energy against makespan, every policy named. Needs the extra ``report``."""
+        """Plot energy against makespan, every policy named. Needs the extra ``report``."""
         from wattflow.lab.show.data_frames import plot
 
         return plot(self, workload or self.workloads[0])
@@ -156,7 +156,7 @@ def chosen_policies(
 
 
 def _own(asked: Sequence[str | Policy], known: Sequence[str]) -> dict[str, Policy]:
-    """Policies given as objects, by name; a name of ours would stand for two policies in one table."""
+    """Return policies given as objects, by name; a name of ours would stand for two policies in one table."""
     own: dict[str, Policy] = {}
     for policy in asked:
         if isinstance(policy, str):

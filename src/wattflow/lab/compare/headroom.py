@@ -82,7 +82,7 @@ class Search:
 
 
 def bounds_at(workload: Workload, cluster: Cluster, makespan_s: float, search: Search | None = None) -> Bounds:
-    """Both bounds on the joules of schedules that end within a makespan."""
+    """Return both bounds on the joules of schedules that end within a makespan."""
     search = search or Search()
     count = search.evaluations or evaluations_for(len(workload))
     low = relaxation.least_energy(workload, cluster, makespan_s)

@@ -66,7 +66,7 @@ class Stream:
     gap_s: float = 0.0
 
     def draw(self) -> Workload:
-        """The workload, with true runtimes and deadlines; requests are cut to the largest node."""
+        """Return the workload, with true runtimes and deadlines; requests are cut to the largest node."""
         rng = np.random.default_rng([self.seed, 0x10D6E])
         fitting = [_within(part, self.cluster) for part in self.parts]
         chosen = rng.integers(len(fitting), size=self.workflows)
@@ -204,7 +204,7 @@ class Judge:
 
 
 def estimated(workload: Workload, kind: str, draw: int) -> Workload:
-    """The workload with estimates as good as ``kind`` says."""
+    """Return the workload with estimates as good as ``kind`` says."""
     if kind == "given":
         return workload
     if kind == "unknown":
@@ -216,23 +216,23 @@ def estimated(workload: Workload, kind: str, draw: int) -> Workload:
 
 
 def nominal(cluster: Cluster) -> Cluster:
-    """The nodes at their nominal frequency alone."""
+    """Return the nodes at their nominal frequency alone."""
     return replace(cluster, nodes=tuple(replace(node, frequencies=node.frequencies[:1]) for node in cluster.nodes))
 
 
 def shuffled(cluster: Cluster, draw: int) -> Cluster:
-    """The nodes in the order of a draw: ties go to the lower index, so they are drawn too."""
+    """Return the nodes in the order of a draw: ties go to the lower index, so they are drawn too."""
     order = np.random.default_rng([draw, 0x0DE]).permutation(len(cluster.nodes))
     return replace(cluster, nodes=tuple(cluster.nodes[i] for i in order.tolist()))
 
 
 def drawn_ties(policy: Policy) -> Policy:
-    """The policy with ties of its own by the run's seed, if it has such a dial."""
+    """Return the policy with ties of its own by the run's seed, if it has such a dial."""
     return policy.with_params(ties=1.0) if "ties" in policy.params else policy
 
 
 def followed(workload: Workload, at_s: float) -> Workload:
-    """The workload and a task of a millisecond long after it: until then the simulation goes on."""
+    """Return the workload and a task of a millisecond long after it: until then the simulation goes on."""
 
     def more(column: NDArray[Any], value: float) -> NDArray[Any]:
         return np.append(column, np.array([value], column.dtype))
@@ -275,7 +275,7 @@ def outcome_of(run: Run, workflows: int, horizon_s: float | None) -> Outcome:
 
 
 def joules_after(run: Run, at_s: float) -> float:
-    """Joules of all nodes from a time to the end of the run, by its log of watts."""
+    """Return joules of all nodes from a time to the end of the run, by its log of watts."""
     log = run.power_log
     assert log is not None
     time_s, node, watts = log["time_s"], log["node"], log["watts"]
@@ -311,7 +311,7 @@ def _mean(outcomes: Sequence[Outcome], figure: str) -> float:
 
 
 def _error(ours: Sequence[Outcome], base: Sequence[Outcome], figure: str) -> float:
-    """Standard error of ours − BOUND × base, as a share of the base's figure."""
+    """Return standard error of ours − BOUND × base, as a share of the base's figure."""
     own, theirs = (np.array([getattr(one, figure) for one in some]) for some in (ours, base))
     if len(own) < 2 or len(theirs) < 2:
         return math.inf

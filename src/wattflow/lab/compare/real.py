@@ -31,7 +31,7 @@ _OTHERS = "unattributed"
 
 
 def beside_simulated(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> list[Beside]:
-    """The real run first, then a simulation under its own policy and under each of the others."""
+    """Return the real run first, then a simulation under its own policy and under each of the others."""
     workload, cluster = _inputs(saved)
     makespan_s, energy = saved.makespan_s, known_j(saved.energy_j())
     total_j = sum(joules for name, joules in energy.items() if name != _OTHERS)
@@ -45,7 +45,7 @@ def beside_simulated(saved: SavedRun, policies: Sequence[str], seed: int = 0) ->
 
 
 def real_comparison(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> Comparison:
-    """The same as a comparison, whose baseline is the real run: for the report that simulated ones have."""
+    """Return the same as a comparison, whose baseline is the real run: for the report that simulated ones have."""
     workload, cluster = _inputs(saved)
     real, others_j = _as_run(saved, workload, cluster)
     policy = str(saved.about["policy"])
@@ -69,7 +69,7 @@ def real_comparison(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> 
 
 
 def _inputs(saved: SavedRun) -> tuple[Workload, Cluster]:
-    """The tasks and nodes of a real run, as the simulator takes them."""
+    """Return the tasks and nodes of a real run, as the simulator takes them."""
     # A file of version 2 holds tasks and nodes as they were; older ones hold the workflow's document.
     if saved.run is not None and not saved.run.simulated:
         return saved.run.workload, saved.run.cluster
@@ -85,7 +85,7 @@ def _inputs(saved: SavedRun) -> tuple[Workload, Cluster]:
 
 
 def _as_run(saved: SavedRun, workload: Workload, cluster: Cluster) -> tuple[Run, float]:
-    """The real run without what else its nodes drew for, and how much that was."""
+    """Return the real run without what else its nodes drew for, and how much that was."""
     about = saved.about
     energy_j = np.array(about["energy_j"], np.float64).reshape(-1, len(about["accounts"]))
     column = about["accounts"].index(_OTHERS)

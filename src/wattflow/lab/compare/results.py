@@ -75,7 +75,7 @@ class Results:
     about: Mapping[str, object] = field(default_factory=dict)
 
     def values(self, workload: str, policy: str, metric: str) -> list[float | None]:
-        """The figure's value for each seed, in order of the seeds."""
+        """Return the figure's value for each seed, in order of the seeds."""
         return [p.values[metric] for p in self._points()[workload, policy]]
 
     def summary(self, workload: str, policy: str, metric: str) -> Summary:
@@ -100,7 +100,7 @@ class Results:
                     yield self.summary(workload, policy, metric)
 
     def front(self, workload: str) -> list[str]:
-        """Policies that no other beats in both mean makespan and mean energy on this workload."""
+        """Return policies that no other beats in both mean makespan and mean energy on this workload."""
         pairs = [
             (policy, self.summary(workload, policy, "makespan_s").mean, self.summary(workload, policy, "energy_j").mean)
             for policy in self.policies

@@ -126,7 +126,7 @@ def _study(table: StrictTable, folder: Path) -> Study | None:
 
 
 def _beside(folder: Path, text: str) -> str:
-    """A file beside the compare file, or whatever has that name."""
+    """Return a file beside the compare file, or whatever has that name."""
     return str(folder / text) if (folder / text).exists() else text
 
 

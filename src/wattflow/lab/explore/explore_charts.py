@@ -50,7 +50,7 @@ def stroke(number: int) -> str:
 
 
 def lines_legend(names: Sequence[str]) -> str:
-    """Names beside a piece of their line."""
+    """Draw names beside a piece of their line."""
     keys = "".join(
         f'<span><svg class="key" viewBox="0 0 26 8"><line x1="0" x2="26" y1="4" y2="4" style="{stroke(n)}"/></svg>'
         f"{escape(name)}</span>"
@@ -99,7 +99,7 @@ def _grid(x: Scale, y: Scale, labels: tuple[str, str]) -> list[str]:
 def heat_map(
     rows: Sequence[str], columns: Sequence[str], value: Mapping[tuple[str, str], float | None], corner: str
 ) -> str:
-    """A table whose cells are coloured by the logarithm of their value within each column: pale is least."""
+    """Draw a table whose cells are coloured by the logarithm of their value within each column: pale is least."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     spans = {column: _span([value.get((row, column)) for row in rows]) for column in columns}
     body = []

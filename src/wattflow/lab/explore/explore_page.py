@@ -52,7 +52,7 @@ def write_exploration(path: str | os.PathLike[str], found: Exploration) -> None:
 
 
 def exploration_report(found: Exploration) -> str:
-    """The page as text."""
+    """Return the page as text."""
     title = escape(found.design.name)
     parts = [f"<h1>{title}</h1>", _summary(found)]
     if found.rows:
@@ -167,7 +167,7 @@ def _effects(found: Exploration) -> str:
 
 
 def _effects_by_frame(found: Exploration) -> str:
-    """The same inside each frame that has axes of its own: a mechanism may help one frame and not another."""
+    """Return the same inside each frame that has axes of its own: a mechanism may help one frame and not another."""
     designs = levels(found.rows, "design")
     tables = []
     for design in designs if len(designs) > 1 else []:
@@ -214,7 +214,7 @@ def _effect_cell(effect: Effect | None) -> str:
 
 
 def percent(change: float) -> str:
-    """A change as people read it: percent, or times where it is large."""
+    """Return a change as people read it: percent, or times where it is large."""
     if change >= 9:
         return f"×{1 + change:,.3g}"
     if change <= -0.9:

@@ -43,7 +43,7 @@ class Made:
     hosts: int = 20
 
     def draw(self, seed: int) -> tuple[Workload, Cluster]:
-        """The workload and its cluster; the number of an ``ibm-like`` trace alone decides it."""
+        """Return the workload and its cluster; the number of an ``ibm-like`` trace alone decides it."""
         from wattflow.frames import workloads
 
         if self.kind == "ibm-like":
@@ -60,7 +60,7 @@ class Source:
     made: Made | Recipe | Workload = field(compare=False)
 
     def draw(self, seed: int) -> tuple[Workload, Cluster | None]:
-        """The workload of this seed, and its own cluster where it brings one."""
+        """Return the workload of this seed, and its own cluster where it brings one."""
         if isinstance(self.made, Made):
             return self.made.draw(seed)
         return (self.made.draw(seed) if isinstance(self.made, Recipe) else self.made), None
@@ -76,7 +76,7 @@ class Place:
 
 
 def place_of(label: str, cluster: Cluster) -> Place:
-    """A cluster under its label, known by its content."""
+    """Return a cluster under its label, known by its content."""
     return Place(label, hashlib.sha256(repr(cluster).encode()).hexdigest(), cluster)
 
 
@@ -105,7 +105,7 @@ class DesignPoint:
 
 
 def described(frame: Frame) -> dict[str, object]:
-    """A frame's content: everything except its name and remarks."""
+    """Return a frame's content: everything except its name and remarks."""
     facts = asdict(frame)
     for key in ("name", "about", "source"):
         del facts[key]
@@ -135,7 +135,7 @@ class Runner:
         self._last: tuple[str, int, Workload, Cluster | None] | None = None
 
     def run(self, point: DesignPoint) -> dict[str, object]:
-        """The result of a point as plain data.
+        """Run a point; its result is plain data.
 
         Raises:
             WattflowError: The point cannot be run, as when a task fits on no host.
@@ -179,7 +179,7 @@ def result(run: Run) -> dict[str, object]:
 
 
 def values_of(run: Run, slow: NDArray[np.float64]) -> Values:
-    """Every figure of a run; None where it is unknown."""
+    """Return every figure of a run; None where it is unknown."""
     from wattflow.frames.slowdowns import waits_s
 
     tasks = len(run.workload)
@@ -206,7 +206,7 @@ def values_of(run: Run, slow: NDArray[np.float64]) -> Values:
 
 
 def slower_shares(slow: NDArray[np.float64]) -> list[float]:
-    """Share of tasks with a slowdown above each of ``LEVELS``; a slowdown within 1e-9 of a level is not above it."""
+    """Return the share of tasks with a slowdown above each of ``LEVELS``, by more than 1e-9."""
     if not len(slow):
         return []
     # A slowdown of exactly 1, off by a rounding, must not count as slower than 1.
@@ -216,7 +216,7 @@ def slower_shares(slow: NDArray[np.float64]) -> list[float]:
 
 
 def utilisation(run: Run) -> list[float]:
-    """Share of the cluster's cores on which tasks run in each slice of the run (not those that wait for data). O(n)."""
+    """Return the share of cores on which tasks run (not wait for data) in each slice of the run. O(n)."""
     if not len(run.attempts) or run.makespan_s <= 0:
         return []
     edges = run.start_s + np.linspace(0.0, run.span_s, BINS + 1)
@@ -242,7 +242,7 @@ def _integral(edges: NDArray[np.float64], at: NDArray[np.float64], weight: NDArr
 
 
 def attempt(runner: Runner, point: DesignPoint) -> dict[str, object]:
-    """The result of a point, or ``{"error": …}`` where it cannot be run: data that travels between processes."""
+    """Run a point; ``{"error": …}`` where it cannot be run: data that travels between processes."""
     try:
         return runner.run(point)
     except WattflowError as error:

@@ -54,7 +54,7 @@ Level = tuple[str, Hashable]
 
 
 def effects(design: Design, rows: Sequence[Row], figure: str) -> list[Effect]:
-    """The effect of every mechanism, frame axis, frame and policy on a figure (all above 0).
+    """Measure the effect of every mechanism, frame axis, frame and policy on a figure (all above 0).
 
     A level is compared with the first before it that has partners: the absence of a mechanism, else the order listed.
     """
@@ -99,7 +99,7 @@ def _axis(design: Design, name: str, split: Callable[[DesignPoint], Level]) -> A
 
 
 def _inner_axis(design: Design, path: str) -> Axis:
-    """A section or a key of a frame. A mechanism's first level is its absence, where a frame lacks it."""
+    """Read a section or a key of a frame. A mechanism's first level is its absence, where a frame lacks it."""
 
     @functools.cache
     def parts(frame: Frame) -> tuple[object, str]:
@@ -125,7 +125,7 @@ def _inner_axis(design: Design, path: str) -> Axis:
 
 
 def _short(value: object) -> str:
-    """The telling part of a section: what is neither 0 nor off."""
+    """Return the telling part of a section: what is neither 0 nor off."""
     if not isinstance(value, dict):
         return str(value)
     return ", ".join(f"{k} {v}" for k, v in value.items() if v and not isinstance(v, dict | tuple)) or "on"
@@ -158,7 +158,7 @@ def _effect(
 
 
 def _blocks(pairs: Sequence[tuple[Row, float]]) -> list[list[float]]:
-    """Pairs by workload and cluster, or by seed where there is one workload: those within are not independent."""
+    """Group pairs by workload and cluster, or by seed where there is one workload: within, they depend."""
     for names in (("workload", "cluster"), ("seed",)):
         groups: dict[tuple[object, ...], list[float]] = {}
         for row, value in pairs:
@@ -196,7 +196,7 @@ class Variance:
     left_out: tuple[str, ...] = ()
 
     def share(self, *factors: str) -> float:
-        """The share of a factor or an interaction; 0 where it has one level only."""
+        """Return the share of a factor or an interaction; 0 where it has one level only."""
         return next((s.share for s in self.shares if s.factors == factors), 0.0)
 
 
@@ -249,7 +249,7 @@ def _cube(rows: Sequence[Row], figure: str) -> tuple[Cube | None, tuple[str, ...
 
 
 def decompose(cube: Cube, names: Sequence[str]) -> list[Share]:
-    """Shares of the sum of squares of a full factorial. The last dimension repeats; the others are the factors."""
+    """Divide up the sum of squares of a full factorial. The last dimension repeats; the others are the factors."""
     total = float(((cube - cube.mean()) ** 2).sum())
     # Relative: sums of logarithms that are all equal leave a rounding.
     if total <= 1e-18 * max(1.0, float((cube**2).sum())):

@@ -39,11 +39,11 @@ class Store:
             write_text(self.path(point.key), text)
 
     def left(self, points: Sequence[DesignPoint]) -> list[DesignPoint]:
-        """Points without a result, in order."""
+        """Return points without a result, in order."""
         return [point for point in points if self.get(point.key) is None]
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """A kept result; a file that cannot be read (a disk was full, say) is removed and its point runs again."""
+        """Return a kept result; one that cannot be read (a disk was full, say) is removed, and its point runs again."""
         try:
             found: dict[str, Any] = json.loads(self.path(key).read_text(encoding="utf-8"))
             # Of this key and with all parts: a file from elsewhere, or half of one, is no result.
@@ -57,7 +57,7 @@ class Store:
         return None
 
     def rows(self, design: Design) -> list[Row]:
-        """One row per finished point of the design, in its order, with the design's labels."""
+        """Return one row per finished point of the design, in its order, with the design's labels."""
         return [row_of(point, found) for point in design.points if (found := self.get(point.key)) is not None]
 
 
@@ -100,7 +100,7 @@ def _column(values: list[Any]) -> Any:
 
 
 def read_rows(path: str | Path) -> list[Row]:
-    """The rows of a results file."""
+    """Read the rows of a results file."""
     import pyarrow.parquet as pq
 
     rows: list[Row] = pq.read_table(path).to_pylist()
@@ -108,5 +108,5 @@ def read_rows(path: str | Path) -> list[Row]:
 
 
 def known(rows: Iterable[Row], name: str) -> list[float]:
-    """The known numbers of a column."""
+    """Return the known numbers of a column."""
     return [float(v) for row in rows if (v := row.get(name)) is not None and math.isfinite(v)]

@@ -36,7 +36,7 @@ def ideal_s(workload: Workload, cluster: Cluster) -> NDArray[np.float64]:
 
 
 def distinct_nodes(cluster: Cluster) -> list[Node]:
-    """One node of each kind, in order of first appearance; what does not touch speed or fit is ignored."""
+    """Return one node of each kind, in order of first appearance; what does not touch speed or fit is ignored."""
     first: dict[Hashable, Node] = {}
     for node in cluster.nodes:
         key = (
@@ -62,7 +62,7 @@ def _factors(shape: Shape, function: Function, nodes: Iterable[Node]) -> set[tup
 
 
 def alone_factor(variant: Variant, function: Function, node: Node) -> float | None:
-    """Seconds on this node, alone and warm, per second of ``runtime_s``; None where the variant cannot run here."""
+    """Return seconds on this node, alone and warm, per second of ``runtime_s``; None where it cannot run here."""
     if not _fits(variant, node):
         return None
     bound = function.compute_bound

@@ -15,7 +15,7 @@ AT_LEAST = "known_energy_j"
 
 
 def dark_nodes(run: Run) -> list[int]:
-    """Nodes without a power profile."""
+    """Return nodes without a power profile."""
     return [number for number, node in enumerate(run.cluster.nodes) if node.power is None]
 
 

@@ -91,7 +91,7 @@ Values = Mapping[str, float | None]
 
 
 def metrics(run: Run, ideal: Floats | None = None) -> dict[str, float | None]:
-    """All figures of ``METRICS`` for one run; pass ``ideal_s`` of the workload where it is known already."""
+    """Compute all figures of ``METRICS`` for one run; pass ``ideal_s`` of the workload where it is known already."""
     ideal = ideal_s(run.workload, run.cluster) if ideal is None else ideal
     tasks = TaskTimes.of(run)
     values: dict[str, float | None] = dict.fromkeys(METRICS)
@@ -176,7 +176,7 @@ def stretch(tasks: TaskTimes, ideal: Floats) -> Floats:
 
 
 def node_provenance(node: Node) -> Provenance | None:
-    """The weakest source among the power profiles of a node and its devices; None where the node has no profile."""
+    """Return the weakest source among the power profiles of a node and its devices; None without a profile."""
     if node.power is None:
         return None
     order = list(Provenance)
@@ -203,7 +203,7 @@ def _energy(run: Run) -> dict[str, float | None]:
 
 
 def _shares(run: Run) -> dict[str, float | None]:
-    """Busy hardware threads and devices over what the fixed nodes have, from first release to last end."""
+    """Return the busy hardware threads and devices over what the fixed nodes have, from first release to last end."""
     rows, nodes, span = run.attempts, run.cluster.nodes, run.span_s
     fixed = np.array([node.serverless is None for node in nodes])
     threads = np.array([node.threads for node in nodes], float)

@@ -57,7 +57,7 @@ class PowerCurve:
 
 
 def power_curve(run: Run) -> PowerCurve:
-    """Watts of each node from the first release to the last end."""
+    """Return watts of each node from the first release to the last end."""
     start_s, end_s = run.start_s, run.start_s + run.span_s
     if run.power_log is not None and len(run.power_log):
         # Several changes in one instant: only the last one lasted.
@@ -81,7 +81,7 @@ def idle_watts(run: Run, curve: PowerCurve) -> Floats:
 
 
 def idle_w(node: Node) -> float | None:
-    """Watts of a node that does nothing, its devices included; None without a profile."""
+    """Return watts of a node that does nothing, its devices included; None without a profile."""
     return None if node.power is None else node.power.idle_w + sum(device.power.idle_w for device in node.devices)
 
 
@@ -106,7 +106,7 @@ def sleeps(run: Run, curve: PowerCurve) -> NDArray[np.void]:
 
 
 def _last_of_each_moment(log: NDArray[np.void]) -> NDArray[np.void]:
-    """The log by node and time; of several rows at one moment the last."""
+    """Return the log by node and time; of several rows at one moment the last."""
     rows = log[np.lexsort((np.arange(len(log)), log["time_s"], log["node"]))]
     node, time_s = rows["node"], rows["time_s"]
     last: NDArray[np.void] = rows[np.append((node[1:] != node[:-1]) | (time_s[1:] != time_s[:-1]), True)]
@@ -114,7 +114,7 @@ def _last_of_each_moment(log: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def busy_threads(run: Run) -> Steps:
-    """Hardware threads that attempts keep busy on each node: run and cold-start stages, at most all of them."""
+    """Return hardware threads that attempts keep busy on each node: run and cold-start stages, at most all of them."""
     rows = run.attempts
     cores, _, _ = variant_columns(run)
     cold_end = rows["start_s"] - rows["hold_s"] - rows["data_s"]
@@ -162,7 +162,7 @@ def _at(at: Floats, times: Floats, values: Floats) -> Floats:
 
 
 def _device_watts(run: Run) -> Steps:
-    """Watts above idle of all devices of a node, by node."""
+    """Return watts above idle of all devices of a node, by node."""
     nodes = run.cluster.nodes
     most = max(1, *(len(node.devices) for node in nodes))
     load = _device_load(run, most)

@@ -19,7 +19,7 @@ def workflow_response_s(run: Run, end_s: NDArray[np.float64]) -> NDArray[np.floa
 
 
 def response_values(run: Run, end_s: NDArray[np.float64]) -> dict[str, float | None]:
-    """Mean and 95th percentile over workflows; unknown where one was not finished."""
+    """Return the mean and 95th percentile over workflows; unknown where one was not finished."""
     response = workflow_response_s(run, end_s)
     if not len(response) or np.isnan(response).any():
         return {"workflow_response_mean_s": None, "workflow_response_p95_s": None}

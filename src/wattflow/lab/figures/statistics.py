@@ -31,7 +31,7 @@ def t_cdf(t: float, freedom: int) -> float:
 
 
 def t_quantile(probability: float, freedom: int) -> float:
-    """The t with P(T ≤ t) = probability ≥ 0.5, by bisection to 1e-12."""
+    """Return the t with P(T ≤ t) = probability ≥ 0.5, by bisection to 1e-12."""
     low, high = 0.0, 1.0
     while t_cdf(high, freedom) < probability:
         high *= 2.0
@@ -42,7 +42,7 @@ def t_quantile(probability: float, freedom: int) -> float:
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float | None]:
-    """Mean and half width of its t interval. One value has no interval (None); equal values have a width of 0."""
+    """Return mean and half width of its t interval: None for one value, 0 for equal ones."""
     count = len(values)
     # Exactly rounded, so that the order of seeds does not matter.
     mean = math.fsum(values) / count

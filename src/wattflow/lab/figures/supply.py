@@ -11,7 +11,7 @@ from wattflow.policy.renewable import EFFICIENCY
 
 
 def grid_j(run: Run, supply_w: Series, battery_j: float = 0.0) -> float:
-    """Joules from the grid: what is drawn beyond the supply once the battery, empty at the start, is empty again."""
+    """Return joules from the grid: drawn beyond the supply once the battery, empty at the start, is empty again."""
     curve = power_curve(run)
     steps = curve.steps
     first, last = np.floor(curve.start_s / supply_w.step_s), np.ceil(curve.end_s / supply_w.step_s)

@@ -23,7 +23,7 @@ class Steps:
     value: Floats
 
     def held_s(self, end_s: float) -> Floats:
-        """How long each row's value holds; the last one of a group until ``end_s``."""
+        """Return how long each row's value holds; the last one of a group until ``end_s``."""
         if not len(self.time_s):
             return np.zeros(0)
         following = np.append(self.time_s[1:], end_s)
@@ -34,7 +34,7 @@ class Steps:
 
 
 def sweep(group: NDArray[np.integer], start_s: Floats, end_s: Floats, weight: Floats) -> Steps:
-    """Sum of the weights of the intervals [start, end) that cover each moment, for each group. O(n log n)."""
+    """Sum the weights of the intervals [start, end) that cover each moment, for each group. O(n log n)."""
     # Intervals without length would leave a step up and down at one moment.
     used = end_s > start_s
     group, start_s, end_s, weight = group[used], start_s[used], end_s[used], weight[used]

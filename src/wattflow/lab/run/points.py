@@ -87,7 +87,7 @@ class Bench:
     _drew: bool = True
 
     def run(self, job: Job, progress: Callable[[float], None] | None = None) -> tuple[Values, Run | None]:
-        """The figures of one job, and its run where it is to be kept."""
+        """Run one job: its figures, and its run where it is to be kept."""
         from wattflow import sim
 
         workload, ideal = self._workload(job)
@@ -317,7 +317,7 @@ class _Course:
 
 
 def _first_of_each(numbers: Sequence[int], points: Points) -> list[int]:
-    """All jobs, but one seed only of a pair that may prove the same for every seed."""
+    """Return all jobs, but one seed only of a pair that may prove the same for every seed."""
     seen: set[tuple[str, str]] = set()
     chosen = []
     for number in numbers:

@@ -121,7 +121,7 @@ class Processes(Generic[Piece, Answer]):
                 worker.pipe.send(worker.piece)
 
     def _next(self, last: Piece | None) -> Piece | None:
-        """The next piece whose load the process has at hand, else one whose load nobody else works on."""
+        """Return the next piece whose load the process has at hand, else one whose load nobody else works on."""
         if not self._left:
             return None
         load = self.work.load

@@ -73,7 +73,7 @@ class SavedRun:
         return float(self.about["makespan_s"])
 
     def energy_j(self) -> dict[str, float | None]:
-        """Joules of all nodes by account; None where a node's watts are unknown."""
+        """Return joules of all nodes by account; None where a node's watts are unknown."""
         table = np.array(self.about["energy_j"], np.float64).reshape(-1, len(self.about["accounts"]))
         sums = table.sum(axis=0).tolist()
         return {n: None if math.isnan(j) else j for n, j in zip(self.about["accounts"], sums, strict=True)}

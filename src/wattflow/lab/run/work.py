@@ -113,7 +113,7 @@ def told(run: Callable[[Piece], Answer], piece: Piece) -> Told[Answer]:
 
 
 def understood(work: Work[Piece, Answer], piece: Piece, message: Told[Answer]) -> Answer:
-    """The answer, or what the work makes of the error."""
+    """Return the answer, or what the work makes of the error."""
     good, found = message
     if not good:
         assert isinstance(found, Exception)

@@ -91,7 +91,7 @@ def change(comparison: Results, policy: str, metric: str) -> Change | None:
 
 
 def leader(comparison: Results) -> str | None:
-    """The policy that keeps the bound on waiting with the fewest joules; the one with the fewest where none keeps it.
+    """Return the policy that keeps the bound on waiting with the fewest joules; where none does, just the fewest.
 
     None with the baseline alone. Policies that know the future lead only among themselves.
     """
@@ -228,13 +228,13 @@ def _yearly(comparison: Results, policy: str) -> str:
 
 
 def _means(comparison: Results, policy: str, metric: str) -> float:
-    """A figure's mean over seeds, summed over the workloads; NaN where one is unknown."""
+    """Return a figure's mean over seeds, summed over the workloads; NaN where one is unknown."""
     found = [comparison.summary(workload, policy, metric).mean for workload in comparison.workloads]
     return math.nan if None in found else math.fsum(value for value in found if value is not None)
 
 
 def folded(comparison: Results, workload: str, metrics: Sequence[str] = MATTERS) -> list[list[str]]:
-    """Policies in groups whose figures are the same on this workload, baseline's and flagship's first in theirs."""
+    """Group policies whose figures are the same on this workload, baseline's and flagship's first in theirs."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for policy in comparison.policies:
         key = tuple(tuple(comparison.values(workload, policy, metric)) for metric in metrics)

@@ -66,7 +66,7 @@ def _column(values: Values | Sequence[str], form: str) -> Column:
 
 
 def page_asset(ending: str) -> str:
-    """The dashboard's script (``js``) or style sheet (``css``), which a report has within itself."""
+    """Return the dashboard's script (``js``) or style sheet (``css``), which a report has within itself."""
     folder = resources.files("wattflow") / "data" / "web" / "assets"
     found = [entry for entry in folder.iterdir() if entry.name.endswith(f".{ending}")]
     return found[0].read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ _COLUMNS = {
 
 
 def workloads_table(comparison: Comparison, rows: int | None = ROWS) -> Table:
-    """Each policy over all workloads: geometric means of after / before, with an interval over seeds or workloads."""
+    """Compare policies over all workloads: geometric means of after / before, with intervals."""
     found = {policy: change(comparison, policy, "energy_j") for policy in comparison.policies}
     ranked = sorted(
         (policy for policy in comparison.policies if policy != comparison.baseline),
@@ -48,7 +48,7 @@ def over_workloads(comparison: Comparison) -> bool:
 
 
 def clusters_table(comparisons: Sequence[Comparison]) -> Table:
-    """Each cluster under the baseline and under the best: sums over workloads, responses as means."""
+    """Return each cluster under the baseline and under the best: sums over workloads, responses as means."""
     table = _table("clusters", ("cluster", "policy", "energy", "response", "makespan", "cost", "CO₂"))
     for comparison in comparisons:
         # Once where the best is the baseline itself.

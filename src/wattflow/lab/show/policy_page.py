@@ -64,7 +64,7 @@ _PARTS = (
 
 
 def policy_page(policy: Policy) -> str:
-    """The page as text, 80 columns wide."""
+    """Return the page as text, 80 columns wide."""
     lines = [f"{policy.name}: {policy.summary}"]
     if policy.knows_future:
         lines.append("It knows the future: the whole workload is seen before the first arrival.")

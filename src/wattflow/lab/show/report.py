@@ -37,7 +37,7 @@ def write_report(path: str | os.PathLike[str], comparison: Comparison, title: st
 
 
 def report(comparison: Comparison, title: str = "wattflow comparison") -> str:
-    """The page as text: the answer, two timelines side by side, then everything behind them."""
+    """Return the page as text: the answer, two timelines side by side, then everything behind them."""
     runs, notes = _timelines(comparison)
     # The first line is the answer; money and carbon follow below.
     answer, _, yearly = sentence(comparison).partition("\n")
@@ -216,7 +216,7 @@ def _wait_bars(comparison: Comparison) -> str:
 
 
 def _provenance(comparison: Comparison) -> str:
-    """How well each node's watts are known; joules of different kinds are shown side by side, not as one."""
+    """Return how well each node's watts are known; joules of different kinds are shown side by side, not as one."""
     kinds: dict[str, list[str]] = {}
     for node in comparison.cluster.nodes:
         kinds.setdefault(node_provenance(node) or "unknown", []).append(node.name)

@@ -48,7 +48,7 @@ class More:
 
 
 def run_columns(run: Run, more: More | None = None) -> bytes:
-    """The document of a run."""
+    """Return the document of a run."""
     more = more or More()
     curve = power_curve(run)
     strings: dict[str, Sequence[str]] = {
@@ -75,7 +75,7 @@ def run_columns(run: Run, more: More | None = None) -> bytes:
 
 
 def view_of(saved: SavedRun, title: str = "") -> bytes:
-    """The document of a run that was read from a file.
+    """Return the document of a run that was read from a file.
 
     Raises:
         InvalidInput: The file is of version 1, which holds too little to draw.
@@ -248,7 +248,7 @@ def _about(run: Run, curve: PowerCurve, more: More) -> dict[str, Any]:
 
 
 def cluster_about(cluster: Cluster, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Nodes with their curves and what else is known of them, and zones, as plain data."""
+    """Return nodes with their curves and what else is known of them, and zones, as plain data."""
     _, kinds = machine_kinds(cluster)
     return {
         "name": cluster.name,

@@ -89,7 +89,7 @@ _PLACES = tuple(
 
 
 def scatter(dots: Sequence[Dot], x_label: str, y_label: str, followed: str | None = None) -> str:
-    """Every policy as a dot with its intervals; the front is joined as stairs.
+    """Draw every policy as a dot with its intervals; the front is joined as stairs.
 
     Every place is named while they are few, else the front, the marked and the ``followed`` dot. Equal dots share one
     name. Dots far from all others would squeeze those: they stand as triangles at the edge, with their value.
@@ -136,7 +136,7 @@ def _reach(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _held(dot: Dot, x: tuple[float, float], y: tuple[float, float]) -> Dot:
-    """The dot, or one a little outside of the axes' reach, with its true value in its name."""
+    """Return the dot, or one a little outside of the axes' reach, with its true value in its name."""
     if dot.x <= x[1] and dot.y <= y[1]:
         return dot
     true = [f"→ {dot.x:,.3g}"] if dot.x > x[1] else []
@@ -146,7 +146,7 @@ def _held(dot: Dot, x: tuple[float, float], y: tuple[float, float]) -> Dot:
 
 
 def _mark(kind: str, x: float, y: float, beyond: tuple[bool, bool]) -> str:
-    """A circle, or a triangle that points to where its dot is; both are open for a title."""
+    """Draw a circle, or a triangle that points to where its dot is; both are open for a title."""
     if beyond[0]:
         return f'<path class="{kind}" d="M{x - 5:.1f} {y - 6:.1f}L{x + 6:.1f} {y:.1f}L{x - 5:.1f} {y + 6:.1f}Z">'
     if beyond[1]:
@@ -155,7 +155,7 @@ def _mark(kind: str, x: float, y: float, beyond: tuple[bool, bool]) -> str:
 
 
 def _names(frame: _Frame, dots: Sequence[Dot], order: Sequence[int], needed: int) -> list[str]:
-    """Names of the dots in this order, each where it covers neither a name nor a dot."""
+    """Draw names of the dots in this order, each where it covers neither a name nor a dot."""
     places: dict[tuple[int, int], list[str]] = {}
     for i in order:
         x, y = frame.at(dots[i].x, dots[i].y)
@@ -173,7 +173,7 @@ def _together(names: Sequence[str]) -> str:
 
 
 def _label(frame: _Frame, at: tuple[float, float], name: str, taken: list[tuple[float, float, float, float]]) -> str:
-    """The name at the first place around its dot that is free, joined to it by a line where it stands further off."""
+    """Draw the name at the first free place around its dot, joined to it by a line where it stands further off."""
     (x, y), width = at, LETTER * len(name)
     # Nearest place first; without any free one the name is left out, not drawn over others.
     for dx, dy in _PLACES:

@@ -44,7 +44,7 @@ def _machine(node: Node) -> tuple[object, ...]:
 
 
 def lanes(start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The lowest free lane for each interval in order of start, so that no two in a lane overlap. O(n log n)."""
+    """Return the lowest free lane for each interval in order of start, so that no two in a lane overlap. O(n log n)."""
     lane = np.zeros(len(start_s), np.int64)
     free: list[int] = []
     busy: list[tuple[float, int]] = []

@@ -81,7 +81,7 @@ class Saved:
 
 
 def find_runs(targets: Sequence[Path]) -> list[Saved]:
-    """The files named, and all runs of the folders named.
+    """Return the files named, and all runs of the folders named.
 
     Raises:
         InvalidInput: One is no run, or a folder has none.
@@ -134,7 +134,7 @@ class Viewer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/#code={self.code}{only}"
 
     def lines(self) -> list[dict[str, Any]]:
-        """The list of runs, read once."""
+        """Return the list of runs, read once."""
         if self._lines is None:
             self._lines = [run.listed() for run in self.runs.values()]
         return self._lines

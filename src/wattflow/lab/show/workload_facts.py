@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def describe_workload(workload: Workload) -> list[Row]:
-    """Rows of (what, value); times in seconds, sizes in bytes. Unknown is None."""
+    """Return rows of (what, value); times in seconds, sizes in bytes. Unknown is None."""
     count = len(workload)
     rows: list[Row] = [
         {"what": "tasks", "value": count},
@@ -44,7 +44,7 @@ def describe_workload(workload: Workload) -> list[Row]:
 
 
 def describe_run(run: SavedRun) -> list[Row]:
-    """Rows of (what, value) of a finished run: what came out, what it cost, and what it was made with."""
+    """Return rows of (what, value) of a finished run: what came out, what it cost, and what it was made with."""
     about, made = run.about, run.about.get("manifest", {})
     outcomes: dict[str, int] = {}
     for name in run.names["outcome_name"]:
@@ -79,7 +79,7 @@ def _plain(value: object) -> object:
 
 
 def description_table(rows: list[Row], title: str) -> Table:
-    """The rows for a reader."""
+    """Return the rows for a reader."""
     from rich import box
     from rich.table import Table
 
