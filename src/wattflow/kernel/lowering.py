@@ -262,9 +262,16 @@ def _item_pointer(context: Any, builder: Any, kind: Any, value: Any, indices: tu
             with builder.if_then(builder.icmp_unsigned(">=", index, size), likely=False):
                 context.call_conv.return_user_exc(builder, IndexError, (f"index out of range in {kind.name}",))
     return cgutils.get_item_pointer2(
-        context, builder, data=array.data, shape=shape, strides=strides, layout=kind.layout, inds=indices,
-        wraparound=False, boundscheck=False,
-    )  # fmt: skip
+        context,
+        builder,
+        data=array.data,
+        shape=shape,
+        strides=strides,
+        layout=kind.layout,
+        inds=indices,
+        wraparound=False,
+        boundscheck=False,
+    )
 
 
 def _indices(context: Any, builder: Any, kind: Any, index: Any, value: Any) -> tuple[Any, ...] | None:

@@ -89,8 +89,15 @@ def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workl
         "arrived",
         **{
             name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ("release_s", "runtime_s", "estimate_s", "input_bytes", "output_bytes", "deadline_s",
-                         "workflow_submit_s")
+            for name in (
+                "release_s",
+                "runtime_s",
+                "estimate_s",
+                "input_bytes",
+                "output_bytes",
+                "deadline_s",
+                "workflow_submit_s",
+            )
         },
         shapes=tuple(shapes),
         # One list that grew: the longest holds all others.
@@ -102,7 +109,7 @@ def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workl
             np.concatenate([one + at for one, at in zip(child, base, strict=True)]),
         ),
         edge_bytes=np.concatenate([part.parent_bytes for part in parts]),
-    )  # fmt: skip
+    )
 
 
 def _moved(part: Workload, submit_s: float) -> Workload:

@@ -125,12 +125,19 @@ def lay_out(
 ) -> None:
     """Write orders (see `orders`) and what each node should be until the first of them into a policy's memory."""
     view.lay_out(
+        state,
+        NOTES,
+        idle_w=[idle_w],
+        kept=np.zeros(pricing.SIZE),
         # A block is never empty: an order at infinity never comes.
-        state, NOTES, idle_w=[idle_w], kept=np.zeros(pricing.SIZE), at_s=[r[0] for r in rows] or [math.inf],
-        node=[float(r[1]) for r in rows] or [0.0], awake=[float(r[2]) for r in rows] or [1.0],
-        next=[0.0, float(len(rows))], wanted=wanted, planned=[float(len(planned)), *planned],
+        at_s=[r[0] for r in rows] or [math.inf],
+        node=[float(r[1]) for r in rows] or [0.0],
+        awake=[float(r[2]) for r in rows] or [1.0],
+        next=[0.0, float(len(rows))],
+        wanted=wanted,
+        planned=[float(len(planned)), *planned],
         before=before,
-    )  # fmt: skip
+    )
 
 
 def follower(name: str, plan: Plan, rows: list[tuple[float, int, int]], settings: PolicySettings) -> Policy:

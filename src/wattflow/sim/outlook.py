@@ -152,14 +152,23 @@ def world_at(state: State, cluster: Cluster, coming: Longs) -> World:
     pulse["series"] = int(any(zone.carbon_known or zone.price_known for zone in cluster.zones))
     pulse["ramps"] = int(any(node.serverless is not None for node in cluster.nodes))
     return World(
-        pulse=pulse, runtime=np.zeros(len(state.tasks)), saved=np.zeros(1), arrivals=coming.astype(np.int32),
-        runs=record_table(world.RUNS, attempts), domains=domains, domain_heap=np.zeros(2 * nodes + devices, np.int32),
+        pulse=pulse,
+        runtime=np.zeros(len(state.tasks)),
+        saved=np.zeros(1),
+        arrivals=coming.astype(np.int32),
+        runs=record_table(world.RUNS, attempts),
+        domains=domains,
+        domain_heap=np.zeros(2 * nodes + devices, np.int32),
         nodes=rows,
-        devices=record_table(world.DEVICES, devices), energy=np.zeros((nodes, 8)),
+        devices=record_table(world.DEVICES, devices),
+        energy=np.zeros((nodes, 8)),
         records=record_table(world.RECORDS, int(state.counts.open[0]) + attempts + 64),
-        power_log=record_table(world.POWER_LOG, 1), task_faults=record_table(world.TASK_FAULTS, 0), gangs=gangs,
-        watt_error=np.ones(nodes), **world_build.zone_tables(cluster),
-    )  # fmt: skip
+        power_log=record_table(world.POWER_LOG, 1),
+        task_faults=record_table(world.TASK_FAULTS, 0),
+        gangs=gangs,
+        watt_error=np.ones(nodes),
+        **world_build.zone_tables(cluster),
+    )
 
 
 __all__ = ["Outlook", "Seen", "left", "world_at"]

@@ -94,11 +94,21 @@ def _as_run(saved: SavedRun, workload: Workload, cluster: Cluster) -> tuple[Run,
     # Taken out, so that both sides tell of the same work.
     energy_j[:, column] = 0.0
     run = Run(
-        workload=workload, cluster=cluster, policy=str(about["policy"]), attempts=saved.attempts, energy_j=energy_j,
-        carbon_g=np.array(about["carbon_g"], np.float64), cost=np.array(about["cost"], np.float64),
-        peak_w=about["peak_w"], makespan_s=saved.makespan_s, start_s=about["start_s"], lead_s=about["lead_s"],
-        scalars=about["scalars"], manifest=about["manifest"], simulated=False,
-    )  # fmt: skip
+        workload=workload,
+        cluster=cluster,
+        policy=str(about["policy"]),
+        attempts=saved.attempts,
+        energy_j=energy_j,
+        carbon_g=np.array(about["carbon_g"], np.float64),
+        cost=np.array(about["cost"], np.float64),
+        peak_w=about["peak_w"],
+        makespan_s=saved.makespan_s,
+        start_s=about["start_s"],
+        lead_s=about["lead_s"],
+        scalars=about["scalars"],
+        manifest=about["manifest"],
+        simulated=False,
+    )
     return run, others_j
 
 
@@ -109,5 +119,12 @@ def known_j(accounts: Mapping[str, float | None]) -> dict[str, float]:
 
 def _line(run: Run, name: str, makespan_s: float, total_j: float) -> Beside:
     energy_j = float(run.energy_j.sum())
-    return Beside(name, True, run.makespan_s, energy_j, run.account_j("run"),
-                  run.makespan_s / makespan_s - 1.0, energy_j / total_j - 1.0)  # fmt: skip
+    return Beside(
+        name,
+        True,
+        run.makespan_s,
+        energy_j,
+        run.account_j("run"),
+        run.makespan_s / makespan_s - 1.0,
+        energy_j / total_j - 1.0,
+    )

@@ -6,8 +6,22 @@ import functools
 import hashlib
 from pathlib import Path
 
-SOURCES = ("model", "files", "traces", "generate", "clusters", "kernel", "engine", "policy", "plan", "sim", "frames",
-           "lab/figures", "lab/run", "lab/explore/point.py")  # fmt: skip
+SOURCES = (
+    "model",
+    "files",
+    "traces",
+    "generate",
+    "clusters",
+    "kernel",
+    "engine",
+    "policy",
+    "plan",
+    "sim",
+    "frames",
+    "lab/figures",
+    "lab/run",
+    "lab/explore/point.py",
+)
 """Packages and modules whose code decides what a run gives."""
 
 

@@ -142,13 +142,24 @@ def _whole_run(where: str, rows: NDArray[np.void], table: pa.Table, about: Mappi
         # −1 as in memory: how it is known is not known.
         bands["provenance"] = [PROVENANCES.index(one) if one else -1 for one in table["provenance_name"].to_pylist()]
     return Run(
-        workload=made.workload, cluster=made.cluster, policy=str(about["policy"]), attempts=rows,
+        workload=made.workload,
+        cluster=made.cluster,
+        policy=str(about["policy"]),
+        attempts=rows,
         energy_j=np.array(about["energy_j"], np.float64).reshape(-1, len(about["accounts"])),
-        carbon_g=np.array(about["carbon_g"], np.float64), cost=np.array(about["cost"], np.float64),
-        peak_w=about["peak_w"], makespan_s=about["makespan_s"], start_s=about["start_s"], lead_s=about["lead_s"],
-        power_log=made.power_log, scalars=about["scalars"], manifest=about["manifest"], simulated=about["simulated"],
-        bands=bands, sleep_log=made.sleep_log,
-    )  # fmt: skip
+        carbon_g=np.array(about["carbon_g"], np.float64),
+        cost=np.array(about["cost"], np.float64),
+        peak_w=about["peak_w"],
+        makespan_s=about["makespan_s"],
+        start_s=about["start_s"],
+        lead_s=about["lead_s"],
+        power_log=made.power_log,
+        scalars=about["scalars"],
+        manifest=about["manifest"],
+        simulated=about["simulated"],
+        bands=bands,
+        sleep_log=made.sleep_log,
+    )
 
 
 def run_table(run: Run) -> pa.Table:

@@ -282,6 +282,13 @@ def beside_table(lines: Sequence[Beside], title: str) -> Table:
         table.add_column(name, justify="left" if name in ("", "policy") else "right")
     for line in lines:
         errors = [f"{100 * e:+.1f} %" if line.simulated else "" for e in (line.makespan_error, line.energy_error)]
-        table.add_row("simulated" if line.simulated else "real", line.policy, human_time(line.makespan_s), errors[0],
-                      human_energy(line.energy_j), errors[1], human_energy(line.run_j))  # fmt: skip
+        table.add_row(
+            "simulated" if line.simulated else "real",
+            line.policy,
+            human_time(line.makespan_s),
+            errors[0],
+            human_energy(line.energy_j),
+            errors[1],
+            human_energy(line.run_j),
+        )
     return table

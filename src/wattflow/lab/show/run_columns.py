@@ -273,11 +273,21 @@ def _node(node: Node, kind: int) -> dict[str, Any]:
         "source": power.source,
     }
     devices = [
-        {"kind": d.kind, "model": d.model, "memory_bytes": d.memory_bytes, "sharing": d.sharing, "slots": d.slots,
-         "power": {"share": list(d.power.share), "watts": list(d.power.watts), "provenance": str(d.power.provenance),
-                   "source": d.power.source}}
+        {
+            "kind": d.kind,
+            "model": d.model,
+            "memory_bytes": d.memory_bytes,
+            "sharing": d.sharing,
+            "slots": d.slots,
+            "power": {
+                "share": list(d.power.share),
+                "watts": list(d.power.watts),
+                "provenance": str(d.power.provenance),
+                "source": d.power.source,
+            },
+        }
         for d in node.devices
-    ]  # fmt: skip
+    ]
     return {
         "name": node.name, "cores": node.cores, "threads": node.threads, "memory_bytes": node.memory_bytes,
         "architecture": node.architecture, "zone": node.zone, "speed": node.speed, "idle_w": idle_w(node),
