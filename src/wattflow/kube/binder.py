@@ -1,4 +1,4 @@
-"""What the scheduler writes: bindings with a UID precondition, the PodScheduled condition, events."""
+"""Write for the scheduler: bindings with a UID precondition, the PodScheduled condition, events."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from wattflow.kube import objects
 from wattflow.kube.client import STRATEGIC, ApiError, Client
 
 log = logging.getLogger(__name__)
+# Memory stays bounded where the API is slower than we place.
 _MOST_LATER = 10_000
 _VERSIONS = {
     "Workflow": "argoproj.io/v1alpha1",
@@ -85,8 +86,10 @@ class Binder:
         except ApiError as error:
             if error.code == 404:
                 return Bound.GONE, error.message
+            # 409: bound already (perhaps by our own request whose answer was lost), or another uid or version.
             if error.code == 409:
                 return await self._settle(pod, node, error.message)
+            # The request itself was refused: certainly nothing was written.
             if error.code < 500:
                 return Bound.FAILED, error.message
             return await self._settle(pod, node, error.message)
@@ -101,6 +104,8 @@ class Binder:
         except ApiError as error:
             return (Bound.GONE if error.code == 404 else Bound.FAILED), message
         except (aiohttp.ClientError, TimeoutError, OSError):
+            # Still open. FAILED is safe: if the binding did get through, the watch tells of it and the book
+            # follows.
             return Bound.FAILED, message
         if found.metadata.uid != pod.metadata.uid:
             return Bound.GONE, "a new pod has its name"
@@ -110,6 +115,8 @@ class Binder:
 
     async def unschedulable(self, pod: objects.Pod, text: str, reason: str = "Unschedulable") -> None:
         """Say in the pod's status why it waits."""
+        # The uid in metadata is a precondition: a new pod of this name must not get the old one's
+        # condition.
         body = {"status": {"conditions": [{
             "type": "PodScheduled", "status": "False", "reason": reason, "message": text[:1024],
             "lastProbeTime": None, "lastTransitionTime": stamp(),
@@ -126,6 +133,7 @@ class Binder:
 
     def event_of(self, what: str, metadata: objects.Metadata, kind: str, reason: str, text: str) -> None:
         """Have an event of any object written when there is time; of too many the oldest are left out, and counted."""
+        # A full deque drops its oldest by itself, without telling.
         self.dropped_events += len(self.later) == _MOST_LATER
         self.later.append((what, metadata, kind, reason, text))
 
@@ -141,6 +149,7 @@ class Binder:
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
+            # The time makes the name unique, as kube-scheduler's own events do it.
             "metadata": {"name": f"{meta.name[:200]}.{time.time_ns():x}", "namespace": space},
             "eventTime": now,
             "reportingController": self.scheduler,

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Versioned(Protocol):
-    """What a watch follows: objects with metadata."""
+    """Require of whatever a watch follows that it has metadata."""
 
     metadata: objects.Metadata
 
@@ -38,7 +38,11 @@ _TRIES = 6
 _MOST_WAIT_S = 30.0
 _TOKEN_AGE_S = 60.0
 _LIST_S = 120.0
+# A page is bounded in bytes and in decoding time (one page is decoded without a turn of the event
+# loop).
 _PAGED = {"limit": "2000"}
+# Version "0" means "any version that the server's cache holds": no quorum read of etcd. It may be
+# older than what we have seen, so only a first list uses it (`Mirror.relist`).
 _FROM_CACHE = {**_PAGED, "resourceVersion": "0"}
 
 
@@ -109,7 +113,7 @@ class Client:
         self._bucket = Bucket(per_s, burst, time.monotonic)
         self._most = most
         self._session: aiohttp.ClientSession | None = None
-        self._bearer, self._bearer_at = "", -_TOKEN_AGE_S
+        self._bearer, self._bearer_at = "", -_TOKEN_AGE_S  # expired, so the first request reads the token
         self.throttled = 0
         self._wires: list[Wire] = []
         self._limited = per_s != float("inf")
@@ -180,6 +184,7 @@ class Client:
                 raw = await answer.read()
                 if answer.status < 300:
                     return raw
+                # 504 is the server's own time limit. Without Retry-After it is no invitation: who called decides.
                 wait_s = _retry_after(answer) if answer.status in (429, 503, 504) else None
                 if wait_s is None or attempt == _TRIES - 1:
                     raise _refusal(answer.status, raw)
@@ -200,10 +205,14 @@ class Client:
             wire = await self._wire()
             async with asyncio.timeout(timeout_s):
                 answer = await wire.send(request + data)
+            # A connection goes back only after a whole answer. One that timed out has left by the exception,
+            # and must not be used again: its late answer would be taken for the next request's.
             if wire.open:
                 self._wires.append(wire)
             if answer.status < 300:
                 return answer.body
+            # 504 is not tried again: the server may have acted before its limit struck, and `Binder` looks at
+            # the pod instead.
             wait = answer.header(b"retry-after") if answer.status in (429, 503) else None
             if wait is None or attempt == _TRIES - 1:
                 raise _refusal(answer.status, answer.body)
@@ -234,6 +243,8 @@ class Client:
         """All objects of a collection, page by page; not ``fresh`` means from the server's cache, which is cheaper."""
         pages = _pages_of(kind)
         wanted = (_PAGED if fresh else _FROM_CACHE) | dict(query or {})
+        # A list asked for ahead was asked without a query and from the cache: only the same list may take
+        # it.
         ahead = None if fresh or query else self._ahead.pop(path, None)
         items: list[T] = []
         bad: list[Unreadable] = []
@@ -255,6 +266,7 @@ class Client:
                 log.info("%s: %d listed in %.2f s, %.2f s of them waiting", path, len(items), took_s, waited_s)
                 return Listed(items, page.metadata.resource_version, bad)
             ahead = None
+            # A token of a continued list names its own version; the API refuses both together.
             wanted.pop("resourceVersion", None)
             wanted["continue"] = page.metadata.continue_
 
@@ -266,6 +278,7 @@ class Client:
             "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": f"{for_s:.0f}",
         } | dict(query or {})  # fmt: skip
         decoder = events_of(kind)
+        # The server ends the watch after `for_s`; who is silent for a minute longer is a dead connection.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=for_s + 60)
         async with self.session.get(
             self.access.server + path, params=wanted, headers=self._headers(), timeout=timeout
@@ -273,6 +286,8 @@ class Client:
             if answer.status == 410:
                 raise Expired("the resource version is gone")
             if answer.status >= 300:
+                # A watch is not tried again here: the mirror does, from the version that it has, so nothing is lost
+                # by ending.
                 wait_s = _retry_after(answer)
                 if answer.status in (429, 503) and wait_s is not None:
                     self.throttled += 1
@@ -281,6 +296,7 @@ class Client:
                 raise _refusal(answer.status, await answer.read())
             rest = b""
             async for chunk in answer.content.iter_any():
+                # An event is a line, a chunk is not: the last piece waits for its end.
                 lines = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
                 rest = lines.pop()
                 if lines:
@@ -290,6 +306,7 @@ class Client:
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
     """Make many objects that stay, without a garbage collector that walks them all again and again meanwhile."""
+    # Nested uses must not enable it early: an outer block may still be filling.
     was = gc.isenabled()
     gc.disable()
     try:
@@ -303,6 +320,7 @@ def _pages_of(kind: type[T]) -> msgspec.json.Decoder[Any]:
     """A decoder of lists: the page and its objects in one pass."""
     fields = [
         ("metadata", objects.ListMeta, msgspec.field(default_factory=objects.ListMeta)),
+        # `kind` is a value here, which the type system cannot use as a type.
         ("items", list[kind], msgspec.field(default_factory=list)),  # type: ignore[valid-type]
     ]
     return msgspec.json.Decoder(msgspec.defstruct(f"{kind.__name__}List", fields))
@@ -326,6 +344,8 @@ def changes(lines: list[bytes], decoder: msgspec.json.Decoder[Any]) -> list[Chan
             continue
         if event.type == "ERROR":
             raise _ended_by(line)
+        # A bookmark has an object of the kind with nothing but a version in it; it must not be told as a
+        # change.
         kind, item = event.type, event.object
         found.append(Change(kind, None if kind == "BOOKMARK" else item, item.metadata.resource_version))
     return found
@@ -355,6 +375,8 @@ def _page(pages: msgspec.json.Decoder[Any], raw: bytes, kind: type[T], bad: list
     """Decode a page; where an object of it is of another form, the others all the same."""
     try:
         return pages.decode(raw)
+    # One odd object makes the decoder refuse the whole page. The second pass is slow and rare, and
+    # loses only the odd one.
     except msgspec.ValidationError:
         page = _RAW_PAGES.decode(raw)
     found = []
@@ -388,6 +410,7 @@ def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
 def _refusal(code: int, raw: bytes) -> ApiError:
     try:
         status = msgspec.json.decode(raw, type=objects.Status)
+        # Proxies on the way answer in HTML: the code is all that can be relied on.
         return ApiError(code, status.reason, status.message)
     except msgspec.MsgspecError:
         return ApiError(code, "", raw[:200].decode(errors="replace"))

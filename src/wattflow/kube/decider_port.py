@@ -1,4 +1,4 @@
-"""What the scheduler needs from whoever decides: nodes and load in, pods wanted, placements out.
+"""The port between the scheduler and whoever decides: nodes, load and wanted pods in, placements out.
 
 `wattflow.kube.engine_decider.EngineDecider` fulfils it with the live engine. Amounts are those of `accounting`.
 """
@@ -41,7 +41,7 @@ class Choice(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What one step decided, and when to be asked again without an event.
+    """Carry what one step decided, and when to ask again without an event.
 
     Attributes:
         sleep, wake: Nodes to put to sleep and to wake; answered by `Decider.powered`.

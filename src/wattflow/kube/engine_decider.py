@@ -24,8 +24,8 @@ from wattflow.policy import registry
 from wattflow.policy.base import Policy
 
 _MOST_SHAPES = 2048
-_MOST_PRIORITY, _ORDERS = 200_000, ORDERS  # levels are 32-bit
-_COUNTED = 8
+_MOST_PRIORITY, _ORDERS = 200_000, ORDERS  # product plus one order stays below 2**31: levels are 32-bit
+_COUNTED = 8  # `engine.tables.COUNTABLE`
 """Countable resources that an engine knows by name; further ones are only checked before binding."""
 SleepOf = Callable[[objects.Node], Sleep | None]
 Capped = Callable[[str, accounting.Amounts], accounting.Amounts]
@@ -133,12 +133,15 @@ class EngineDecider:
             name,
             cores=threads,
             memory_bytes=offered.get(accounting.MEMORY, 0),
+            # A cap may leave none, and a node of no cores is refused (`model.cluster.Node`); a thousandth takes
+            # no pod.
             allocatable_cores=max(1e-3, accounting.cores(offered)),
             speed=power.speed_of(node),
             architecture=node.status.node_info.architecture or "amd64",
             power=profile,
             sleep=self._sleep_of(node),
         )
+        # Sorted, since the first few names that come are the ones that the engine counts.
         for resource in sorted(offered):
             self._counts_by(resource)
         counts = {resource: offered.get(resource, 0) for resource in self._resources}
@@ -153,6 +156,7 @@ class EngineDecider:
         if id is None:
             return
         for uid in list(self._on_node.pop(name, ())):
+            # Copied: `ended` takes out of it.
             self.ended(uid)
         self._names.pop(id, None)
         for known in (self._curves, self._loads, self._offered, self._later):
@@ -212,6 +216,8 @@ class EngineDecider:
             return
         self._needs[uid] = wanted.amounts
         shape = self._shape(wanted)
+        # A pod that is offered certain nodes needs a constraint of its own, which a task in the graph
+        # cannot get.
         found = self._structure.enter(wanted.pod, shape, self._now_s) if self._structure and not wanted.nodes else None
         if found is None:
             tag = next(self._tags)
@@ -239,6 +245,7 @@ class EngineDecider:
                 self.engine.put(protocol.NODE, action.who, state=protocol.Power.ON)
         for placement in result.placements:
             uid = self._uids.get(placement.tag, "")
+            # Not the node it runs on, or not of these at all: undone, it counts as load.
             if self._nodes.get(where.get(uid, "")) != placement.node:
                 self.engine.put(protocol.REFUSED, placement.attempt)
                 continue
@@ -296,6 +303,7 @@ class EngineDecider:
         if attempt is None:
             return
         self._leave_node(uid)
+        # A member by itself has a task of its own; only parts of the gang's task can follow.
         follower = self._gangs.follow(uid) if uid not in self._tasks else None
         if follower is not None:  # the others run already
             self.engine.put(protocol.FINISHED, attempt)
@@ -346,6 +354,7 @@ class EngineDecider:
                 self.engine.put(protocol.REFUSED, placement.attempt)
                 continue
             gang = self._gangs.named(whose)
+            # `uids` sorts them, so part i is the same pod at every call.
             uid = whose if gang is None else gang.uids()[placement.part]
             if gang is not None:
                 self._needs[uid] = gang.amounts()
@@ -355,6 +364,7 @@ class EngineDecider:
         for action in result.actions:
             if action.kind in ordered and action.who in self._names:
                 ordered[action.kind].append(self._names[action.who])
+        # Order of `ordered`: sleep, wake, as `Chosen` has them.
         return Chosen(choices, wake_at_s, *ordered.values())
 
     def task_of(self, uid: str) -> int | None:
@@ -470,6 +480,8 @@ class EngineDecider:
         function = pod.metadata.annotations.get(FUNCTION, "pod")
         counts = {name: value for name, value in amounts.items() if self._counts_by(name)}
         key = (tuple(sorted(amounts.items())), wish, function, level, parts, groups)
+        # A shape with a list of nodes belongs to one pod and is dropped with it; others are shared by all
+        # equal pods.
         if wanted.nodes is None and key in self._shapes:
             self._shapes.move_to_end(key)
             return self._shapes[key]
@@ -480,6 +492,7 @@ class EngineDecider:
             self._own[pod.metadata.uid] = (shape, rule)
             return shape
         self._shapes[key] = shape
+        # The least recently used. Tasks that still use its shape keep the row until they end.
         if len(self._shapes) > _MOST_SHAPES:
             self.engine.drop(self._shapes.popitem(last=False)[1])
         return shape

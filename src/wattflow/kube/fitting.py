@@ -49,6 +49,7 @@ def fit(samples: Sequence[tuple[float, float, float]], threads: int, source: str
         InvalidInput: too few samples, or all at one load.
     """
     table: Floats = np.asarray(samples, float).reshape(-1, 3)
+    # A rate over a counter may exceed the threads a little; more is a broken sample.
     good = np.isfinite(table).all(axis=1) & (table[:, 2] > 0) & (table[:, 1] >= 0) & (table[:, 1] <= 1.05 * threads)
     table = table[good]
     if len(table) < _LEAST:
@@ -66,6 +67,7 @@ def fit(samples: Sequence[tuple[float, float, float]], threads: int, source: str
 
 def _binned(busy: Floats, watts: Floats, threads: int) -> tuple[Floats, Floats, Floats]:
     """Medians of bins that have enough samples."""
+    # A sample that lies on an edge belongs above it, whatever the division has rounded.
     number = np.searchsorted(_EDGES, busy / threads + 1e-9, side="right") - 1
     found = []
     for one in range(len(_EDGES)):
@@ -78,6 +80,7 @@ def _binned(busy: Floats, watts: Floats, threads: int) -> tuple[Floats, Floats, 
 
 def _monotone(watts: Floats, weights: Floats) -> Floats:
     """Pool neighbours that fall until none does."""
+    # Value, weight and length of a block: the result must have as many points as there were.
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(watts.tolist(), weights.tolist(), strict=True):
         blocks.append((value, weight, 1))
@@ -89,11 +92,13 @@ def _monotone(watts: Floats, weights: Floats) -> Floats:
 
 def _prolonged(at: Floats, watts: Floats, threads: int) -> tuple[list[float], list[float]]:
     """The curve from idle to all threads; slopes are those of the first two points, and of the last quarter."""
+    # The last quarter, not the last two points: their difference is mostly noise, and it is prolonged.
     span = max(2, math.ceil(len(at) / 4) + 1)
     first = (watts[1] - watts[0]) / (at[1] - at[0])
     last = (watts[-1] - watts[-span]) / (at[-1] - at[-span])
     busy, curve = at.tolist(), watts.tolist()
     if busy[0] > 1e-9:
+        # Not below zero, however steep the first two points are.
         busy, curve = [0.0, *busy], [max(0.0, curve[0] - first * busy[0]), *curve]
     else:
         busy[0] = 0.0
