@@ -64,6 +64,7 @@ def routes(executions: Executions, token: str) -> list[web.RouteDef]:
     def route(method: str, path: str, act: Callable[[str, web.Request, bytes], object]) -> web.RouteDef:
         async def answer(request: web.Request) -> web.StreamResponse:
             given = request.headers.get("Authorization", "")
+            # In constant time: the answer's time must not tell how much of a token was right.
             if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
                 return _problem(401, "a token is needed: Authorization: Bearer …")
             try:
@@ -74,6 +75,7 @@ def routes(executions: Executions, token: str) -> list[web.RouteDef]:
                 return _problem(400, str(error))
             except (msgspec.MsgspecError, ValueError) as error:
                 return _problem(400, f"{method} {request.path}: {error}")
+            # Only False: None stands for an answer without content.
             if found is False:
                 return _problem(404, "there is no such task")
             return web.Response(body=msgspec.json.encode(found or {}), content_type="application/json")

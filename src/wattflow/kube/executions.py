@@ -21,6 +21,7 @@ PROCESS = "PROCESS"
 STRATEGIES = ("fifo", "rank", "rank_min", "rank_max")
 ORDERS = 10_000
 """Orders within one priority are 0 to this, less one; higher goes first."""
+# (600 + 1) * 16 < ORDERS: rank and size share one number, the rank first.
 _MOST_RANK, _SIZES = 600, 16
 
 
@@ -29,7 +30,7 @@ class NoExecution(WattflowError):
 
 
 class BadExecution(WattflowError):
-    """What was told does not fit: a name taken, an edge without its vertex, a cycle."""
+    """Refuse what does not fit: a name taken, an edge without its vertex, a cycle."""
 
 
 class NoStrategy(BadExecution):
@@ -81,6 +82,7 @@ class Execution:
         rank: dict[int, int] = {}
         for uid in reversed(order):
             below = max((rank[target] for target in after[uid]), default=0)
+            # Channels and other vertices between processes connect them, but are no work of their own.
             rank[uid] = below + (self.vertices[uid][1] == PROCESS)
         self.ranks = {self.vertices[uid][0]: value for uid, value in rank.items()}
 
@@ -88,6 +90,8 @@ class Execution:
         """Which of two tasks goes first: higher does."""
         if self.strategy == "fifo":
             return 0
+        # Each step is a factor of 8, the last begins at 2**45 bytes; equal steps are ties, left to the
+        # policy.
         size = min(_SIZES - 1, int(math.log2(task.input_bytes + 1) / 3))
         ties = {"rank": 0, "rank_max": size, "rank_min": _SIZES - 1 - size}[self.strategy]
         return min(_MOST_RANK, self.ranks.get(task.process, 0)) * _SIZES + ties
@@ -163,6 +167,7 @@ class Executions:
         try:
             self._changed(one)
         except BadExecution:
+            # The edges that made the cycle: ranks stay those of before.
             one.edges = before
             raise
 
@@ -176,6 +181,8 @@ class Executions:
     def add_task(self, name: str, id: int, process: str, pod: str, input_bytes: float) -> None:
         """A task whose pod is about to be made; it belongs to the batch that is open, if any."""
         one = self.of_name(name)
+        # None while the batch is open (`end_batch` tells the number), so a task told afterwards waits for
+        # nobody.
         one.tasks[id] = Task(process, pod, input_bytes, one.batch if one.batches.get(one.batch, 0) is None else 0)
         self._by_pod[one.namespace, pod] = (name, id)
         self._keep(name)
@@ -189,6 +196,7 @@ class Executions:
         self._by_pod.pop((one.namespace, task.pod), None)
         count = one.batches.get(task.batch)
         if count is not None:
+            # One fewer to wait for; what it kept back may be complete now.
             one.batches[task.batch] = count - 1
         self._keep(name)
         self.on_released()
@@ -234,9 +242,11 @@ class Executions:
         one, task = found
         task.state = "UNSCHEDULED"
         count = one.batches[task.batch]
+        # A task leaves RECEIVED_CONFIG when its pod is first seen.
         there = sum(other.batch == task.batch and other.state != "RECEIVED_CONFIG" for other in one.tasks.values())
         if count is None or there < count:
             return True
+        # Once complete it is forgotten: members that are seen again must not wait anew.
         del one.batches[task.batch]
         self._keep(one.name)
         self.on_released()
@@ -257,6 +267,7 @@ class Executions:
 
     def _path(self, name: str) -> Path:
         assert self.folder is not None
+        # Quoted: a name from the network must not leave the folder.
         return self.folder / f"{quote(name, safe='')}.json"
 
     def _keep(self, name: str) -> None:

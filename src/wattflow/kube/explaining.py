@@ -55,6 +55,7 @@ def lines(pod: objects.Pod, said: dict[str, object] | None) -> list[str]:
         return found
     told = [one for one in pod.status.conditions if one.type == "PodScheduled" and one.status == "False"]
     found += [f"waits: {one.message or one.reason}" for one in told]
+    # What the scheduler says now comes after what stands in the pod, which may be older.
     if said is not None:
         requests = said.get("requests")
         found.append(f"now: {said.get('why')}")

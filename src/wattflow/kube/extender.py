@@ -20,6 +20,8 @@ from wattflow.kube.scheduler import Scheduler
 
 HIGHEST = 10
 """The highest score of an extender; kube-scheduler multiplies it by ten times the extender's weight."""
+# 5,000 nodes in full are some tens of megabytes, where the extender is not marked
+# `nodeCacheCapable`.
 _MOST_BYTES = 64 << 20
 
 
@@ -30,8 +32,9 @@ class NodeList(msgspec.Struct):
 
 
 class Asked(msgspec.Struct):
-    """What kube-scheduler asks: a pod, and the nodes that passed its own filters."""
+    """Carry kube-scheduler's question: a pod, and the nodes that passed its own filters."""
 
+    # Capital letters: the Go structs of extender/v1 have no JSON tags.
     Pod: objects.Pod
     Nodes: NodeList | None = None
     NodeNames: list[str] | None = None
@@ -57,6 +60,8 @@ def scores(costs: Mapping[str, float], names: Iterable[str]) -> dict[str, int]:
 def _score(cost: float, best: float, worst: float) -> int:
     if not math.isfinite(cost):
         return 0
+    # Only the cheapest reach 10: after rounding, a node that is nearly as cheap must not tie with the
+    # policy's choice.
     return HIGHEST if cost == best else min(HIGHEST - 1, int(HIGHEST * (worst - cost) / (worst - best)))
 
 
@@ -68,6 +73,7 @@ def over_cap(scheduler: Scheduler, pod: objects.Pod, names: Iterable[str]) -> di
     found = {}
     for name in names:
         view = scheduler.book.cluster.nodes.get(name)
+        # Not told yet by our watch: kube-scheduler may know it, and a node without a known cap breaks none.
         if view is None:
             continue
         room = watts.capped(name, view.allocatable).get(accounting.CPU, 0)
@@ -85,6 +91,7 @@ def routes(scheduler: Scheduler) -> list[web.RouteDef]:
         asked = await _asked(request)
         failed = over_cap(scheduler, asked.Pod, asked.names)
         kept = [name for name in asked.names if name not in failed]
+        # `Error` is for failures as a whole, which would keep the pod pending; empty means none.
         result: dict[str, object] = {"FailedNodes": failed, "Error": ""}
         if asked.NodeNames is not None:
             result["NodeNames"] = kept
@@ -101,6 +108,7 @@ def routes(scheduler: Scheduler) -> list[web.RouteDef]:
         assert isinstance(decider, EngineDecider)
         scheduler.book.flush(now_s)
         pod = _without_preferences(asked.Pod)
+        # No rules between pods: kube-scheduler has filtered already.
         wanted = Wanted(pod, accounting.pod_requests(pod), None, scheduler.estimates.of(pod))
         began_s = scheduler.clock()
         found = scores(decider.costs(wanted, now_s), asked.names)

@@ -59,6 +59,7 @@ def wish(pod: objects.Pod) -> Wish | None:
         return None
     if share is None or not 0 < share <= 1 or memory <= 0:
         return None
+    # Rounded up, so that shares never sum to more than a GPU; less a trifle, for binary fractions.
     return Wish(math.ceil(share * WHOLE - 1e-9), memory)
 
 
@@ -83,8 +84,10 @@ def place(node: objects.Node, taken: Mapping[str, Held], asked: Wish) -> int | N
     count, each = offered(node)
     shares, memory = [0] * count, [0] * count
     for one in taken.values():
+        # One beyond `count` was bound before the node's label became smaller; that GPU is offered no more.
         if one.gpu < count:
             shares[one.gpu] += one.wish.share_m
             memory[one.gpu] += one.wish.memory_bytes
     fits = [i for i in range(count) if shares[i] + asked.share_m <= WHOLE and memory[i] + asked.memory_bytes <= each]
+    # The fullest first keeps whole GPUs free for large shares; of equals the first, for a fixed order.
     return max(fits, key=lambda i: (shares[i], -i), default=None)

@@ -57,9 +57,12 @@ def _by_number(node: objects.Node) -> str | None:
 
 def _by_words(model: str) -> str | None:
     """Return the machine of our table whose processor has the same number in its name, such as 7763 or 8480+."""
+    # The first word with three digits in a row is the processor's number; "v4", "2.3GHz" and the like
+    # are not.
     number = next((word for word in re.split(r"[^0-9A-Za-z]+", model) if re.search(r"[0-9]{3}", word)), None)
     if number is None:
         return None
+    # A whole word: 776 must not find 7763, nor 7763 find 7763P.
     wanted = re.compile(rf"(?<![0-9A-Za-z]){re.escape(number)}(?![0-9A-Za-z])", re.IGNORECASE)
     return next((one.name for one in _machines() if wanted.search(one.about)), None)
 
@@ -72,6 +75,7 @@ def _machines() -> list[profiles.NamedProfile]:
 def _usual(kind: str) -> tuple[float, float]:
     """Median watts a thread, idle and full, of the machines of an architecture."""
     arm = kind.startswith(("arm", "aarch"))
+    # Our table has two kinds: Ampere machines stand for arm64, all others for amd64.
     chosen = [one for one in _machines() if ("Ampere" in one.about) == arm]
     each = [(one.watts[0] / one.threads, one.watts[-1] / one.threads) for one in chosen if one.threads]
     return statistics.median(idle for idle, _ in each), statistics.median(full for _, full in each)

@@ -67,6 +67,7 @@ async def enable(client: Client, namespace: str, labels: Mapping[str, str], sche
         try:
             await client.call("POST", path, {"apiVersion": f"{_GROUP}/{version}", **document})
         except ApiError as error:
+            # 409: it is enabled already; the name holds a hash of all that was asked, so it is the same policy.
             if error.code != 409:
                 raise InvalidInput(path, f"was refused: {error}") from None
     return f"new pods of {namespace} {_words(labels)} go to {scheduler}; `wattflow kube disable {namespace}` ends that"
@@ -97,6 +98,7 @@ async def enabled(client: Client) -> list[str]:
     """Return what is given to us, one line each."""
     try:
         path = f"/apis/{_GROUP}/{await _version(client)}/{_KINDS['MutatingAdmissionPolicy']}"
+        # Read as plain metadata, which any kind has.
         found = (await client.list_all(path, objects.Namespace, query={"labelSelector": _OURS})).items
     except (ApiError, InvalidInput):
         return []
@@ -108,6 +110,7 @@ async def savings(client: Client, url: str, release: str) -> str:
     found = asking.metrics(await asking.ask(client, "/metrics", url, release))
     if "wattflow_shadow_saved_joules" not in found:
         raise InvalidInput(url or release, 'runs no shadow: set mode = "shadow" in its configuration')
+    # `{result="same"}`: the value stands between the quotes.
     pods = {labels.partition('"')[2].rstrip('"'): int(n) for labels, n in found.get("wattflow_shadow_pods", {}).items()}
     joules, watts = found["wattflow_shadow_saved_joules"][""], found["wattflow_shadow_saved_watts"][""]
     whole = sum(found.get("wattflow_node_joules", {}).values())
@@ -137,6 +140,7 @@ async def _version(client: Client) -> str:
 
 def _name(namespace: str, labels: Mapping[str, str], scheduler: str) -> str:
     said = f"{namespace} {_words(labels)} {scheduler}"
+    # Names of objects are short; the hash keeps apart what the cut made equal.
     return f"wattflow-enable-{namespace[:30].rstrip('-')}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
 
 

@@ -58,6 +58,7 @@ class NodePowerProfile(objects.Object):
 
     def applies(self, node: objects.Node) -> bool:
         """By name, or by all labels of its selector."""
+        # A profile without selector and without names is for nobody, not for all nodes.
         if self.spec.nodes or not self.spec.node_selector:
             return node.metadata.name in self.spec.nodes
         return selectors.matches(objects.LabelSelector(match_labels=self.spec.node_selector), node.metadata.labels)
@@ -97,6 +98,8 @@ def _labelled(value: str, threads: int) -> PowerProfile:
 
 def threads_of(node: objects.Node) -> int:
     """Hardware threads: the node's CPU capacity."""
+    # Capacity, not allocatable: curves are over all threads of the machine, also those kept for the
+    # system.
     stated = accounting.amounts(node.status.capacity or node.status.allocatable)
     return max(1, math.ceil(accounting.cores(stated, 1000)))
 
@@ -160,11 +163,13 @@ class Watts:
 
     def _find(self, node: objects.Node, threads: int) -> PowerProfile | None:
         fits = sorted((one for one in self.known.values() if one.applies(node)), key=_most_special)
+        # Also of a node that has lost its profile: an old cap must not stay.
         self._caps.pop(node.metadata.name, None)
         if self.node_cap_w is not None:
             self._caps[node.metadata.name] = self.node_cap_w
         if fits:
             if fits[0].spec.cap_w is not None:
+                # The profile's cap replaces the configured one, higher or lower: it is about these nodes.
                 self._caps[node.metadata.name] = fits[0].spec.cap_w
             return fits[0].profile(threads)
         label = node.metadata.labels.get(LABEL)
@@ -189,6 +194,7 @@ class Watts:
         if name in self.asleep_w:
             return self.asleep_w[name]
         known = self._drawn.get(name)
+        # By identity: curves are replaced, never changed.
         if known is None or known[1] != cpu or known[0] is not profile:
             known = self._drawn[name] = (profile, cpu, profile.at(cpu / 1000))
         return known[2]
@@ -200,6 +206,7 @@ class Watts:
 
     def cluster_w(self, cluster: snapshot.Snapshot) -> float:
         """Modelled watts of all nodes whose profile is known."""
+        # `fsum`: the order of nodes must not change the cap's verdict by a rounding.
         return math.fsum(self._drawn_w(name, view) or 0.0 for name, view in cluster.nodes.items())
 
     def integrate(self, cluster: snapshot.Snapshot, seconds: float) -> None:
@@ -226,16 +233,20 @@ class Watts:
 def cores_below_m(profile: PowerProfile, cap_w: float) -> int:
     """The most milli-cores that stay at or below the cap; 0 where even idling is above."""
     if profile.full_w <= cap_w:
+        # No cap in effect: more cores than any node has, and exact as a float.
         return 2**53
     if profile.idle_w > cap_w:
         return 0
     low, high = 0.0, profile.busy[-1]
+    # 60 halvings are below a double's precision, whatever the curve's span.
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if profile.at(middle) <= cap_w else (low, middle)
+    # A trifle more before cutting: 2000 milli-cores must not become 1999.
     return int(low * 1000 + 1e-6)
 
 
 def _most_special(one: NodePowerProfile) -> tuple[bool, int, str]:
     """Named nodes before selectors, more labels before fewer, then by name."""
+    # The name last, so that two equal selectors always have the same winner.
     return not one.spec.nodes, -len(one.spec.node_selector), one.key

@@ -32,6 +32,8 @@ async def write_profile(where: Access, node: str, curve: PowerProfile) -> None:
             await client.get(f"/api/v1/nodes/{node}", objects.Node)
         except ApiError as error:
             raise InvalidInput(f"--kube {node}", f"the node cannot be read: {error}") from None
+        # Server-side apply owns only the keys that are sent, so an operator's `capW` stays; `force` takes
+        # over keys that somebody edited by hand, since a measurement is newer.
         query = {"fieldManager": "wattflow-profile", "force": "true"}
         try:
             await client.call("PATCH", f"{GROUP}/{node}", document(node, curve), query=query, content=APPLY)

@@ -18,6 +18,7 @@ from wattflow.predict.serving import ServedModel
 
 log = logging.getLogger(__name__)
 _FIRST, _EVERY, _MOST = 40, 200, 5000
+# Seconds are on a node of speed 1, so one machine stands for all.
 _MACHINE, _RUN_OF = "reference", 20  # rows that ended one after another are taken for one run
 
 
@@ -47,6 +48,7 @@ class Predicted:
 
     def learn(self, kind: str, size: float, seconds: float) -> None:
         """A task has ended."""
+        # Also not NaN.
         if not seconds > 0:
             return
         self._rows.append((kind, size, seconds))
@@ -57,6 +59,8 @@ class Predicted:
             if self.ended % self.every == 0:
                 self.served.refit(self._observations())
         elif self._fitting is None and self.ended >= self.first:
+            # A thread of its own and only for this fit: fitting takes seconds, and the scheduler's loop must
+            # not wait.
             pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="wattflow-fit")
             self._fitting = pool.submit(runtime.fit, self._observations())
             pool.shutdown(wait=False)
@@ -69,6 +73,7 @@ class Predicted:
             self.served = ServedModel(self._fitting.result())
         else:
             log.warning("no model of runtimes: %s", problem)
+            # Not at every further task: rows that cannot be fitted now will not be with one more.
             self.first = self.ended + self.every
         self._fitting = None
 

@@ -43,10 +43,12 @@ class Aside:
     def of(self, kind: str, metadata: objects.Metadata, why: str) -> None:
         """Tell of an object what of it was left out, and why."""
         key = (metadata.uid or f"{metadata.namespace}/{metadata.name}", why)
+        # Each change of a bad object comes here again; once is enough.
         if key in self._told:
             return
         self._told[key] = None
         if len(self._told) > _MOST_TOLD:
+            # The oldest. It may be told again, which is better than memory that grows.
             self._told.popitem(last=False)
         self.metrics.set_aside.add(kind=kind)
         log.warning("%s %s/%s: %s", kind, metadata.namespace, metadata.name, why)
@@ -70,6 +72,7 @@ class Aside:
                 log.exception("%s %s: tried again without its notes", kind, item.key)
                 what = f"its {tenant.PREFIX} labels and annotations are left out: {type(error).__name__}: {error}"
                 self.of(kind, item.metadata, what)
+                # What fails again goes to the mirror, which sets the object aside as a whole.
                 receive(change, tenant.without_notes(item))
 
         return careful

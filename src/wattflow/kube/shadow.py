@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Shadow:
-    """What came of the comparison.
+    """Compare our choices with another scheduler's, and sum the difference.
 
     Attributes:
         pods: How many went to the ``same`` node, to an ``other`` one, to one whose watts or ours are ``unknown``, or
@@ -50,6 +50,7 @@ class Shadow:
         uid = pod.metadata.uid
         if kind == DELETED or pod.ended or not pod.spec.node_name:
             self._later.pop(uid, None)
+            # Zeros for one that is not compared: nothing is added.
             watts, since_s = self._running.pop(uid, (0.0, 0.0))
             self._done_j += watts * (self.clock() - since_s)
             return False
@@ -69,9 +70,11 @@ class Shadow:
     def _compare(self, pod: objects.Pod) -> None:
         record, node = self.book.records.get(pod.metadata.uid), pod.spec.node_name
         if record is None:
+            # We have looked at it and would have had it wait.
             if pod.metadata.uid in self.book.waiting:
                 self.pods["wait"] += 1
             return
+        # Compared before, or bound when we came.
         if not record.assumed:
             return
         if record.node == node:
@@ -87,6 +90,7 @@ class Shadow:
             log.info("%s: ours %s, theirs %s, watts unknown", pod.key, record.node, node)
             return
         self.pods["other"] += 1
+        # `mine` is negative: what our node would draw less without the pod.
         self.saved_w += other + mine
         self._running[pod.metadata.uid] = (other + mine, self.clock())
         log.info("%s: ours %s, theirs %s, %+.1f W", pod.key, record.node, node, other + mine)

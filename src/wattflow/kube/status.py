@@ -55,6 +55,7 @@ def _pods(name: str, pods: list[objects.Pod]) -> list[str]:
 def _watts(watts: Watts, cluster: Snapshot) -> list[str]:
     found = {}
     for name, view in cluster.nodes.items():
+        # For its side effect: `node_w` reads the curve that this finds.
         watts.profile_of(view.node)
         value = watts.node_w(view)
         if value is not None:

@@ -11,6 +11,7 @@ from wattflow.kube.book import Book
 from wattflow.kube.decider_port import Decider
 from wattflow.kube.prometheus_text import Metrics
 
+# Most pods are placed within half a second and need no word. Twenty in a round: each is a write.
 _AFTER_S, _AGAIN_S, _AT_ONCE = 0.5, 20.0, 20
 
 
@@ -48,6 +49,7 @@ class Teller:
             return
         text = self.why(uid)
         before = self._told.get(uid, ("", 0.0))[0]
+        # Also where it is the same, so that it is not due again at once.
         self._told[uid] = (text, now_s)
         if text == before:
             return

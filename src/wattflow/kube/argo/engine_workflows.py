@@ -67,12 +67,16 @@ class Structure:
             return None
         flow, id = found
         inside = self._inside.get(flow.key) or self._open(flow, pod, now_s)
+        # Not guessed right, or taken already by an earlier try of the same task.
         if id not in inside.gates or id in inside.used or inside.shapes[id] != shape:
             return None
+        # Argo made the pod, so it may run (an OR in `depends`); the engine's edges would still hold its
+        # task back.
         if not set(inside.parents[id]) <= inside.done:
             return None
         inside.used.add(id)
         self._by_uid[pod.metadata.uid] = (flow.key, id)
+        # A sealed placeholder without parents ends at once, and the task behind it is ready.
         self.engine.put(protocol.SEAL, inside.gates[id])
         return inside.tasks[id], inside.tags[id]
 
@@ -87,6 +91,8 @@ class Structure:
         """Milli-cores of tasks without a pod yet, all of whose parents are done or end within so many seconds."""
         total = 0
         for inside in self._inside.values():
+            # Parents that are late have passed their expected end and still count: their children come any
+            # moment.
             soon = {id for id, end_s in inside.ends_s.items() if end_s <= now_s + within_s and id not in inside.done}
             if soon:
                 total += sum(
@@ -94,6 +100,8 @@ class Structure:
                     for id, parents in inside.parents.items()
                     if id in inside.gates
                     and id not in inside.used
+                    # At least one parent must be about to end, or the task would have been ready already and has a
+                    # pod by now.
                     and not soon.isdisjoint(parents)
                     and soon | inside.done >= set(parents)
                 )
@@ -112,6 +120,7 @@ class Structure:
         if inside is None:
             return
         lost = [id]
+        # All descendants: the engine will never see the cancelled parent end.
         while lost:
             parent = lost.pop()
             after = [child for child, parents in inside.parents.items() if parent in parents and child in inside.gates]
@@ -133,11 +142,15 @@ class Structure:
             self.engine.put(protocol.CANCEL, inside.workflow)
 
     def _open(self, flow: Flow, pod: objects.Pod, now_s: float) -> Inside:
+        # From when its first pod is seen: the engine's clock is not the one that dates the workflow's
+        # creation.
         deadline = None if flow.deadline_s is None else now_s + flow.deadline_s
         inside = Inside(self.engine.workflow(deadline_s=deadline))
         self._inside[flow.key] = inside
         own = self.flows.of(pod)
+        # What Argo adds is taken to be the same for every pod of a workflow.
         extra = _overhead(pod, flow.graph.tasks[own[1]]) if own is not None else {}
+        # Tasks that ended before we came are no part of it, and edges from them are left out below.
         inside.done = self._past.pop(flow.key, set())
         for id, task in flow.graph.tasks.items():
             if id not in inside.done:
@@ -151,6 +164,7 @@ class Structure:
 
     def _add(self, inside: Inside, id: str, task: GraphTask, pod: objects.Pod, extra: accounting.Amounts) -> None:
         inside.parents[id] = task.parents
+        # No gate: nothing is ever placed for it, it only keeps its children behind it in the ranks.
         if task.placeholder:
             inside.tasks[id] = self.engine.put(protocol.TASK, protocol.PLACEHOLDER, workflow=inside.workflow)
             inside.shapes[id] = protocol.PLACEHOLDER
@@ -170,6 +184,7 @@ class Structure:
             protocol.TASK, shape, workflow=inside.workflow, estimate_s=estimate_s,
             tag=inside.tags[id],
         )  # fmt: skip
+        # The gate is a parent of its own task: what has no pod yet is never ready.
         self.engine.put(protocol.EDGE, inside.gates[id], inside.tasks[id])
 
     def _estimate_s(self, task: GraphTask, pod: objects.Pod) -> float | None:

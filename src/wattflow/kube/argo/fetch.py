@@ -32,6 +32,8 @@ async def library(client: Client, namespace: str) -> Library:
         try:
             items = (await raw(client, path)).get("items")
         except ApiError as error:
+            # ClusterWorkflowTemplates need a right of their own; without it a workflow that names none can
+            # still be read.
             if error.code in (403, 404):
                 continue
             raise
@@ -71,9 +73,11 @@ async def finished(
     if phase not in ENDED:
         raise InvalidInput(f"{namespace}/{name}", f"has not ended yet (it is {phase or 'waiting'}); collect it later")
     chosen = {"labelSelector": f"{WORKFLOW}={name}"}
+    # Fresh: the server's cache may lack the last pod's end.
     pods = (await client.list_all(f"/api/v1/namespaces/{namespace}/pods", objects.Pod, query=chosen, fresh=True)).items
     if not pods:
         raise InvalidInput(f"{namespace}/{name}", "its pods are gone (podGC); collect before they are deleted")
+    # From the cache: nodes are only read for their names, threads and labels.
     nodes = {one.metadata.name: one for one in (await client.list_all("/api/v1/nodes", objects.Node)).items}
     graph = Graph.of(workflow, await library(client, namespace))
     attributed_j = await _kepler(prometheus, namespace, pods) if prometheus else {}

@@ -99,16 +99,20 @@ class Flows:
             if self.known.pop(key, None) is not None:
                 self.on_ended(key)
             return
+        # The spec of a workflow that runs does not change; its graph read anew would lack copies made
+        # since.
         if key in self.known:
             return
         try:
             plain = workflow.plain()
             graph = Graph.of(plain, lambda name, template, whole: self._template(workflow, name, whole))
+        # `RecursionError`: a tenant may nest JSON as deep as the decoder follows.
         except (InvalidInput, ValueError, RecursionError) as error:
             self.on_unread(workflow, f"spec: {error}; its pods are placed one by one")
             return
         spec = plain["spec"]
         priority = spec.get("priority") if isinstance(spec, dict) else None
+        # `bool` is an `int` in Python, and `priority: true` is no number.
         if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
             self.on_unread(workflow, f"spec.priority is {str(priority)[:60]!r}, not a whole number: it is left out")
             priority = None
@@ -118,6 +122,7 @@ class Flows:
         self.known[key] = Flow(key, graph, next(self._numbers), priority or 0, _due_s(workflow))
 
     def _template(self, workflow: ArgoWorkflow, name: str, whole: bool) -> Raw | None:
+        # ClusterWorkflowTemplates have no namespace, so their keys begin with "/".
         return self.templates.get(f"{'' if whole else workflow.metadata.namespace}/{name}")
 
     def of(self, pod: objects.Pod) -> tuple[Flow, str] | None:
@@ -136,6 +141,7 @@ def _due_s(workflow: ArgoWorkflow) -> float | None:
     objective = notes.get(OBJECTIVE, OBJECTIVES[0])
     if objective not in OBJECTIVES:
         log.warning("%s: %s is %r; it may be %s", workflow.key, OBJECTIVE, objective, " or ".join(OBJECTIVES))
+    # A stated deadline goes before the objective.
     deadline_s = tenant.number(notes.get(DEADLINE, ""))
     if deadline_s is not None:
         return deadline_s
