@@ -43,12 +43,15 @@ def read(path: Path) -> Workload:
         numbers[name], bad = table.numbers(name)
         skips.drop(bad, f"whose {name} is not a number")
     for name in _POD[1:]:
+        # `~(x >= 0)` and not `x < 0`: NaN, an unknown need, must go too.
         skips.drop(~(numbers[name] >= 0) | (numbers[name] > 1e12), f"with an unknown or negative {name}")
+    # The trace shares single GPUs only; a share of several has no meaning in its paper.
     skips.drop((numbers["num_gpu"] > 1) & (numbers["gpu_milli"] != 1000), "with shares of several GPUs")
     skips.drop(numbers["gpu_milli"] > 1000, "with more than the whole of a GPU")
     skips.drop((numbers["num_gpu"] > 0) & (numbers["gpu_milli"] == 0), "with a GPU and no share of it")
     skips.drop(numbers["num_gpu"] > 1024, "with more than 1,024 GPUs")
     created, deleted, scheduled = (numbers[f"{name}_time"] for name in ("creation", "deletion", "scheduled"))
+    # NaN compares false, so lists without times keep all their pods.
     skips.drop((deleted < scheduled) | (created < 0), "that end before they start")
     skips.none_left(path)
     keep = skips.keep
@@ -63,7 +66,9 @@ def _workload(
 ) -> Workload:
     name, notes = about
     created = numbers["creation_time"]
+    # Some of the published lists have the columns of times, others do not.
     timed = bool(np.isfinite(created).any())
+    # Times count from the first pod, as everywhere in a workload.
     origin = float(np.nanmin(created)) if timed else 0.0
     runtime = numbers["deletion_time"] - numbers["scheduled_time"]
     known = np.isfinite(runtime)
@@ -101,6 +106,7 @@ def _variant(row: tuple[object, ...]) -> Variant:
     cpu, memory, gpus, share = (float(str(value)) for value in row[:4])
     models = tuple(model for model in str(row[4]).split("|") if model)
     if gpus == 0:
+        # No models for a pod without a GPU, whatever its `gpu_spec` says: it fits any node.
         return Variant(cores=cpu / 1000, memory_bytes=int(memory * MIB), device_models=())
     return Variant(
         name="gpu",
@@ -114,6 +120,7 @@ def _variant(row: tuple[object, ...]) -> Variant:
 
 
 def _unique(names: list[str]) -> tuple[str, ...] | None:
+    # Two pods of one name: numbers stand in for ids, since ids must be unique.
     return tuple(names) if len(set(names)) == len(names) and all(names) else None
 
 

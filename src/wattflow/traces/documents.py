@@ -38,6 +38,8 @@ def of_workload(workload: Workload) -> tuple[tuple[Workflow, ...], tuple[str, ..
 
     Columns that a run or a predictor has put over the documents (runtimes, estimates, energy) are taken over into them.
     """
+    # Columns may have been cut or repeated since; documents of another number of tasks say nothing of
+    # these rows.
     if workload.documents and sum(len(one.tasks) for one in workload.documents) == len(workload):
         return _updated(workload), ()
     dropped = tuple(
@@ -59,9 +61,11 @@ def _updated(workload: Workload) -> tuple[Workflow, ...]:
                 if value is not None and value != getattr(task, name)
             }
             runtime = float(workload.runtime_s[base + i])
+            # A runtime that nobody recorded stays unknown: the 1 s that stands in must not become a record.
             if task.runtime_s is not None and runtime != task.runtime_s:
                 changes["runtime_s"] = runtime
             estimate = float(workload.estimate_s[base + i])
+            # An estimate that equals the runtime is the default, and says nothing.
             usual = runtime if task.estimate_s is None else task.estimate_s
             if not math.isnan(estimate) and task.runtime_s is not None and estimate != usual:
                 changes["estimate_s"] = estimate
@@ -89,6 +93,7 @@ def _recorded(workload: Workload) -> list[dict[str, object]]:
 def _from_columns(workload: Workload) -> tuple[Workflow, ...]:
     """Documents made from columns. Bytes become files, see `_Files`."""
     ids = [workload.task_id(t) for t in range(len(workload))]
+    # Ids come from several documents and may repeat; a document needs them unique.
     if len(set(ids)) < len(ids):
         ids = [f"{id}#{t}" for t, id in enumerate(ids)]
     known = workload.columns.get("runtime_known")
@@ -114,8 +119,10 @@ def _from_columns(workload: Workload) -> tuple[Workflow, ...]:
                 inputs=tuple(bytes_of.inputs[t]),
                 outputs=tuple(bytes_of.outputs[t]),
                 parts=shape.parts,
+                # Documents count from their own submission.
                 submit_s=max(0.0, float(workload.release_s[t]) - submit),
                 deadline_s=deadline - submit if math.isfinite(deadline) else None,
+                # As above: an estimate equal to the runtime is left out.
                 estimate_s=None if math.isnan(estimate) or (has_runtime and estimate == runtime) else estimate,
                 **recorded[t],  # type: ignore[arg-type]
             )
@@ -146,6 +153,7 @@ def as_one_workflow(workload: Workload) -> Workload:
 def _functions_of(workload: Workload) -> list[tuple[Function, ...]]:
     """The functions that each workflow uses, in order of number."""
     function = np.array([shape.function for shape in workload.shapes] or [0], np.int64)
+    # One number per pair of workflow and function; `unique` sorts them, so functions keep their order.
     pairs = np.unique(workload.workflow * len(workload.functions) + function[workload.shape])
     found: list[list[Function]] = [[] for _ in workload.workflow_names]
     for number, index in zip(*(side.tolist() for side in np.divmod(pairs, len(workload.functions))), strict=True):
@@ -170,6 +178,8 @@ class _Files:
         edges = zip(child_of_edge, workload.parent.tolist(), workload.parent_bytes.tolist(), strict=True)
         for child, parent, size in edges:
             if size > 0:
+                # One file for each size that a parent hands on: children that get equal bytes share it, as they
+                # would a real file.
                 name = handed[parent].setdefault(size, f"{ids[parent]}.{len(handed[parent])}")
                 self.inputs[child].append(name)
         for t, number in enumerate(workload.workflow.tolist()):
@@ -180,6 +190,7 @@ class _Files:
             for size, name in handed[t].items():
                 self.outputs[t].append(name)
                 self.files[number].append(File(name, round(size)))
+            # What is written beyond the files handed on; children that share a file share its bytes.
             rest = written - sum(handed[t])
             if rest > 0:
                 self.outputs[t].append(f"{ids[t]}.out")

@@ -28,6 +28,7 @@ def claims(probe: Probe) -> bool:
     if probe.folder:
         return any(_members(probe.path))
     text = probe.text().lstrip()
+    # A JSON schema of WfFormat speaks of workflows as well.
     return text.startswith("{") and '"workflow"' in text and '"$schema"' not in text[:500]
 
 
@@ -41,6 +42,7 @@ def read(path: Path) -> Workload:
         try:
             found.append(read_document(member))
         except InvalidInput as error:
+            # All problems of all files at once, each with its file.
             problems += [Problem(f"{member.name}: {one.where}", one.what) for one in error.problems]
     if problems:
         raise InvalidInput(str(path), problems)
@@ -63,5 +65,6 @@ def validate(raw: object) -> tuple[Problem, ...]:
 
 def _members(folder: Path) -> Iterator[Path]:
     for member in sorted(folder.iterdir()):
+        # Hidden files are copies of editors and of macOS archives.
         if member.name.endswith((".json", ".json.gz")) and member.is_file() and not member.name.startswith("."):
             yield member

@@ -31,11 +31,13 @@ class Check:
 
     def as_number(self, raw: object, where: str, minimum: float | None = None) -> float | None:
         """A finite number, or None after noting why not."""
+        # `true` is an int in Python.
         if isinstance(raw, bool) or not isinstance(raw, int | float):
             self.problem(where, f"must be a number, not {_shown(raw)}")
             return None
         try:
             value = float(raw)
+        # An integer of a thousand digits.
         except OverflowError:
             value = math.inf
         if not math.isfinite(value):
@@ -67,6 +69,7 @@ class Check:
                 continue
             if self.as_number(raw, f"{where}.{key}", 0.0) is None:
                 return None
+            # Integers are multiplied as integers; through text, since `raw` may be any number type.
             value = raw * int(factor) if isinstance(raw, int) else round(float(str(raw)) * factor)
             if value > _LARGEST:
                 self.problem(f"{where}.{key}", f"must be below 2^63, not {_shown(raw)}")
@@ -88,6 +91,7 @@ class Check:
         if not isinstance(raw, list):
             self.problem(f"{where}.{key}", f"must be a list, not {_shown(raw)}")
             return ()
+        # Each wrong item is told, the others are used.
         for i, item in enumerate(raw):
             if not isinstance(item, str):
                 self.problem(f"{where}.{key}[{i}]", f"must be text, not {_shown(item)}")
@@ -168,6 +172,7 @@ def find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
     children: list[list[int]] = [[] for _ in parents]
     waiting = [0] * len(parents)
     for task, above in enumerate(parents):
+        # A set: an edge that is listed twice counts once, or the child would never become ready.
         for parent in set(above):
             children[parent].append(task)
             waiting[task] += 1

@@ -30,6 +30,8 @@ _NOT_STATED = frozenset({"schema_version", "tasks", "files"})
 def write(workload: Workload, path: Path) -> tuple[str, ...]:
     """Write one workflow as a file; several as a folder with one file each."""
     as_file = path.name.lower().removesuffix(".gz").endswith(".json")
+    # A log of many single jobs as one file: a folder of thousands of one-task documents would help
+    # nobody.
     together = as_file and len(workload) > 1 and workload.one_task_each
     found, dropped = documents.of_workload(documents.as_one_workflow(workload) if together else workload)
     if together:
@@ -41,6 +43,7 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
             str(path), f"WfFormat holds one workflow a file and this workload has {len(found)}; name a folder"
         )
     else:
+        # Padded, so that files sort in the workload's order.
         width = len(str(len(found)))
         texts = [(f"{i:0{width}d}.json", dumps(one)) for i, one in enumerate(found)]
         write_folder_atomic(path, lambda folder: _write_all(folder, texts))
@@ -65,6 +68,7 @@ def write_document(workflow: Workflow, path: Path) -> None:
 def dumps(workflow: Workflow) -> str:
     """The document as JSON text. Raises InvalidInput for values that JSON cannot hold."""
     try:
+        # `allow_nan=False`: NaN is not JSON, though Python writes it.
         return json.dumps(to_json(workflow), indent=1, allow_nan=False) + "\n"
     except (ValueError, TypeError) as error:
         raise InvalidInput(workflow.name, f"cannot be written as JSON: {error}") from None
@@ -95,6 +99,7 @@ def to_json(workflow: Workflow) -> dict[str, object]:
     raw = _head(workflow) | {"workflow": inside}
     stated = workflow.attributes.get("workflow")
     if isinstance(stated, dict):
+        # Never over what we have just written.
         inside.update({key: value for key, value in stated.items() if key not in inside})
     # What a reader would now see is compared with what it should see; the differences are the extension.
     seen, problems = parse(raw)
@@ -103,6 +108,8 @@ def to_json(workflow: Workflow) -> dict[str, object]:
     real = {safe: id for id, safe in ids.items()}
     entries: list[dict[str, object]] = specification["tasks"]  # type: ignore[assignment]
     for entry, was, wanted in zip(entries, seen.tasks, workflow.tasks, strict=True):
+        # Ids were respelled for the schema; compared as the reader will see them after the extension is
+        # applied.
         spelled = dataclasses.replace(was, parents=tuple(real[parent] for parent in was.parents))
         more = extension.differing(spelled, wanted)
         if more:
@@ -121,6 +128,7 @@ def _head(workflow: Workflow) -> dict[str, object]:
         head["createdAt"] = workflow.created_at
     head["schemaVersion"] = SCHEMA_VERSION
     for key, value in workflow.attributes.items():
+        # What the schema would refuse here survives in the extension, as a difference.
         if key in _RESERVED or not _fits(key, value):
             continue
         head[key] = value
@@ -147,8 +155,10 @@ def _loose_files(workflow: Workflow) -> list[str]:
 
 def _spelled(ids: list[str], letters: re.Pattern[str]) -> dict[str, str]:
     """Each id in letters that the schema allows, unique; ids that are fine stay."""
+    # Ids that are fine keep their spelling and must not be taken by a respelled one.
     taken = {id for id in ids if id and not letters.search(id)}
     spelled: dict[str, str] = {}
+    # The position is unique, so most respelled ids need no second try.
     for number, id in enumerate(dict.fromkeys(ids)):
         safe = id
         if id not in taken:
@@ -199,6 +209,8 @@ def _executed(task: Task, id: str, origin: datetime | None) -> dict[str, object]
     if command:
         entry["command"] = command
     first = task.variants[0]
+    # One core and no memory is what a reader assumes; a fraction below one is not allowed by the
+    # schema.
     if first.cores > 1 or (first.cores == 1 and first.memory_bytes):
         entry["coreCount"] = int(first.cores) if float(first.cores).is_integer() else first.cores
     values = {
@@ -225,6 +237,7 @@ def _machine(machine: Machine) -> dict[str, object]:
     if machine.memory_bytes:
         entry["memoryInBytes"] = machine.memory_bytes
     cpu: dict[str, object] = {"coreCount": machine.cores} if machine.cores else {}
+    # The schema wants a whole number of MHz.
     if machine.speed_mhz is not None and machine.speed_mhz >= 1 and machine.speed_mhz.is_integer():
         cpu["speedInMHz"] = int(machine.speed_mhz)
     if machine.cpu_vendor:

@@ -50,6 +50,7 @@ def _parts(folder: Path, kind: str) -> list[Path]:
     base = folder / kind
     if not base.is_dir():
         return []
+    # Archives keep several versions of one table side by side; names sort by version.
     versions = sorted(child for child in base.iterdir() if child.is_dir() and child.name.startswith("schema-"))
     return sorted((versions[-1] if versions else base).glob("*.parquet"))
 
@@ -66,10 +67,12 @@ def read(path: Path) -> Workload:
     numbers = {}
     for name in _NUMBERS:
         numbers[name], bad = table.numbers(name)
+        # The first four are needed; what else cannot be read is unknown.
         if name in _NUMBERS[:4]:
             skips.drop(bad | ~np.isfinite(numbers[name]), f"without a usable {name}")
     order = np.argsort(numbers["id"], kind="stable")
     twice = np.zeros(len(table), np.bool_)
+    # Sorted by id, repeats stand side by side; stable, so the first of them stays.
     twice[order[1:]] = numbers["id"][order][1:] == numbers["id"][order][:-1]
     skips.drop(twice, "whose id came before")
     runtime = numbers["runtime"]
@@ -84,7 +87,7 @@ def read(path: Path) -> Workload:
 
 @dataclass(slots=True)
 class _Extra:
-    """What a task's ``params`` say in the namespaced extension."""
+    """Hold what a task's ``params`` say in the namespaced extension."""
 
     variants: tuple[Variant, ...] | None = None
     parts: int = 1
@@ -123,6 +126,7 @@ class _Trace:
         runtime = np.where(known, numbers["runtime"] / 1000, UNKNOWN_RUNTIME_S)
         shape, shapes, functions = self._shapes()
         workflow, names = log_tables.distinct(numbers["workflow_id"].tolist())
+        # Without a runtime there is no estimate either, unless the extension has one.
         estimate = np.where(known, runtime, np.nan)
         for t, extra in self.extras.items():
             if extra.estimate_s is not None:
@@ -146,6 +150,7 @@ class _Trace:
             notes=tuple(self.notes),
         )
         if workload.edge_count:
+            # Raises on a cycle, which the columns themselves would not show.
             workload.topological_order()
         return workload
 
@@ -158,6 +163,7 @@ class _Trace:
         }  # fmt: skip
         for source, (target, factor) in names.items():
             values = self.numbers[source]
+            # -1 is unknown.
             values = np.where(values >= 0, values * factor, np.nan)
             if np.isfinite(values).any():
                 columns[target] = values
@@ -186,6 +192,7 @@ class _Trace:
         for t, (kind, core, size) in enumerate(rows):
             extra = self.extras.get(t) or _Extra()
             function = extra.function or Function(kind or "task")
+            # The column holds the task's cores, a variant those of one part.
             variants = extra.variants or (Variant(cores=core / extra.parts, memory_bytes=size),)
             shape = Shape(functions.setdefault(function, len(functions)), variants, extra.parts)
             codes.append(shapes.setdefault(shape, len(shapes)))
@@ -196,6 +203,7 @@ class _Trace:
         found: dict[int, _Extra] = {}
         bad = 0
         for t, text in enumerate(params):
+            # A cheap test first: most traces have no extension, and parsing a million texts takes long.
             if f'"{extension.KEY}"' in text:
                 extra = _extra(text)
                 if extra is None:
@@ -219,6 +227,7 @@ def _extra(text: str) -> _Extra | None:
         if "provenance" in raw:
             values["provenance"] = str(Provenance(raw["provenance"]))
         extra = _Extra(**values)  # type: ignore[arg-type]
+        # What cannot be a task counts as unreadable as a whole.
         return extra if not check.problems and extra.parts >= 1 and extra.variants != () else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
