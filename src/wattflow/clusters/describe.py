@@ -76,6 +76,7 @@ def _row(nodes: list[Node]) -> ClassRow:
 def _label(names: list[str]) -> str:
     if len(names) == 1:
         return names[0]
+    # "node-12" and "node-13" are one kind; a number within the name stays.
     stems = {re.sub(r"[-_.]?\d+$", "", name) for name in names}
     return stems.pop() if len(stems) == 1 else f"{names[0]} …"
 

@@ -37,6 +37,7 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
         MissingData: ``alibaba`` without the folder of real data.
     """
     text = str(name_or_path)
+    # A name never has a slash: files in the working folder are written "./my.toml" or "my.toml".
     if isinstance(name_or_path, Path) or text.endswith(".toml") or "/" in text or "\\" in text:
         return read_cluster(name_or_path)
     if text == ALIBABA:

@@ -83,12 +83,14 @@ def find_profile(name: str) -> NamedProfile:
         UnknownName: There is none; names the nearest.
         MissingData: Its family needs the folder of real data, which is not there.
     """
+    # The shipped ones first: most names need no look at the data folder, whose tables are large.
     if name in _shipped():
         return _shipped()[name]
     known = _known()
     if name in known:
         return known[name]
     family = name.partition(":")[0]
+    # Rows of the full table are numbered, the shipped servers have names.
     if data_folder() is None and (family in ("spec", "turbostat") or name.removeprefix("ccf:").isdigit()):
         raise MissingData(f"the power profile {name!r} needs the folder of real data; set WATTFLOW_DATA to it")
     raise unknown_name("power profile", name, known, "`wattflow profiles` lists them all")
@@ -136,9 +138,11 @@ def _all_ccf(path: Path) -> Iterator[NamedProfile]:
                 threads = int(float(row["# Cores"]) * float(row["# Threads Per Core"]))
             except ValueError:
                 continue  # a few rows lack a figure
+            # Idle above full is a mistake of the source.
             if not 0 < ends[0] <= ends[1]:
                 continue
             about = f"{row['Hardware Vendor']} {row['System']}, {row['Chips']} × {row['CPU Description']}"
+            # The column of row numbers has an empty header.
             yield _ccf(row[""], about, threads, ends, (int(row["Published"][-4:]), False))
 
 

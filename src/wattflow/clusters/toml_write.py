@@ -34,6 +34,7 @@ _PART_KEYS = {
 def write_cluster(cluster: Cluster, path: Path | str) -> None:
     """Write a cluster file; it appears whole or not at all."""
     path = Path(path)
+    # Beside the target: a rename is atomic within one file system only.
     half = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         half.write_text(cluster_toml(cluster), encoding="utf-8")
@@ -65,8 +66,10 @@ def _runs(nodes: Sequence[Node]) -> list[tuple[Node, int | None]]:
     while i < len(nodes):
         stem = nodes[i].name.removesuffix("-0")
         count = 0
+        # The name must end in "-0" and be more than that.
         if stem and stem != nodes[i].name:
             key = nodes[i].class_key
+            # Names must count up without a gap, since reading gives them back so.
             while i + count < len(nodes) and nodes[i + count].name == f"{stem}-{count}":
                 if nodes[i + count].class_key != key:
                     break
@@ -87,6 +90,7 @@ def _node(node: Node, count: int | None) -> dict[str, object]:
         if name == "function_speed":
             if value:
                 table[key] = value
+        # Memory is written above, default or not: a node file needs it.
         elif value != defaults[name] and name != "memory_bytes":
             table[key] = value
     if node.power is not None:
@@ -109,6 +113,7 @@ def _devices(devices: Sequence[Device]) -> list[dict[str, object]]:
     tables: list[dict[str, object]] = []
     before: Device | None = None
     for device in devices:
+        # Neighbours only: the order of devices is their number on the node.
         if device == before:
             count = tables[-1].get("count", 1)
             assert isinstance(count, int)
@@ -181,6 +186,7 @@ def toml_lines(table: Mapping[str, object]) -> list[str]:
 
 
 def _key(key: str) -> str:
+    # TOML's bare keys.
     bare = key.isascii() and key.replace("-", "").replace("_", "").isalnum()
     return key if bare else _value(key)
 
@@ -192,6 +198,7 @@ def _value(value: object) -> str:
         case int() | float():
             return repr(value)
         case str():
+            # JSON's escapes are TOML's, but for DEL, which JSON leaves as it is and TOML forbids.
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case Mapping():
             return "{ " + ", ".join(toml_lines(value)) + " }" if value else "{}"

@@ -37,8 +37,11 @@ def group_of(pid: int, proc: Path = Path("/proc")) -> str | None:
     unified = None
     for line in lines:
         number, controllers, path = line.split(":", 2)
+        # Version 1 where both are mounted: cpuacct counts there, and the unified hierarchy has no CPU
+        # controller.
         if "cpuacct" in controllers.split(","):
             return path
+        # Version 2 is always hierarchy 0.
         if number == "0":
             unified = path
     return unified

@@ -44,13 +44,16 @@ def node_energy(work: Sequence[Busy], curve: PowerProfile, begin_s: float, end_s
     events: list[tuple[float, float]] = []
     for stretch in work:
         start, end = max(stretch.start_s, begin_s), min(stretch.end_s, end_s)
+        # A stretch of no length or no threads has no joules and would divide by zero.
         if end > start and stretch.threads > 0:
             events += [(start, stretch.threads), (end, -stretch.threads)]
+    # Ends sort before starts at the same moment, since a negative change is smaller: no false overlap.
     events.sort()
     # One running integral of watts per busy thread: a task's joules are its threads times the difference over it.
     moments, integral = [begin_s], [0.0]
     now_s, busy, active_j, per_thread = begin_s, 0.0, 0.0, 0.0
     for time_s, change in events:
+        # Sums of starts and ends leave rounding behind; below this the node is idle.
         above_w = curve.at(busy) - curve.idle_w if busy > 1e-9 else 0.0
         active_j += above_w * (time_s - now_s)
         per_thread += above_w / busy * (time_s - now_s) if busy > 1e-9 else 0.0
@@ -59,6 +62,8 @@ def node_energy(work: Sequence[Busy], curve: PowerProfile, begin_s: float, end_s
         moments.append(time_s)
         integral.append(per_thread)
     task_j: dict[str, float] = {}
+    # Keys are the very floats of the events, so lookups are exact. Of equal moments the last integral
+    # counts, which adds nothing to the one before.
     at = dict(zip(moments, integral, strict=True))
     for stretch in work:
         start, end = max(stretch.start_s, begin_s), min(stretch.end_s, end_s)
@@ -88,8 +93,10 @@ def enrich(
     power_w = _numbers(workload, "avg_power_w")
     band = _numbers(workload, "energy_error")
     provenance = workload.columns.get("energy_provenance", np.full(count, "")).astype(object)
+    # Decided once, before anything is written: a trace's own joules stay.
     kept = np.isfinite(energy_j)
     for tasks, curve in _groups(workload, curves, default):
+        # A guessed curve makes guessed joules.
         kind = Provenance.GUESSED if curve.provenance is Provenance.GUESSED else Provenance.MODELLED
         modelled_j = _machine_j(workload, tasks, curve)
         fresh = ~kept[tasks] & np.isfinite(modelled_j)
@@ -125,6 +132,7 @@ def _machine_j(workload: Workload, tasks: Indices, curve: PowerProfile) -> Float
     cores = np.array([shape.variants[0].cores for shape in workload.shapes])[workload.shape[tasks]]
     threads = _numbers(workload, "avg_cpu_pct")[tasks] / 100.0
     threads = np.where(np.isfinite(threads), threads, cores)
+    # One unknown start and nobody's overlap is known: each is then taken to have run alone.
     if np.isfinite(start_s).all():
         rows = zip(start_s.tolist(), (start_s + runtime_s).tolist(), threads.tolist(), strict=True)
         work = [Busy(str(i), *row) for i, row in enumerate(rows)]

@@ -30,6 +30,7 @@ VERSION = 1
 SHARES = tuple(tenth / 10 for tenth in range(1, 11))
 DUTIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 CO_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+# A job that leaves most of the device to others, so that what they do shows.
 BENCH_SHARE = 0.3
 _log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class GpuProfiler:
             "points": [], "interference": [], "notes": [],
         }  # fmt: skip
         for label, step in self._plan():
+            # Looked at before each step, so that a step that has begun is measured whole.
             if self.clock() - begun_s > self.settings.deadline_s:
                 self._note("time is up; left out from " + label)
                 break
@@ -92,9 +94,11 @@ class GpuProfiler:
     def _plan(self) -> Iterator[tuple[str, Callable[[], None]]]:
         order = random.Random(self.settings.seed)
         kernels = self.program.kernels
+        # Before any context exists: a context alone draws watts.
         yield "idle", partial(self._idle, "idle")
         yield "sharing", self._start_sharing
         yield "idle with the sharing daemon", partial(self._idle, "idle-shared")
+        # In order of worth: if time runs out, the curve that matters most is complete.
         yield from self._share_steps(order, kernels[0], 0)
         for duty in order.sample(DUTIES, len(DUTIES)):
             yield f"load {duty:g}", partial(self._load, "load", LoadSpec(kernels[0], duty=duty), 0)
@@ -107,6 +111,7 @@ class GpuProfiler:
                 yield from self._share_steps(order, kernel, repeat)
 
     def _share_steps(self, order: random.Random, kernel: str, repeat: int) -> Iterator[tuple[str, Callable[[], None]]]:
+        # In random order, so that warming up falls on all shares alike.
         for share in order.sample(SHARES, len(SHARES)):
             spec = LoadSpec(kernel, share=share)
             yield f"share {kernel} {share:g} #{repeat}", partial(self._load, "share", spec, repeat)
@@ -118,10 +123,12 @@ class GpuProfiler:
 
     def _idle(self, kind: str) -> None:
         self.sleep(self.settings.warm_s)
+        # Twice as long: idle is under every other figure.
         windows = self._windows(2 * self.settings.measure_s)
         self._add_point({"kind": kind, "kernel": None, "share": 0.0, "duty": 0.0, "repeat": 0}, windows, None)
 
     def _load(self, kind: str, spec: LoadSpec, repeat: int) -> None:
+        # A little longer than what is measured, so that the load does not end within the last window.
         total_s = self.settings.warm_s + self.settings.measure_s + 0.3
         load = self.start_load(self.program, LoadSpec(spec.kernel, spec.share, total_s, 0, spec.duty), self.mps)
         try:
@@ -155,10 +162,12 @@ class GpuProfiler:
         """A benchmark of fixed work on a share, beside a rising co-load; then beside whole jobs in turns."""
         share = BENCH_SHARE
         trial = self.start_load(self.program, LoadSpec(kernel, share, 1.0), self.mps).finish()
+        # As many rounds as take `bench_s` alone; the same work is then timed beside others.
         rounds = max(1, int(trial.rounds_per_s * self.settings.bench_s))
         for co_share in CO_SHARES:
             beside = [LoadSpec(kernel, co_share, 60.0)] if co_share else []
             self._beside(LoadSpec(kernel, share, rounds=rounds), beside, self.mps)
+        # An Mps that was never started: clients run without it and take turns.
         turns = Mps(reason="time slicing asked for")
         trial = self.start_load(self.program, LoadSpec(kernel, 1.0, 1.0), turns).finish()
         rounds = max(1, int(trial.rounds_per_s * self.settings.bench_s))
@@ -239,10 +248,12 @@ def knee(share: Sequence[float], watts: Sequence[Sequence[float]], *, draws: int
     generator = np.random.default_rng(seed)
     drawn = np.stack([generator.choice(np.asarray(v, np.float64), (draws, len(v))).mean(axis=1) for v in watts])
     # The breakpoint with the least squared error on a grid of 0.5 % steps, at least two points on either side.
+    # From the second to the last but one: each of the two lines needs two points.
     grid = np.arange(x[1], x[-2] + 1e-9, 0.005)
     errors = np.array([_residual(x, at, np.column_stack([y, drawn])) for at in grid])
     best = grid[errors.argmin(axis=0)]
     low, high = np.quantile(best[1:], [0.05, 0.95])
+    # The single line: joined at the last point, the second has no length.
     line = float(_residual(x, float(x[-1]), y[:, None])[0])
     slopes = np.linalg.lstsq(_joined(x, best[0]), y, rcond=None)[0]
     gain = 1.0 - float(errors[:, 0].min()) / line if line > 0 else 0.0
@@ -278,6 +289,7 @@ def shipped() -> dict[str, Mapping[str, object]]:
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".json"):
             document = json.loads(file.read_text(encoding="utf-8"))
+            # Tables of other kinds lie in the same folder.
             if isinstance(document, dict) and {"device", "points", "sharing"} <= document.keys():
                 found[file.name.removesuffix(".json")] = document
     return found

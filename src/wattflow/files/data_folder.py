@@ -20,6 +20,7 @@ def data_folder() -> Path | None:
     """
     named = os.environ.get("WATTFLOW_DATA")
     folder = Path(named) if named else Path(__file__).resolve().parents[4] / "shared" / "data"
+    # The manifest tells it from any folder of that name.
     return folder if (folder / "MANIFEST.csv").exists() else None
 
 

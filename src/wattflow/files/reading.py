@@ -16,6 +16,7 @@ def small_text(path: Path, kind: str, most_bytes: int = LARGEST_BYTES) -> str:
         InvalidInput: It is too large for one, cannot be read, or is no text.
     """
     try:
+        # Before reading: a wrong path may name a disk image.
         if path.stat().st_size > most_bytes:
             raise InvalidInput(str(path), f"is larger than {most_bytes // 1024**2} MiB; not a {kind}")
         return path.read_text(encoding="utf-8")

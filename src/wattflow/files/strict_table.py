@@ -20,6 +20,7 @@ class Problems:
     """Problems in the order found, each once."""
 
     def __init__(self) -> None:
+        # A dict as an ordered set: a template's mistake is found once per node that uses it.
         self.found: dict[Problem, None] = {}
 
     def add(self, where: str, what: str) -> None:
@@ -109,10 +110,12 @@ class StrictTable:
             return float(value)
         if value is not None:
             self.problem(key, f"must be a number, not {value!r}")
+        # A stand-in that most uses can go on with; the problem is noted.
         return float(default) if is_number(default) else 1.0
 
     def whole(self, key: str, default: int | object = _MISSING) -> int:
         value = self._get(key, default, "a whole number")
+        # `true` is an int in Python.
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         if value is not None:
@@ -153,6 +156,7 @@ class StrictTable:
         value = self.value(key)
         if value is None:
             return ()
+        # TOML knows inf and nan, which no list here may hold.
         if not isinstance(value, list) or not all(is_number(item) and math.isfinite(item) for item in value):
             self.problem(key, "must be a list of finite numbers")
             return ()
@@ -197,6 +201,7 @@ class StrictTable:
 
 def is_number(value: object) -> TypeGuard[int | float]:
     """Tell whether a TOML value is a number (NaN is not)."""
+    # Infinity is a number of TOML and of some keys (`mtbf`).
     return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
 
 
@@ -205,6 +210,7 @@ def bandwidth_bytes_per_s(text: str | int | float) -> float:
     if isinstance(text, int | float):
         return float(text)
     amount = text.strip().removesuffix("/s").strip()
+    # Without "/s" it is a size, not a bandwidth.
     if amount == text.strip():
         raise ValueError(f"{text!r} is not a bandwidth; write for example '10 Gbit/s' or '1.25 GB/s'")
     if amount.endswith("bit"):

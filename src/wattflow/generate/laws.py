@@ -55,11 +55,15 @@ class Law:
             case "exponential":
                 return rng.exponential(self.mean, count)
             case "lognormal":
+                # As in `jitter`: exp(N(-σ²/2, σ)) has mean 1.
                 return self.mean * rng.lognormal(-0.5 * self.shape**2, self.shape, count)
             case "pareto":
+                # A Pareto law's mean is scale * α / (α - 1).
                 scale = self.mean * (self.shape - 1.0) / self.shape
+                # numpy draws the shifted law, which begins at 0.
                 return scale * (1.0 + rng.pareto(self.shape, count))
             case "weibull":
+                # A Weibull law of scale 1 has the mean Γ(1 + 1/k).
                 return self.mean / math.gamma(1.0 + 1.0 / self.shape) * rng.weibull(self.shape, count)
         return np.full(count, self.mean)
 
@@ -97,6 +101,7 @@ class Arrivals:
             case "diurnal":
                 return self._swing(np.cumsum(rng.exponential(1.0, count)))
             case "bursty":
+                # Gamma gaps: the squared coefficient of variation is 1 / shape.
                 shape = 1.0 / self.cv**2
                 return np.cumsum(rng.gamma(shape, 1.0 / (self.rate_per_s * shape), count))
         return np.zeros(count)

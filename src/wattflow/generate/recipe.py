@@ -76,7 +76,9 @@ class Recipe:
 
     def documents(self, seed: int = 0) -> tuple[Workflow, ...]:
         """The workflows of this seed, in order of submission."""
+        # The second number keeps streams of recipes, benchmarks and jitter apart.
         rng = np.random.default_rng([seed, 0x57F])
+        # Submission times first, then each workflow: more tasks in one do not move the others' arrivals.
         submit_s = self.arrivals.draw(rng, self.workflows)
         width = len(str(self.workflows - 1))
         names = [f"{self.title}-{i:0{width}d}" if self.workflows > 1 else self.title for i in range(self.workflows)]
@@ -87,6 +89,8 @@ class Recipe:
         weight = np.array([step.weight for step in steps])
         runtime_s = (self.runtime.draw(rng, len(steps)) * weight).tolist()
         out_bytes = self.file.draw(rng, len(steps)).astype(np.int64).tolist()
+        # Drawn for every task, though only sources read one: the number of draws then depends on the tasks
+        # alone.
         in_bytes = self.file.draw(rng, len(steps)).astype(np.int64).tolist()
         ids = _ids(steps)
         tasks, files = [], []
@@ -134,8 +138,10 @@ class Recipe:
             except ValueError as error:
                 problems.append(Problem(item, _misread(key, value, error)))
         whole = parts.pop("")
+        # Each part is checked by itself, so that all mistakes of a line are told at once.
         for part, given in parts.items():
             default: Any = cls.__dataclass_fields__[part].default
+            # Laws differ in what a shape means: that of the default law must not be kept.
             if given.get("law") in USUAL_SHAPE:
                 given.setdefault("shape", USUAL_SHAPE[given["law"]])
             try:
@@ -163,6 +169,7 @@ def _ids(steps: list[Step]) -> list[str]:
 def _critical_path_s(steps: list[Step], runtime_s: list[float]) -> float:
     end_s: list[float] = []
     for step, runtime in zip(steps, runtime_s, strict=True):
+        # Parents come before children in a list of steps.
         end_s.append(runtime + max((end_s[parent] for parent in step.parents), default=0.0))
     return max(end_s)
 
@@ -170,6 +177,7 @@ def _critical_path_s(steps: list[Step], runtime_s: list[float]) -> float:
 def _misread(key: str, value: str, error: ValueError) -> str:
     """Why a value cannot be read, and what to write."""
     number, colon, rest = value.partition(":")
+    # "tasks=100:mean=5" is the usual slip.
     if colon and "=" in rest:
         return f"keys have commas between, not colons: write {key}={number},{rest.replace(':', ',')}"
     return f"{value!r} is no whole number" if _KEYS[key][2] is int else str(error)

@@ -28,6 +28,7 @@ class Connection:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise NoReading(f"{url!r} is not an http address")
         self.url = url.rstrip("/")
+        # On loopback nobody else listens.
         if user is not None and parts.scheme == "http" and parts.hostname not in _LOCAL:
             raise NoReading(f"{url}: a password must not travel in the clear; use https")
         self._base = parts.path.rstrip("/")
@@ -46,6 +47,8 @@ class Connection:
 
     def get(self, path: str) -> tuple[int, bytes]:
         """Status and body; NoReading when nobody answers."""
+        # Twice: a kept connection may have been closed by the other side since, which shows only when it is
+        # used.
         for last in (False, True):
             try:
                 self._link.request("GET", self._base + path, headers=self._headers)

@@ -81,8 +81,10 @@ def _number(text: str) -> float | None:
 def _domain(what: str, labels: Mapping[str, str]) -> tuple[str, str] | None:
     if what == "cpu":
         zone = labels.get("zone", "package")
+        # Order matters: "core" is in "uncore" as well.
         kind = next((kind for kind in ("package", "psys", "dram", "uncore", "core") if kind in zone), "uncore")
         path = labels.get("path", "")
+        # One zone of each socket: the path's last part keeps them apart.
         return (f"{zone}:{path.rsplit('/', 1)[-1]}" if path else zone), kind
     if what in _OLD:
         part = labels.get("package") or labels.get("instance") or ""

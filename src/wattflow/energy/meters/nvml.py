@@ -48,6 +48,8 @@ class NvmlMeter:
             self._nvml.nvmlInit()
             chosen = range(self._nvml.nvmlDeviceGetCount()) if indices is None else indices
             self._handles = {f"gpu-{i}": self._nvml.nvmlDeviceGetHandleByIndex(i) for i in chosen}
+        # nvidia-ml-py raises its own class, the ctypes driver OSError: neither can be named here without
+        # the other.
         except Exception as error:
             raise NoReading(f"NVML does not answer: {error}") from error
         if not self._handles:
@@ -114,6 +116,7 @@ class Driver:
         return int(value.value)
 
     def _string(self, function: str, *arguments: object) -> str:
+        # NVML_DEVICE_NAME_V2_BUFFER_SIZE is 96; driver versions are shorter.
         buffer = ctypes.create_string_buffer(96)
         self._call(function, *arguments, buffer, ctypes.c_uint(96))
         return buffer.value.decode()
@@ -136,6 +139,7 @@ class Driver:
         return self._string("nvmlDeviceGetName", handle)
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: object) -> int:
+        # Millijoules exceed 32 bits within a day of load.
         return self._number("nvmlDeviceGetTotalEnergyConsumption", handle, kind=ctypes.c_ulonglong)
 
     def nvmlDeviceGetPowerUsage(self, handle: object) -> int:

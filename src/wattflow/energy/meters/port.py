@@ -85,6 +85,7 @@ def difference(before: Reading, after: Reading) -> Energy:
     joules: dict[str, float | None] = {}
     for name, end in after.joules.items():
         start = before.joules.get(name)
+        # A counter that was made anew in between is the meter's to notice (it unwraps its own).
         joules[name] = None if start is None or end is None else end - start
     return Energy(after.time_s - before.time_s, joules)
 
@@ -100,6 +101,7 @@ class Tally:
         self.meter = meter
         self.first = self.last = meter.read()
         self._sampled = {d.name: 0.0 for d in meter.domains if not d.counter}
+        # Without a first value the trapezoid has no left side.
         self._lost: set[str] = {name for name in self._sampled if self.first.watts.get(name) is None}
 
     def update(self) -> Reading:
@@ -127,6 +129,7 @@ def node_domains(domains: Iterable[Domain], *, dram: bool = True) -> tuple[Domai
     """Domains that together are the node: its packages and, where they are asked for, their memory; the platform
     (``psys``) where there is no package; the wall where there is neither. Nothing counts twice."""
     known = tuple(domains)
+    # The first kind that is there, alone: psys and wall contain packages, so a sum would count twice.
     for kind in WHOLE:
         if any(domain.kind == kind for domain in known):
             kinds = (kind, "dram") if kind == "package" and dram else (kind,)

@@ -82,6 +82,7 @@ def try_meter(name: str, places: Places | None = None) -> Finding:
     if name not in meter_names():
         raise unknown_name("meter", name, meter_names())
     try:
+        # Ours first by name: a package from outside cannot replace a meter of ours.
         made = NODE_METERS.get(name) or DEVICE_METERS.get(name) or plugins.load(plugins.METERS, name)
         return Finding(name, made(places or Places.of_environment()))
     except (NoReading, OSError, ValueError, InvalidInput) as error:
@@ -99,9 +100,10 @@ def open_node_meter(places: Places | None = None) -> Meter:
     Raises:
         MissingMeter: None does; joins all the reasons.
     """
+    # All are opened: the best one may come after the first that opens.
     findings = [try_meter(name, places) for name in meter_names() if name not in DEVICE_METERS]
     whole = [finding.meter for finding in findings if finding.meter is not None and node_domains(finding.meter.domains)]
-    chosen = min(whole, key=_is_sampled, default=None)  # of equals the first
+    chosen = min(whole, key=_is_sampled, default=None)  # False before True; of equals the first
     for finding in findings:
         if finding.meter is not None and finding.meter is not chosen:
             finding.meter.close()

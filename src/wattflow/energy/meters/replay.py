@@ -25,6 +25,7 @@ class ReplayMeter:
     def read(self) -> Reading:
         reading = next(self._readings, None)
         if reading is None:
+            # Not None: a recording that is over must not look like a meter that dropped out.
             raise NoReading("the recording is over")
         return reading
 
