@@ -54,6 +54,7 @@ class NvmlActuator:
             self._nvml.nvmlInit()
             count = self._nvml.nvmlDeviceGetCount()
             self._handles = [self._nvml.nvmlDeviceGetHandleByIndex(i) for i in range(count)]
+        # nvidia-ml-py raises its own class, the ctypes driver OSError.
         except Exception as error:
             raise NoReading(f"NVML does not answer: {error}") from error
         self._knobs = [knob for i in range(count) for knob in (*self._clock(i), *self._limit(i))]
@@ -75,6 +76,7 @@ class NvmlActuator:
         elif value is None:
             self._do(knob, self._nvml.nvmlDeviceResetGpuLockedClocks, handle)
         else:
+            # Down to the lowest, so that an idle card may still save.
             self._do(knob, self._nvml.nvmlDeviceSetGpuLockedClocks, handle, round(knob.low), round(value))
 
     def users(self, knob: Knob) -> frozenset[int]:
@@ -83,6 +85,7 @@ class NvmlActuator:
             found = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle(knob))
         except Exception:
             return frozenset({UNKNOWN_PROCESS})
+        # nvidia-ml-py gives objects, our driver plain numbers.
         return frozenset(int(getattr(one, "pid", one)) for one in found)  # type: ignore[call-overload]
 
     def close(self) -> None:
@@ -128,6 +131,7 @@ def _knob(index: int, kind: Kind, numbers: tuple[float, float, float], readable:
 
 def _sane(value: object | None, scale: float) -> float | None:
     """Return a positive finite number, scaled; anything else that a library may answer is unknown."""
+    # 0 and NaN are no answers that a device could run at.
     if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         return None
     return float(value) * scale
@@ -139,6 +143,7 @@ def load_calls() -> Calls:
         return importlib.import_module("pynvml")
     except ImportError:
         found = nvml.load_library()
+        # pynvml is missing, so the other way was taken.
         assert isinstance(found, nvml.Driver)
         return SettingDriver(found.library)
 
@@ -185,5 +190,6 @@ class SettingDriver(nvml.Driver):
     def nvmlDeviceGetComputeRunningProcesses(self, handle: object) -> Sequence[object]:
         count = ctypes.c_uint(MOST_PROCESSES)
         found = (_Process * MOST_PROCESSES)()
+        # Version 3 of the call fills the second version of the structure.
         self._call("nvmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), found)
         return [found[i].pid for i in range(count.value)]

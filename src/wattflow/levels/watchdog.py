@@ -44,12 +44,14 @@ class Watchdog:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=out,
+                # A session of its own: Ctrl-C and a hang-up go to the whole foreground group.
                 start_new_session=True,
             )
 
     def stop(self) -> None:
         """End it: there is nothing left to give back."""
         if self._process is not None:
+            # It ignores SIGTERM on purpose (`DEAF_TO`).
             self._process.kill()
             self._process.wait()
             self._process = None

@@ -22,7 +22,7 @@ class Provenance(enum.StrEnum):
 
 
 class Scope(enum.StrEnum):
-    """What the watts cover. The two are never mixed."""
+    """Name what the watts cover. The two are never mixed."""
 
     WALL = "wall"
     PACKAGE = "package"
@@ -32,6 +32,8 @@ def interpolate(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
     """Piecewise-linear value at ``x``, flat beyond both ends."""
     if x <= xs[0]:
         return ys[0]
+    # Flat beyond the ends, never extrapolated: more threads than the curve knows draw what the last
+    # point says.
     if x >= xs[-1]:
         return ys[-1]
     i = bisect.bisect_right(xs, x) - 1
@@ -58,6 +60,7 @@ class PowerProfile:
     def __post_init__(self) -> None:
         if len(self.busy) != len(self.watts) or not self.busy:
             raise ValueError("a power profile needs as many watts as points, at least one")
+        # Strictly: `interpolate` divides by the differences.
         if self.busy[0] != 0 or any(b <= a for a, b in zip(self.busy, self.busy[1:], strict=False)):
             raise ValueError(f"busy threads must rise from 0, not {self.busy}")
         if any(not math.isfinite(w) or w < 0 for w in self.watts):
@@ -79,6 +82,7 @@ class PowerProfile:
         """The part of the curve that a node of so many hardware threads can reach."""
         if self.busy[-1] <= threads:
             return self
+        # The end is a point of its own, interpolated where none was measured.
         busy = (*(x for x in self.busy if x < threads), threads)
         return replace(self, busy=busy, watts=tuple(self.at(x) for x in busy))
 
@@ -94,6 +98,7 @@ class PowerProfile:
         if threads < 1:
             raise ValueError(f"a profile needs at least one hardware thread, not {threads}")
         share = FORMS[form]
+        # A straight line needs no points between its ends.
         steps = 1 if form in ("constant", "linear") else min(threads, _MOST_STEPS)
         busy = tuple(threads * (k / steps) for k in range(steps + 1))
         watts = tuple(idle_w + (full_w - idle_w) * share(k / threads) for k in busy)
@@ -139,6 +144,7 @@ class DeviceProfile:
     def __post_init__(self) -> None:
         if len(self.share) != len(self.watts) or len(self.share) < 2 or self.share[0] != 0:
             raise ValueError("a device profile needs matching points that start at share 0")
+        # `not b > a`, so that NaN fails.
         if any(not b > a for a, b in zip(self.share, self.share[1:], strict=False)) or self.share[-1] > 1:
             raise ValueError(f"shares must rise from 0 to at most 1, not {self.share}")
         if any(not math.isfinite(w) or w < 0 for w in self.watts):

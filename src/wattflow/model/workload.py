@@ -24,7 +24,7 @@ Indices = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a task asks for: its function, the variants offered, and how many parts start together."""
+    """Describe what a task asks for: its function, the variants offered, and how many parts start together."""
 
     function: int
     variants: tuple[Variant, ...]
@@ -125,11 +125,15 @@ class Workload:
     def children(self) -> tuple[Ints, Indices, Floats]:
         """The edges turned round: (child_start, child, bytes), children in index order. The last answer is kept."""
         edges = (self.parent_start, self.parent, self.parent_bytes)
+        # By identity: arrays are shared between a workload and its copies with other estimates.
         if len(_last_children) == 2 and all(a is b for a, b in zip(_last_children[0], edges, strict=True)):
             kept_start, kept_child, kept_bytes = _last_children[1]
+            # Copies: callers may sort or change what they get.
             return kept_start.copy(), kept_child.copy(), kept_bytes.copy()
         count = len(self)
         # Sorting one number made of both is several times faster than a stable sort by the parent.
+        # Upper half the parent, lower half the edge's position: sorted, equal parents stay in the order of
+        # their children.
         keys = (self.parent.astype(np.int64) << 32) | np.arange(len(self.parent), dtype=np.int64)
         keys.sort()
         order = keys & 0xFFFFFFFF
@@ -144,6 +148,7 @@ class Workload:
         """Tasks so that parents come first; ties by index. Raises InvalidInput on a cycle, naming its tasks."""
         waiting = np.diff(self.parent_start).astype(np.int64)
         start, child, _ = self.children()
+        # First in, first out: ties by index, since children are listed by index too.
         ready = deque(np.flatnonzero(waiting == 0).tolist())
         order: list[int] = []
         while ready:
@@ -194,6 +199,7 @@ class Workload:
         parent_bytes = np.zeros(0)
         if edges is not None:
             parents, children = (np.asarray(side, np.int32) for side in edges)
+            # Stable: the parents of one task keep the order that they were given in.
             order = np.argsort(children, kind="stable")
             parent = np.ascontiguousarray(parents[order])
             parent_bytes = np.ascontiguousarray(
@@ -216,6 +222,7 @@ class Workload:
             defaults["workflow_names"] = names
         if "workflow_submit_s" not in columns:
             submit = np.full(workflows, np.inf)
+            # Without a stated submission a workflow begins with its first task.
             np.minimum.at(submit, workflow, np.asarray(release_s, np.float64))
             defaults["workflow_submit_s"] = submit
         for key, value in (defaults | columns).items():
@@ -304,6 +311,7 @@ class _Columns:
             documents=self.documents,
         )
         try:
+            # For its cycle check; the order itself is made again where it is needed.
             workload.topological_order()
         except InvalidInput as error:
             self.problems += error.problems
@@ -315,11 +323,13 @@ class _Columns:
         base = len(self.rows)
         index: dict[str, int] = {}
         for i, task in enumerate(document.tasks):
+            # The first use of an id stands, so that the others can be named.
             if index.setdefault(task.id, base + i) != base + i:
                 self.problems.append(Problem(f"{document.name}, task {task.id!r}", "its id is used twice"))
         transfers = Transfers(document)
         functions = {function.name: function for function in document.functions}
         for task in document.tasks:
+            # Functions that a document does not describe have no cold start and do not fail.
             function = functions.get(task.function) or Function(task.function)
             shape = Shape(self.functions.setdefault(function, len(self.functions)), tuple(task.variants), task.parts)
             self._add_task(number, document, task, (index, transfers, shape))
@@ -334,6 +344,7 @@ class _Columns:
         index, transfers, shape = lookup
         where = f"{document.name}, task {task.id!r}"
         unknown = task.runtime_s is None and self.allow_unknown_runtimes
+        # NaN fails this comparison as well.
         if not unknown and (task.runtime_s is None or not 0 <= task.runtime_s <= LONGEST_S):
             what = f"runtime {task.runtime_s} is not a number of seconds of 0 … {LONGEST_S:g} (a century)"
             self.problems.append(Problem(where, what))
@@ -348,6 +359,7 @@ class _Columns:
                 continue
             self.parent.append(index[parent])
             self.parent_bytes.append(float(size))
+        # Also for a task whose parents are all wrong: offsets must be one per task.
         self.parent_start.append(len(self.parent))
         row = self.shapes.setdefault(shape, len(self.shapes))
         runtime = UNKNOWN_RUNTIME_S if task.runtime_s is None else task.runtime_s

@@ -86,6 +86,7 @@ class HearingSink:
     def log(self, fence: int, offset: int, data: bytes) -> None:
         """Output from a place on; repeated bytes are skipped, as in the service."""
         kept = self.logs.setdefault(fence, bytearray())
+        # Drivers may send output again after a reconnection, from an earlier place on.
         kept += data[max(0, len(kept) - offset) :]
         self.changed.set()
 
@@ -97,6 +98,7 @@ class HearingSink:
         """Wait for something to become true."""
         end_s = time.monotonic() + for_s
         while not true():
+            # Cleared before the wait and after the test: a change in between is seen at the next turn.
             self.changed.clear()
             left_s = end_s - time.monotonic()
             if left_s <= 0:
@@ -118,6 +120,8 @@ class Rig:
     def __init__(self, driver: Driver, objects: Objects, patience_s: float) -> None:
         self.driver, self.objects, self.patience_s = driver, objects, patience_s
         self.sink = HearingSink()
+        # In the form of attempts' ids (`engine.kinds`); by process, so that two runs on one cluster do not
+        # meet.
         self._fences = itertools.count((3 << 59) + (os.getpid() << 20))
 
     def lease(self, function: Callable[..., Any] | None = None, *args: object, **about: Any) -> m.Lease:
@@ -128,6 +132,7 @@ class Rig:
             spec |= {"function": self.objects.put(cloudpickle.dumps(function)), "python": PYTHON,
                      "call": m.Blob(data=cloudpickle.dumps((args, {})))} | about  # fmt: skip
         fence = next(self._fences)
+        # Always the same node: the first by name.
         return m.Lease(fence=fence, task=fence % 1000, number=1, node=min(self.sink.nodes), workflow="check",
                        spec=m.Task(**spec), inputs=inputs)  # fmt: skip
 
@@ -159,6 +164,7 @@ async def check_driver(
     rig = Rig(driver, objects, patience_s)
     passed, failed = [], []
     await driver.start(rig.sink)
+    # The order of a real start: a driver must bear an empty resume.
     driver.resume([], [])
     try:
         for name, check in CHECKS.items():
@@ -167,6 +173,8 @@ async def check_driver(
             try:
                 await check(rig)
                 passed.append(name)
+            # Only assertions: any other error is a fault of the driver or of the suite, and ends it with its
+            # traceback.
             except AssertionError as error:
                 failed.append(f"{name}: {error}")
     finally:
@@ -196,6 +204,7 @@ async def _passes_results_of_parents(rig: Rig) -> None:
 
     class _Refers(cloudpickle.Pickler):  # type: ignore[misc]
         def persistent_id(self, value: object) -> str | None:
+            # An argument by reference: the worker must put the parent's result in its place.
             return "0" if value is Ellipsis else None
 
     buffer = io.BytesIO()
@@ -206,6 +215,7 @@ async def _passes_results_of_parents(rig: Rig) -> None:
 
 
 async def _large_results_become_objects(rig: Rig) -> None:
+    # More than rides in a message (`messages.INLINE_BYTES`).
     (end,) = await rig.end(rig.lease(lambda: b"x" * 200_000))
     assert end.result is not None and end.result.object is not None, "a result of 200 kB rides in the message"
     assert len(cloudpickle.loads(rig.objects.get(end.result.object))) == 200_000
@@ -224,6 +234,7 @@ async def _runs_commands(rig: Rig) -> None:
     )
     assert good.outcome == "done", good
     assert bad.outcome == "failed" and "5" in (bad.reason or ""), bad
+    # 127 is the shell's "not found", which drivers without a shell must report alike.
     assert none.outcome == "failed" and "127" in (none.reason or ""), none
 
 
@@ -250,6 +261,7 @@ async def _survives_deaths(rig: Rig) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     dead, alive = await rig.end(rig.lease(die), rig.lease(lambda: "alive"))
+    # Either: a driver may not be able to tell a killed worker from a lost node.
     assert dead.outcome in ("failed", "node_lost"), dead
     assert alive.outcome == "done", alive
 
@@ -265,6 +277,7 @@ async def _cancels(rig: Rig) -> None:
     await rig.sink.until(lambda: lease.fence in rig.sink.starts, 5)
     rig.driver.cancel([lease.fence])
     await rig.ended(lease)
+    # "failed" too: a driver may hear of the end before it can say why.
     assert rig.sink.ends[lease.fence][0].outcome in ("cancelled", "failed"), rig.sink.ends[lease.fence]
 
 
@@ -276,6 +289,7 @@ async def _runs_many(rig: Rig) -> None:
 
 
 async def _ends_once(rig: Rig) -> None:
+    # A repeated report would come within moments; nothing tells when none will.
     await asyncio.sleep(0.5)
     twice = [fence for fence, ends in rig.sink.ends.items() if len(ends) > 1]
     assert not twice, f"{len(twice)} attempts were reported as ended more than once"
@@ -298,6 +312,7 @@ async def _answers_orders_to_warm(rig: Rig) -> None:
     assert told.function_name == "warmed" and (told.ready or told.reason), told
 
 
+# In this order: later checks need nodes, and "ends once" looks back at all of them.
 CHECKS: dict[str, Callable[[Rig], Awaitable[None]]] = {
     "announces nodes": _announces_nodes,
     "runs calls": _runs_calls,

@@ -70,6 +70,7 @@ def workflows(
         machines = draw(st.lists(st.sampled_from(["n1", "n2", "n3"]), max_size=3, unique=True))
         functions = ["align", "sort", "train"]
         tasks = [_task(draw, (i, ids), files, (machines, functions, unknown_runtimes)) for i in range(len(ids))]
+        # Shuffled: readers must not rely on parents standing before their children.
         order = draw(st.permutations(range(len(tasks))))
         return Workflow(
             name=draw(letters),
@@ -80,6 +81,7 @@ def workflows(
             submit_s=draw(seconds()),
             deadline_s=draw(st.none() | seconds()),
             makespan_s=draw(st.none() | seconds()),
+            # A time that cannot be read is among them.
             executed_at=draw(st.sampled_from([None, "2024-05-06T07:08:09+00:00", "20200401T035043+0000", "monday"])),
             created_at=draw(st.sampled_from([None, "2024-05-06T07:08:09Z"])),
             description=draw(st.sampled_from([None, "two words"])),
@@ -110,6 +112,7 @@ def _task(
     from hypothesis import strategies as st
 
     (index, ids), (machines, functions, unknown) = place, pools
+    # Only tasks before it, so that every draw is a DAG.
     above = st.lists(st.sampled_from(ids[:index]), unique=True, max_size=3) if index else st.just(list[str]())
     some = st.lists(st.sampled_from(files), unique=True, max_size=3) if files else st.just(list[str]())
     energy = draw(st.none() | seconds(1e9))
@@ -124,6 +127,7 @@ def _task(
         parents=tuple(draw(above)),
         inputs=tuple(draw(some)),
         outputs=tuple(draw(some)),
+        # Mostly one part; shrinking goes to the first.
         parts=draw(st.sampled_from([1, 1, 1, 4])),
         submit_s=draw(st.just(0.0) | seconds()),
         deadline_s=draw(st.none() | seconds()),
