@@ -32,6 +32,7 @@ def wild_cost(residual: Floats) -> float:
 
 
 def _errors(residual: Floats, most: float) -> Floats:
+    # Clipped before `expm1`: a residual of 50 would overflow, and counts as "at most" anyway.
     return np.minimum(np.abs(np.expm1(-np.clip(residual, -2.0, 5.0))), most)
 
 
@@ -53,13 +54,17 @@ def choose(
         sure: A blend must gain this many standard errors over the best single member to take its place.
     """
     burden = np.zeros(residual.shape[1]) if handicap is None else handicap
+    # Without blocks each row stands for itself.
     blocks = np.arange(len(residual)) if block is None else np.unique(block, return_inverse=True)[1]
     number = int(blocks.max()) + 1
+    # Resampling a handful of blocks draws mostly the same one.
     if number < _LEAST_BLOCKS:
         return _or_single(_greedy(residual, cost, burden), residual, blocks, cost, burden, sure)
+    # A fixed seed: the same rows give the same weights, and the same model file.
     rng = np.random.default_rng(0)
     total = np.zeros(residual.shape[1])
     for _ in range(_BAGS):
+        # Drawn with replacement, by block: rows of a task err together, so single rows would look too sure.
         drawn = np.bincount(rng.integers(0, number, number), minlength=number)
         rows = np.repeat(np.arange(len(residual)), drawn[blocks])
         total += _greedy(residual[rng.permutation(rows)[:_ROWS_MOST]], cost, burden)
@@ -73,9 +78,11 @@ def _or_single(weights: Floats, residual: Floats, blocks: Ints, cost: Cost, burd
     single = [cost(residual[:, m]) * (1.0 + burden[m]) for m in range(residual.shape[1])]
     best = int(np.argmin(single))
     blended = residual @ weights
+    # The blend carries the burden of its members, by their weights.
     gain = single[best] - cost(blended) * (1.0 + float(burden @ weights))
     if gain > sure * _standard_error(residual[:, best], blended, blocks):
         return np.asarray(weights)
+    # Not more than chance: the best single member alone.
     alone = np.zeros(len(weights))
     alone[best] = 1.0
     return alone
@@ -93,6 +100,8 @@ def _greedy(residual: Floats, cost: Cost, burden: Floats) -> Floats:
         added = int(np.argmin(costs))
         total = total + residual[:, added]
         count[added] += 1.0
+        # Each step is taken, but only one that gains clearly is kept: the mean may get worse before it gets
+        # better.
         if costs[added] < best * (1.0 - _LEAST_GAIN):
             best, chosen = costs[added], count.copy()
     return np.asarray(chosen / chosen.sum())
@@ -101,5 +110,6 @@ def _greedy(residual: Floats, cost: Cost, burden: Floats) -> Floats:
 def _standard_error(one: Floats, other: Floats, blocks: Ints) -> float:
     """Of the mean difference between two answers' errors on the same rows; rows of a block err together."""
     apart = _errors(one, 4.0) - _errors(other, 4.0)
+    # Sums by block, not rows: the standard error of clustered data.
     sums = np.bincount(blocks, weights=apart - apart.mean())
     return float(np.sqrt((sums**2).sum()) / len(apart))

@@ -83,6 +83,7 @@ def observe(calls: Calls) -> Seen:
         rows = np.flatnonzero(pair == name)
         order = rows[np.argsort(end_s[rows], kind="stable")]
         for i in rows.tolist():
+            # `right`: a call that ended at the very moment counts as finished.
             done = order[: int(np.searchsorted(end_s[order], calls.start_s[i], side="right"))]
             if len(done):
                 past = _Past(i, done, calls.start_s, end_s)
@@ -99,9 +100,12 @@ def _load(calls: Calls, end_s: Floats) -> Floats:
         rows = np.flatnonzero(calls.block == block)
         start = calls.start_s[rows]
         for i, now in zip(rows.tolist(), start.tolist(), strict=True):
+            # Also those that started at the same instant: they share the endpoint.
             before = rows[(start <= now) & (rows != i)]
             running = before[end_s[before] > now]
+            # Nobody before: as if long ago.
             gap = now - calls.start_s[before].max() if len(before) else _LONG_S
+            # A tenth of a second: calls that started together share one meter reading.
             table[i] = (calls.warm[i], len(running), np.sum(calls.start_s[before] > now - 0.1), min(gap, _LONG_S),
                         np.sum(calls.function[running] == calls.function[i]))  # fmt: skip
     return table
@@ -112,6 +116,7 @@ class _Past:
 
     def __init__(self, call: int, done: Ints, start_s: Floats, end_s: Floats) -> None:
         self.call, self.count = call, len(done)
+        # The latest few: what is old says little, and cost must not grow with the day.
         self.ended = done[-_WINDOW:]
         self.begun = self.ended[np.argsort(start_s[self.ended], kind="stable")]
         self.now = float(start_s[call])
@@ -123,12 +128,15 @@ class _Past:
 def _read(logs: Floats, load: Floats, past: _Past) -> Floats:
     """[seconds or watts, member] of a call from the finished ones."""
     latest, few, look = past.begun[-1], past.begun[-_FEW:], past.begun[-_LOOK:]
+    # Weights fall by e with each call back in time, and with distance in load.
     near = np.exp(-np.arange(len(look))[::-1] - np.abs(load[look] - load[past.call]) / _LOAD_WIDTH)
     table = np.array([
         (log[latest], log[past.ended[-1]], np.median(log[few]), log[past.ended[-_RECENT:]].mean(), log[latest],
          float(near @ log[look] / near.sum()))
         for log in logs
     ])  # fmt: skip
+    # Watts of the freshest call, but seconds of the last three: durations are steadier than meter
+    # readings.
     table[0, MEMBERS.index("steady duration")] = np.median(logs[0][few])
     return table
 
@@ -144,6 +152,7 @@ def _history(logs: Floats, load: Floats, past: _Past) -> tuple[Floats, float]:
         min(past.since_s, _VERY_LONG_S), np.median(energy[begun[-_FEW:]]) - of, np.median(energy[begun[-9:]]) - of,
         typical - of, energy[past.ended[-1]] - of, np.std(energy[begun[-6:]]),
     )  # fmt: skip
+    # How far the call itself lay off: used for others only once it has finished (`_others`).
     return np.array(row), float(energy[past.call]) - typical
 
 
@@ -154,6 +163,7 @@ def _others(calls: Calls, end_s: Floats, unusual: Floats) -> Floats:
         rows = np.flatnonzero((calls.machine == machine) & np.isfinite(end_s))
         order = rows[np.argsort(end_s[rows], kind="stable")]
         for i in np.flatnonzero(calls.machine == machine).tolist():
+            # Four windows: other functions are many, and most of the latest may be this one's.
             done = order[: int(np.searchsorted(end_s[order], calls.start_s[i], side="right"))][-4 * _WINDOW :]
             done = done[calls.function[done] != calls.function[i]]
             if len(done):
@@ -170,6 +180,7 @@ def waves(block: Texts, start_s: Floats, gap_s: float = 0.3) -> Texts:
     last: dict[str, tuple[float, int]] = {}
     for i in np.argsort(start_s, kind="stable").tolist():
         before, number = last.get(block[i], (-np.inf, -1))
+        # A gap begins a new wave; equal waves share a reading and must not be cut between folds.
         number += start_s[i] - before > gap_s
         last[block[i]] = (float(start_s[i]), number)
         names[i] = f"{_short(block[i])}:{number}"
@@ -177,4 +188,5 @@ def waves(block: Texts, start_s: Floats, gap_s: float = 0.3) -> Texts:
 
 
 def _short(text: str) -> str:
+    # Names of blocks may be long; a fixed width keeps the array small.
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -16,6 +16,7 @@ LARGE = 5.0
 """A size within this factor of the largest seen, or above it, is one of the largest."""
 BEYOND = 1.5
 """A size this many times outside the range seen counts as beyond it."""
+# In this order: a member that falls back on another must come after it was filled itself.
 _WIDER = (
     ("line", "median"), ("median here", "process"), ("last here", "process"), ("line here", "median here"),
     ("least squares here", "line here"), ("same input", "median"), ("same input here", "same input"),
@@ -66,6 +67,7 @@ class Rows:
     @property
     def places(self) -> kriging.Places:
         size = np.where(np.isfinite(self.size), self.size, 0.0)
+        # A trifle added, since sizes may be 0.
         return kriging.Places(self.machine, np.log(size / lines.SIZE_UNIT + 1e-6), self.data)
 
 
@@ -90,6 +92,7 @@ class Core:
         result = np.full((len(rows.task), len(MEMBERS)), np.nan)
         known = np.flatnonzero((rows.task >= 0) & np.isfinite(self.backbone.slope[rows.task]))
         some = rows.take(known)
+        # An index that exists: the last column stands for any machine that nobody knows.
         some = replace(some, machine=np.where(some.machine < 0, self.backbone.offset.shape[1] - 1, some.machine))
         line = self.backbone.predict(some.task, some.machine, some.size)
         smooth = line + self.process.predict(some.task, some.places)
@@ -105,6 +108,7 @@ class Core:
         """Which of `REGIMES` each row is in: whether the task ran on this input, whether its size is a large one."""
         same = np.isfinite(self.plain.data.at(self.plain.data_key(rows.task, rows.data)))
         here = np.isfinite(self.plain.here.at(self.plain.here_key(rows.task, rows.data, rows.machine)))
+        # Above the largest seen over five: "large" begins below the largest.
         large = self._outside(rows)[0] > -np.log(LARGE)
         return np.asarray(same.astype(np.int64) + here + len(INPUTS) * large, np.int64)
 
@@ -119,6 +123,7 @@ class Core:
             size = np.log(np.maximum(rows.size, 1.0))
             ends = np.array([size - np.log(np.maximum(self.backbone.highest[task], 1.0)),
                              np.log(np.maximum(self.backbone.lowest[task], 1.0)) - size])  # fmt: skip
+        # Where sizes do not move a task, being outside of them says nothing.
         matters = (self.plain.spread[task] > 0) & (rows.task >= 0) & np.isfinite(size)
         return np.where(matters, ends, -np.inf)
 
@@ -133,8 +138,11 @@ class Core:
 def resemble(backbone: lines.Backbone, rows: Rows, likeness: Floats) -> Floats:
     """See `Core.resemble`; the backbone alone suffices."""
     fitted = np.isfinite(backbone.slope)
+    # A floor, so that tasks without any likeness still share a little; the power makes the nearest
+    # count most.
     weight = np.where(fitted[None, :], np.maximum(likeness, 1e-3) ** _SHARPNESS, 0.0)
     total, mass = np.zeros(len(rows.task)), np.zeros(len(rows.task))
+    # Stable: equal likeness goes by the order of tasks.
     nearest = np.argsort(-weight, axis=1, kind="stable")[:, :_NEIGHBOURS]
     machine = np.where(rows.machine < 0, backbone.offset.shape[1] - 1, rows.machine)
     for rank in range(nearest.shape[1]):
@@ -143,4 +151,5 @@ def resemble(backbone: lines.Backbone, rows: Rows, likeness: Floats) -> Floats:
         share = np.where(np.isfinite(found), weight[np.arange(len(task)), task], 0.0)
         total += share * np.where(np.isfinite(found), found, 0.0)
         mass += share
+    # Never a division by zero; the result is dropped there anyway.
     return np.where(mass > 0, total / np.maximum(mass, 1e-300), np.nan)

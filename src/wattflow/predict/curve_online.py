@@ -14,6 +14,7 @@ import numpy as np
 
 from wattflow.predict.observations import Floats
 
+# About the last five observations near a point count.
 RATE = 0.2
 ENOUGH = 20
 """Observations before a correction is believed."""
@@ -46,7 +47,10 @@ class CurveCorrector:
         """The node drew so much while so many threads were busy."""
         hats = self._hats(busy)
         error = watts - float(hats @ self.learned)
+        # Before the update: how far the curve as it stood was off.
         self.off = self.off + RATE * hats * (error * error - self.off)
+        # Divided by the hats' square norm, so that one observation moves the curve there by RATE of the
+        # error, wherever it lies between two points.
         self.learned = self.learned + RATE * error * hats / float(hats @ hats)
         self.seen = self.seen + hats
 
@@ -55,11 +59,13 @@ class CurveCorrector:
         """Watts at the points; None before enough was observed. Never falls, never below 0."""
         if self.seen.sum() < ENOUGH:
             return None
+        # Weights of observations add up to one near the point.
         known = self.seen >= 1.0
         if not known.any():
             return None
         ratio = float(np.mean(self.learned[known] / np.maximum(self.watts[known], 1e-9)))
         found = np.where(known, self.learned, self.watts * ratio)
+        # P(k) does not fall; noise at one point must not make it do so.
         return np.asarray(np.maximum.accumulate(np.maximum(found, 0.0)))
 
     @property
@@ -72,6 +78,7 @@ class CurveCorrector:
         """Weights of the points at a place; they sum to 1."""
         hats = np.zeros(len(self.busy))
         place = float(np.clip(busy, self.busy[0], self.busy[-1]))
+        # At least 1: the first interval also serves its left end.
         right = int(np.clip(np.searchsorted(self.busy, place), 1, len(self.busy) - 1)) if len(self.busy) > 1 else 0
         if right == 0:
             hats[0] = 1.0

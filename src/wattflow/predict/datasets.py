@@ -63,6 +63,7 @@ class Table:
 
 
 def _number(value: object) -> float:
+    # pyarrow may read a column as booleans; 1 and 0 are no measurement.
     if value is None or isinstance(value, bool):
         return float("nan")
     try:
@@ -113,6 +114,7 @@ def lotaru(data: Path, keep_copies: bool = False) -> Observations:
     seen: set[tuple[object, ...]] = set()
     keep = np.ones(len(observations), bool)
     for row, values in enumerate(outcome.tolist()):
+        # Machine and run are left out: a copy differs in those alone.
         mark = (observations.task[row], inputs[row], *values)
         keep[row] = mark not in seen
         seen.add(mark)
@@ -128,6 +130,7 @@ def lotaru_benchmarks(data: Path) -> dict[str, dict[str, float]]:
     rows = zip(table.texts("Machine"), table.texts("Workflow"), table.texts("Task"), values, strict=True)
     for machine, workflow, task, times in rows:
         times = times[np.isfinite(times) & (times > 0)]
+        # All three exactly 1.0 is the set's own mark for "not measured".
         if len(times) and not np.all(times == 1.0):
             benchmarks.setdefault(str(machine), {})[f"{workflow.lower()}/{task}"] = float(np.median(times))
     return benchmarks
@@ -138,6 +141,7 @@ def kepler(data: Path, scope: str) -> tuple[dict[str, Floats], Floats]:
     file, label = {"wall": ("acpi_basic", "platform_power"), "package": ("rapl_basic", "package_power")}[scope]
     counters = ("bpf_cpu_time_us", "cache_miss", "cpu_cycles", "cpu_instructions")
     table = Table(data / KEPLER / f"{file}.csv.gz", ("timestamp", *counters, label))
+    # The file is not in order of time, and folds of time need that.
     order = np.argsort(table.numbers("timestamp"), kind="stable")
     watts = table.numbers(label)[order]
     good = np.isfinite(watts) & (watts > 0)
@@ -150,6 +154,7 @@ def greenfaas(data: Path) -> tuple[serverless.Calls, int]:
         data / GREENFAAS,
         ("block_id", "func_name", "machine", "endpoint_status", "start", "duration_s", "avg_power_W", "energy_J"),
     )
+    # Whole microseconds, so that no zone and no rounding comes in.
     start = np.array([np.datetime64(text, "us").astype(np.int64) / 1e6 for text in table.texts("start")])
     power, duration = table.numbers("avg_power_W"), table.numbers("duration_s")
     good = (power > 0) & (duration > 0) & (table.numbers("energy_J") > 0)
@@ -171,6 +176,7 @@ def sizey(data: Path) -> Observations:
         done = table.texts("status") == "COMPLETED"
         workflow = path.name.removesuffix(".csv.gz")
         tag, number = table.texts("tag"), table.texts("task_id")
+        # Tasks without a tag are each a sample of their own.
         sample = [f"{workflow}|{t if t not in ('', '-') else f'task {n}'}" for t, n in zip(tag, number, strict=True)]
         parts.append(Observations.of(
             task=[f"{workflow}/{process}" for process in table.texts("process")],

@@ -26,5 +26,6 @@ def with_error(workload: Workload, runtime_error: float, seed: int = 0) -> Workl
     """
     if not (np.isfinite(runtime_error) and runtime_error >= 0):
         raise ValueError(f"a runtime error must be a number ≥ 0, not {runtime_error}")
+    # Median 1, not mean 1: half of the estimates are too low, as in practice.
     factor = np.exp(runtime_error * np.random.default_rng(seed).standard_normal(len(workload)))
     return workload.with_estimates(workload.runtime_s * factor)

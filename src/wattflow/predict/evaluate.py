@@ -26,6 +26,7 @@ class FloorFigure:
 
     @property
     def ok(self) -> bool:
+        # NaN is short of any goal.
         if math.isnan(self.value):
             return False
         if isinstance(self.goal, tuple):
@@ -42,6 +43,7 @@ class FloorFigure:
 def group_folds(group: Texts, folds: int = 5, seed: int = 0) -> Iterator[Split]:
     """Folds in which all rows of a group stay together; groups are dealt out in a seeded order."""
     found, number = np.unique(group, return_inverse=True)
+    # Groups are permuted, not rows; the remainder deals them out evenly.
     fold = np.random.default_rng(seed).permutation(len(found))[number] % min(folds, len(found))
     for f in range(int(fold.max()) + 1):
         yield np.flatnonzero(fold != f), np.flatnonzero(fold == f)
@@ -56,11 +58,13 @@ def leave_one_out(group: Texts) -> Iterator[tuple[str, Split]]:
 def relative_errors(predicted: Floats, true: Floats) -> Floats:
     """|predicted − true| / true. A row without a prediction counts as wholly wrong (1), never as left out."""
     error = np.abs(predicted - true) / true
+    # A model must not gain by staying silent.
     return np.where(np.isfinite(predicted), error, 1.0)
 
 
 def coverage(low: Floats, high: Floats, true: Floats) -> float:
     """Share of true values inside their interval; a missing interval does not cover."""
+    # NaN ends compare false: they do not cover.
     with np.errstate(invalid="ignore"):
         return float(np.mean((true >= low) & (true <= high)))
 

@@ -17,9 +17,12 @@ import numpy as np
 from wattflow.predict.observations import Floats, Ints
 
 # offset, data, data×machine, size, size×machine, machine length, size length, noise
+# Typical log effects of machine, input and size; what the likelihood is drawn to.
 PRIOR = np.log(np.array([0.15, 0.10, 0.05, 0.10, 0.05, 0.2, 1.0, 0.06]))
 _CLIP, _TASKS_TUNED, _ROWS_TUNED, _STEPS, _ROBUST_ROUNDS, _HUBER = 0.5, 12, 64, 15, 3, 2.0
+# Data sets with exact repeats would drive the noise to nothing and the matrix to singularity.
 _LEAST_NOISE = float(np.log(0.01))
+# Solving is cubic in the rows of a task; the latest count.
 _ROWS_MOST = 160
 
 
@@ -76,11 +79,14 @@ def tune(residual: Floats, task: Ints, places: Places, distance: Floats, seed: i
     chosen = rng.permutation(np.unique(task))[:_TASKS_TUNED]
     sets = []
     for k in chosen.tolist():
+        # A sample: likelihood is cubic as well.
         rows = rng.permutation(np.flatnonzero(task == k))[:_ROWS_TUNED]
         if len(rows) > 1:
             sets.append((_Parts.of(places.take(rows), distance), np.clip(residual[rows], -_CLIP, _CLIP)))
 
     def cost(scales: Floats) -> tuple[float, Floats]:
+        # A normal prior of width 1 in the logs: scales may differ from it by factors of e, not of a
+        # hundred.
         total, slope = 0.5 * float(np.sum((scales - PRIOR) ** 2)), scales - PRIOR
         for parts, values in sets:
             value, towards = parts.likelihood(scales, values)
@@ -114,8 +120,10 @@ class _Parts:
         shared = variance[0] + variance[2] * self.same + variance[4] * close
         alike = variance[3] + variance[4] * near
         matrix = shared * near + variance[1] * self.same + variance[3] * close
+        # Jitter on top of the noise, so that equal rows stay solvable.
         matrix[np.diag_indices(len(values))] += variance[7] + 1e-9
         lower = np.linalg.cholesky(matrix)
+        # The inverse is needed whole, for the slopes; for a few dozen rows it is cheap.
         inverse = np.linalg.inv(lower)
         inverse = inverse.T @ inverse
         solved = inverse @ values
@@ -136,6 +144,7 @@ def fit_kriging(residual: Floats, task: Ints, places: Places, distance: Floats, 
     order, weights, start = [], [], np.zeros(tasks + 1, np.int64)
     noise = float(np.exp(scales[-1]))
     for k in range(tasks):
+        # The latest rows of the task.
         rows = np.flatnonzero(task == k)[-_ROWS_MOST:]
         start[k + 1] = start[k] + len(rows)
         if not len(rows):
@@ -145,6 +154,7 @@ def fit_kriging(residual: Floats, task: Ints, places: Places, distance: Floats, 
         trust: Floats = np.ones(len(rows))
         solved: Floats = np.zeros(len(rows))
         for _ in range(_ROBUST_ROUNDS):
+            # Less trust is more noise; outlying rows then pull less (Huber's weights).
             solved = np.asarray(np.linalg.solve(matrix + np.diag(noise**2 / trust), residual[rows]), np.float64)
             trust = np.minimum(1.0, _HUBER / np.maximum(np.abs(residual[rows] - matrix @ solved) / noise, 1e-9))
         order.append(rows)

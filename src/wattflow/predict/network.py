@@ -25,6 +25,8 @@ class Network:
 
     def predict(self, rows: Floats) -> Floats:
         """Output for each row."""
+        # Within four deviations: far outside tanh saturates anyway, and inputs unlike the training must not
+        # explode.
         scaled = np.clip((rows - self.mean) / self.spread, -4.0, 4.0)
         hidden = np.tanh(np.tanh(scaled @ self.w1 + self.b1) @ self.w2 + self.b2)
         return np.asarray(hidden @ self.w3 + self.b3)
@@ -57,6 +59,7 @@ def _forward(row, mean, spread, weights, b3):  # type: ignore[no-untyped-def]
 def fit_network(rows: Floats, target: Floats, hidden: int = 16, steps: int = 1500, seed: int = 0) -> Network:
     """Full-batch Adam on squared error with a small weight decay. Same seed, same weights."""
     rng = np.random.default_rng(seed)
+    # A trifle, for columns that never vary.
     mean, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-12
     x = np.clip((rows - mean) / spread, -4.0, 4.0)
     centre, width = float(target.mean()), float(target.std()) + 1e-12
@@ -70,6 +73,7 @@ def fit_network(rows: Floats, target: Floats, hidden: int = 16, steps: int = 150
         slopes = _gradients(x, y, weights)
         rate = 0.01 * 0.5 * (1 + np.cos(np.pi * step / steps))
         for i, slope in enumerate(slopes):
+            # Weights decay, biases do not.
             slope = slope + (1e-4 * weights[i] if weights[i].ndim == 2 else 0.0)
             first[i] = 0.9 * first[i] + 0.1 * slope
             second[i] = 0.999 * second[i] + 0.001 * slope * slope
@@ -77,6 +81,7 @@ def fit_network(rows: Floats, target: Floats, hidden: int = 16, steps: int = 150
                 np.sqrt(second[i] / (1 - 0.999**step)) + 1e-8
             )
     w1, b1, w2, b2, w3, b3 = weights
+    # The scaling of the output goes into the last layer, so that predicting needs none.
     return Network(mean, spread, w1, b1, w2, b2, w3 * width, float(b3[0] * width + centre))
 
 

@@ -92,6 +92,8 @@ class Observations:
 
 def of_workload(workload: Workload, machine: str = "") -> Observations:
     """Tasks of a workload as rows: size is everything a task reads, machine is what the trace recorded."""
+    # The appended 0 lets `reduceat` take a last task without parents; tasks without any get another's
+    # sum, which is undone below.
     handed = np.add.reduceat(np.append(workload.parent_bytes, 0.0), workload.parent_start[:-1])
     handed[np.diff(workload.parent_start) == 0] = 0.0
     read = workload.input_bytes + handed
@@ -103,6 +105,7 @@ def of_workload(workload: Workload, machine: str = "") -> Observations:
     cores = np.array([workload.shapes[s].variants[0].cores for s in workload.shape.tolist()])
     memory = np.array([float(workload.shapes[s].variants[0].memory_bytes) for s in workload.shape.tolist()])
     percent = workload.columns.get("avg_cpu_pct")
+    # Seconds that only stand in for unknown ones are no observation.
     recorded = workload.columns.get("runtime_known", np.ones(len(workload), bool))
     extra: dict[str, object] = {
         "used_cores": np.asarray(percent, np.float64) / 100.0 if percent is not None else None,
@@ -122,6 +125,7 @@ def of_workload(workload: Workload, machine: str = "") -> Observations:
         sizes=read[:, None],
         size_names=("input_bytes",),
         request_cores=cores,
+        # 0 bytes requested means that nobody asked.
         request_bytes=np.where(memory > 0, memory, np.nan),
         **{name: value for name, value in extra.items() if value is not None},
     )
@@ -129,6 +133,8 @@ def of_workload(workload: Workload, machine: str = "") -> Observations:
 
 def _family(name: str) -> str:
     """The application a document belongs to: the first part of its name that is not a number alone."""
+    # Documents of one application are numbered or dated: "blast-chameleon-small-001" and "1000genome"
+    # alike belong to a family.
     parts = [part for part in re.split(r"[-_. ]+", name) if part]
     return next((part for part in parts if not part.isdigit()), name).lower()
 
@@ -155,5 +161,6 @@ def concatenate(parts: Sequence[Observations]) -> Observations:
     parts = _same_sizes(parts)
     joined: dict[str, object] = {part.name: np.concatenate([getattr(p, part.name) for p in parts])
               for part in fields(Observations) if isinstance(getattr(parts[0], part.name), np.ndarray)}  # fmt: skip
+    # Columns that only some tables have would leave rows without a value.
     shared = set.intersection(*(set(p.columns) for p in parts))
     return replace(parts[0], columns={n: np.concatenate([p.columns[n] for p in parts]) for n in shared}, **joined)  # type: ignore[arg-type]

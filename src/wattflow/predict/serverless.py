@@ -23,6 +23,7 @@ _LEAST_WEIGHED, _TIME_BLOCKS = 30, 3
 _SURE, _SEEDS = 2.0, 3
 _CLASSES, _BUSY, _SCATTERED = 5, 10, 0.3
 _SHARES = (0.25, 0.5, 0.75, 1.0)
+# Few rounds and leaves: training sets are small.
 SETTINGS = (boosting.Setting(leaves=7, rounds=40), boosting.Setting(leaves=7, rounds=80))
 """Trees that may correct the blend; none at all is always among the choices."""
 
@@ -52,6 +53,7 @@ class CallModel:
         median = np.array([self.median_log[place[f]] if f in place else overall for f in calls.function.tolist()])
         known = _known(seen, self.history) == 1
         read = [
+            # NaN times a weight of 0 would be NaN; what is unknown takes the median anyway.
             np.where(known, np.nan_to_num(log) @ self.weights, median[:, c])
             for c, log in enumerate((seen.log_s, seen.log_w))
         ]
@@ -79,6 +81,7 @@ def fit(
     energy = np.log(calls.energy_j)
     known = _known(seen, history)
     weights = np.zeros(len(MEMBERS))
+    # Until enough calls are known, the one that started last answers (`calls_seen`).
     weights[0] = 1.0
     if known.sum() >= _LEAST_WEIGHED:
         missed = energy[:, None] - seen.log_s - seen.log_w
@@ -86,10 +89,14 @@ def fit(
         weights = blend.choose(missed[known == 1], block[known == 1], blend.wild_cost, sure=_SURE)
     functions, medians = _medians(calls)
     draft = CallModel(functions, medians, weights, trees.none(), conformal.unknown(_CLASSES), history)
+    # Ranks of starts, cut into equal parts: blocks of time.
     time = (np.argsort(np.argsort(calls.start_s, kind="stable")) * _TIME_BLOCKS // len(calls)).astype(np.str_)
+    # Both ways of leaving out, since a group may tell of the next moment, and a moment of the next
+    # group.
     folds = [list(group_folds(name, _TIME_BLOCKS)) for name in (group, time)]
     missed = np.array([_left_out(draft, calls, seen, part) for part in folds])
     chosen, residual = _corrected(draft, calls, seen, folds, missed, settings)
+    # Ten groups at most: `calibrate` leaves out one at a time.
     number = np.concatenate([np.unique(name, return_inverse=True)[1] % 10 for name in (group, time)])
     calibration = conformal.calibrate(residual.ravel(), np.tile(_class(seen, history), 2), number, _CLASSES)
     return replace(draft, trees=chosen, calibration=calibration)
@@ -100,6 +107,8 @@ def _medians(calls: Calls) -> tuple[tuple[str, ...], Floats]:
     functions = tuple(np.unique(calls.function).tolist())
     logs = np.column_stack([np.log(calls.duration_s), np.log(calls.energy_j)])
     medians = np.array([np.median(logs[calls.function == f], axis=0) for f in functions])
+    # Medians of seconds and of energy, so that their product is the median energy; the median of watts
+    # would not be.
     medians[:, 1] -= medians[:, 0]
     return functions, medians
 
@@ -131,6 +140,7 @@ def _corrected(
     Returns them with the residuals left out, [way of leaving out, call].
     """
     rows = _features(seen, draft.history)
+    # None at all is the first candidate: trees must beat it.
     best, chosen, residual = _both(missed), None, missed
     for setting in settings:
         moved = np.zeros_like(missed)
@@ -143,6 +153,7 @@ def _corrected(
     if chosen is None:
         return trees.none(), residual
     seconds, watts = draft.parts(calls, seen)
+    # The whole training set, once the setting is chosen.
     found = _trees(rows, np.log(calls.energy_j) - seconds - watts, chosen[0])
     return trees.shrunk(found, chosen[1]), residual
 

@@ -102,6 +102,7 @@ def train(source: str, data: Path, also: Sequence[str] = ()) -> tuple[object, Ma
 def _train_calls(source: str, data: Path, files: tuple[Mapping[str, object], ...]) -> tuple[object, Manifest]:
     calls = calls_of(source, data)
     done = np.flatnonzero(np.isfinite(calls.duration_s) & np.isfinite(calls.power_w))
+    # In order of start: what was seen before a call is read from it.
     done = done[np.argsort(calls.start_s[done], kind="stable")]
     if len(done) < 20:
         raise InvalidInput(source, f"{len(done)} calls with duration and watts; at least 20 are needed")
@@ -118,6 +119,7 @@ def _train_watts(source: str, data: Path, files: tuple[Mapping[str, object], ...
     if usage.scope is None:
         raise InvalidInput(source, "no watts: the column power_w, platform_power or package_power is needed to fit")
     good = np.flatnonzero(usage.power_w > 0)
+    # Texts that are no numbers keep the order of the file, which is stable.
     good = good[np.argsort(np.array([_moment(text) for text in usage.time[good].tolist()]), kind="stable")]
     counters = {name: values[good] for name, values in usage.counters.items()}
     found = watts.fit(counters, usage.power_w[good], usage.scope)
@@ -148,6 +150,7 @@ def describe_files(source: str, data: Path) -> tuple[Mapping[str, object], ...]:
     """Path, hash, and the licence that the data folder's manifest states, of every file a source is read from."""
     names = FILES.get(source)
     if names is None:
+        # The user's own files are named without their folders: a model file may be shared.
         path = Path(source)
         content = datasets.file_sha256(path) if path.is_file() else ""
         return ({"path": path.name, "sha256": content, "licence": "the user's own"},)

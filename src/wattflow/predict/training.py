@@ -26,6 +26,7 @@ _REPEATED = (0.7, 0.5)
 the input explains all of the spread (`plain.likeness_of_inputs`). The process over all inputs gets the rest."""
 _REPEAT_ERROR, _REPEAT_SHARE = 0.12, 0.3
 """Then the interval assumes this error, and at most this share of the error on other inputs."""
+# Members that cannot be told from time where all rows are of one run (`Trainer.handicap`).
 _BY_MACHINE, _ONE_RUN = ("process", "backbone", "median here", "last here", "line here", "least squares here"), 0.15
 _CARRIED = ("process", "backbone", "line here", "least squares here")
 _STEADIED = 0.1
@@ -66,6 +67,7 @@ class Trainer:
         self.task = numbers(observations.task, self.names.tasks)
         self.machine = numbers(observations.machine, self.names.machines)
         self.data = numbers(observations.data, self.names.data)
+        # One more machine: the one that nobody knows.
         counts = (len(self.names.tasks), len(self.names.machines) + 1)
         self.size_column = plain.best_sizes(self.task, self.machine, observations.sizes, self.log_s, counts)
         self.size = size_of(observations, self.size_column, self.task)
@@ -104,6 +106,7 @@ class Trainer:
     def left_out(self, kind: str) -> LeftOut:
         """Return what members miss on rows that are new in this way, from inner folds. Equal folds are fitted once."""
         folds = list(self.folds(kind))
+        # The folds' content, roughly: kinds with the same folds share the fits, which are what costs.
         key = tuple(int(part) for _, test, g in folds for part in (g, len(test), test[:50].sum()))
         if key not in self._left_out:
             self._left_out[key] = self._miss(folds)
@@ -114,6 +117,7 @@ class Trainer:
         fitting = missed.only(missed.ran == (kind == KNOWN))
         if np.isfinite(fitting.residual[:, 0]).sum() >= _LEAST_WEIGHED:
             return fitting
+        # Enough rows were not left out in the right way: blocks of time instead.
         if kind == KNOWN and not self.one_run:
             return self._miss(list(_cut(self.time_blocks)))
         return missed
@@ -123,6 +127,7 @@ class Trainer:
         larger."""
         size = np.where(np.isfinite(self.size), self.size, 0.0)
         middle = lines.medians(size, self.task, self.counts[0])[self.task]
+        # Well above the middle, so that the halves do not touch.
         small, large = np.flatnonzero(size <= middle), np.flatnonzero(size > BEYOND * np.maximum(middle, 1.0))
         folds = [(small, large, 0)] if len(large) and len(small) else []
         return self._miss(folds)
@@ -148,6 +153,7 @@ class Trainer:
         """Weights [regime, member] from rows left out; a regime with few such rows borrows from the nearest."""
         good = np.isfinite(missed.residual).all(axis=1)
         weights = np.zeros((len(REGIMES), len(MEMBERS)))
+        # The process alone, until enough rows say otherwise.
         weights[:, 0] = 1.0
         if good.sum() >= _LEAST_WEIGHED:
             weights[:] = blend.choose(missed.residual[good], self.task[good], handicap=self.handicap, sure=_SURE)
@@ -160,6 +166,7 @@ class Trainer:
                     True,
                 )
         repeated = self.repeated
+        # Regime 1: the input is known from another machine. Regime 2: from this one (`core.INPUTS`).
         if not have[1]:
             weights[1] = 0.0
             weights[1, [MEMBERS.index(name) for name in ("same input", "same input, steadied")]] = repeated / 2
@@ -170,6 +177,7 @@ class Trainer:
         far = np.isfinite(beyond.residual).all(axis=1)
         if not have[3] and far.sum() >= _LEAST_WEIGHED:
             weights[3] = blend.choose(beyond.residual[far], self.task[far], handicap=self.handicap, sure=_SURE)
+        # Large sizes of a known input: as at other sizes.
         for r in (4, 5):
             if not have[r]:
                 weights[r] = weights[r - 3]
@@ -204,6 +212,7 @@ class Trainer:
                 continue
             ours, plainly = (blend.relative_cost(part[some]) for part in (residual, missed.residual[:, line]))
             if plainly <= _FAILS_CLEARLY * ours:
+                # Wholly: a little of what bends back is still no guide.
                 found[r] = 0.0
                 found[r, line] = 1.0
         return found
@@ -251,6 +260,7 @@ class Trainer:
             found, group = np.unique(candidate, return_inverse=True)
             if len(found) > 1:
                 break
+        # More groups than folds are dealt out, in a fixed order.
         if len(found) > _FOLDS:
             group = np.random.default_rng(0).permutation(len(found))[group] % _FOLDS
         yield from _cut(group)
@@ -266,6 +276,7 @@ class Trainer:
         count = np.bincount(pair)
         place = np.empty(len(pair), np.int64)
         place[order] = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
+        # Consecutive fifths of each pair's rows; the pair's number shifts where they begin.
         return np.asarray((place * _FOLDS // np.maximum(count[pair], _FOLDS) + pair) % _FOLDS)
 
 
@@ -296,10 +307,12 @@ def calibrations(missed: LeftOut, weights: Floats, task: Ints, tasks: int, liken
         some = np.isfinite(residual) & (missed.regime % len(INPUTS) == known)
         measured = conformal.calibrate(residual[some], task[some], missed.group[some], tasks)
         parts.append(measured if some.sum() >= 20 else None)
+    # Whatever was measured, in the order of what it says about new inputs.
     new = parts[0] or parts[1] or parts[2] or conformal.calibrate(residual, task, missed.group, tasks)
     chance = _REPEAT_SHARE * np.sqrt(1.0 - likeness**2) * new.scale
     scale = np.minimum(np.hypot(_REPEAT_ERROR, chance), np.maximum(new.scale, _REPEAT_ERROR))
     assumed = replace(new, scale=scale, shift=0.0, median_error=np.nan, mean_error=np.nan)
+    # The nearest kind that was measured, else what is assumed.
     return new, parts[1] or parts[2] or assumed, parts[2] or assumed
 
 
@@ -315,6 +328,7 @@ def stretch_error(beyond: LeftOut, weights: Floats) -> float:
     if some.sum() < _LEAST_WEIGHED:
         return _STRETCH_ERROR
     return float(
+        # Between 0.1 and 1: a few odd rows must not make intervals useless, or none.
         np.clip(np.sqrt(np.mean(np.minimum(np.abs(residual[some] / beyond.stretch[some]), 2.0) ** 2)), 0.1, 1.0)
     )
 
@@ -335,6 +349,7 @@ def filled(offset: Floats, table: factors.BenchmarkTable) -> Floats:
     result = offset.copy()
     some = np.isfinite(offset)
     seen = np.flatnonzero(some.any(axis=0))
+    # Of the machines where it ran.
     mean = np.where(some, offset, 0.0).sum(axis=1) / np.maximum(some.sum(axis=1), 1)
     setting = factors.choose_setting(offset, table, seen)
     for m in range(offset.shape[1]):
@@ -342,6 +357,7 @@ def filled(offset: Floats, table: factors.BenchmarkTable) -> Floats:
         if not len(missing):
             continue
         if some[:, m].any():
+            # The machine's other tasks tell how fast it is.
             effect = float(np.median((offset[:, m] - mean)[some[:, m]]))
             result[missing, m] = mean[missing] + effect
         elif m < table.log_s.shape[1] and np.isfinite(table.log_s[:, m]).any():

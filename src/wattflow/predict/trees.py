@@ -61,7 +61,9 @@ def _predict_row(row, arrays, base):  # type: ignore[no-untyped-def]
         node = root[t]
         while feature[node] >= 0:
             x = row[feature[node]]
+            # True for NaN only.
             if x != x:
+                # LightGBM without missing values in training treats NaN as 0.
                 if missing[node] == 2:
                     go_left = threshold[node] >= 0.0
                 else:
@@ -107,6 +109,7 @@ def mean(ensembles: Sequence[Trees]) -> Trees:
     count, shift = len(ensembles), np.cumsum([0] + [len(e.value) for e in ensembles])
 
     def joined(name: str, moved: bool) -> Ints:
+        # Children are numbered from each ensemble's own 0; leaves' -1 is never followed.
         return np.concatenate([getattr(e, name) + (s if moved else 0) for e, s in zip(ensembles, shift, strict=False)])
 
     return Trees(joined("root", True), joined("feature", False),
@@ -139,6 +142,7 @@ def _add_lightgbm(builder: _Builder, node: Mapping[str, Any]) -> int:
         return builder.add(-1, 0.0, 0, float(node["leaf_value"]))
     if node["decision_type"] != "<=":
         raise ValueError(f"only numeric splits can be flattened, not {node['decision_type']!r}")
+    # Without `zero_as_missing` the types are None and NaN; under None a NaN counts as 0.
     missing = 2 if node["missing_type"] != "NaN" else int(node["default_left"])
     place = builder.add(int(node["split_feature"]), float(node["threshold"]), missing, 0.0)
     for side, column in (("left_child", 2), ("right_child", 3)):
@@ -161,4 +165,5 @@ def from_sklearn(model: HistGradientBoostingRegressor) -> Trees:
             )
             if feature >= 0:
                 builder.nodes[place][2:4] = [offset + int(node["left"]), offset + int(node["right"])]
+    # scikit-learn keeps the mean outside of the trees; LightGBM has it in the first.
     return builder.build(float(np.ravel(model._baseline_prediction)[0]))

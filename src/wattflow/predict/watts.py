@@ -34,6 +34,8 @@ _CORRECTED = {
     "line in cycles and boosting": ("line in cycles", _CORRECTION),
 }
 KINDS = (*_LINES, *_BOOSTED, *_CORRECTED)
+# Blocks of time; the first two only train, and the third is not calibrated on, since little is
+# known then.
 _BLOCKS, _FIRST, _SETTLED = 8, 2, 3
 _REFERENCES, _NEIGHBOUR = 400, 5
 _UNIT, _REACH = 1e9, 1.5
@@ -49,6 +51,7 @@ class Line:
     most: Floats
 
     def predict(self, rows: Floats) -> Floats:
+        # Features hold log(1 + counter); the 1 does not matter for counters of millions.
         raw = np.minimum(np.exp(rows[:, : len(self.most)]) / _UNIT, self.most)
         return np.asarray(np.log(np.maximum(raw @ self.weight[1:] + self.weight[0], 1e-3)))
 
@@ -79,8 +82,10 @@ class Familiar:
     @classmethod
     def of(cls, rows: Floats) -> Familiar:
         centre, width = np.median(rows, axis=0), np.maximum(rows.std(axis=0), 1e-6)
+        # Spaced over time, so that every phase of the training is among the references.
         spaced = np.unique(np.linspace(0, len(rows) - 1, min(_REFERENCES, len(rows))).astype(np.int64))
         draft = cls(centre, width, (rows[spaced] - centre) / width, 1.0)
+        # One further neighbour: each row finds itself among the references.
         return cls(centre, width, draft.reference, float(np.quantile(draft._distance(rows, _NEIGHBOUR + 1), 0.95)))
 
     def _distance(self, rows: Floats, neighbour: int) -> Floats:
@@ -137,6 +142,7 @@ class WattsModel:
 def _held(learners: Mapping[str, Learner], rows: Floats, seen: tuple[float, float]) -> Floats:
     """[row, member] log watts, each held within what is possible."""
     found = np.column_stack([learner.predict(rows) for learner in learners.values()])
+    # Below the least seen by a tenth at most: idle watts do not fall much further.
     return np.clip(found, np.log(seen[0] * 0.9), np.log(seen[1] * _REACH))
 
 
@@ -155,6 +161,7 @@ def fit(counters: Mapping[str, Floats], watts: Floats, scope: Scope, kinds: Sequ
     rows, target = features(counters), np.log(watts)
     if len(rows) < _LEAST_ROWS:
         raise InvalidInput("training rows", f"{len(rows)} with watts; at least {_LEAST_ROWS} are needed")
+    # By time: later blocks are predicted from earlier ones, as in use.
     block = np.arange(len(watts)) * _BLOCKS // len(watts)
     residual, regime, excess = (
         np.full((len(rows), len(kinds)), np.nan),
@@ -163,6 +170,7 @@ def fit(counters: Mapping[str, Floats], watts: Floats, scope: Scope, kinds: Sequ
     )
     for b in range(_FIRST, _BLOCKS):
         past, out = block < b, block == b
+        # Only the past of each block.
         learners = {kind: train(kind, rows[past], target[past]) for kind in kinds}
         seen = (float(watts[past].min()), float(watts[past].max()))
         residual[out] = target[out, None] - _held(learners, rows[out], seen)
@@ -186,9 +194,11 @@ def _cost(residual: Floats) -> float:
 
 def _weigh(residual: Floats, regime: Ints, block: Ints, kinds: Sequence[str]) -> Floats:
     """Weights [near or far, member]; on far rows only members that go on beyond the data have any."""
+    # All rows together, until each regime has enough of its own.
     weights = np.tile(blend.choose(residual, block, _cost), (2, 1))
     if (regime == NEAR).sum() >= _LEAST_WEIGHED:
         weights[NEAR] = blend.choose(residual[regime == NEAR], block[regime == NEAR], _cost)
+    # Trees are flat beyond what they saw.
     going_on = [i for i, kind in enumerate(kinds) if kind in _LINES or kind in _CORRECTED]
     far = regime == FAR if (regime == FAR).sum() >= _LEAST_WEIGHED else np.ones(len(regime), bool)
     if going_on:
@@ -202,6 +212,7 @@ def _drift(residual: Floats, excess: Floats) -> tuple[float, float]:
     far = excess > 0.0
     if far.sum() < 10:
         return 0.1, 0.0
+    # Excess near 0 would make slopes of noise.
     slope = np.minimum(np.abs(residual[far]) / np.maximum(excess[far], 0.5), 0.5)
     return float(np.sqrt(np.mean(slope**2))), float(np.quantile(excess[far], 0.75))
 
@@ -224,7 +235,9 @@ def train(kind: str, rows: Floats, target: Floats) -> Learner:
 def _line(rows: Floats, target: Floats, columns: Sequence[int]) -> Line:
     raw = np.exp(rows[:, : len(COUNTERS)]) / _UNIT
     design = np.column_stack([np.ones(len(raw)), raw[:, columns]])
+    # Columns of very different size: scaled for the solver, and back.
     scale = np.maximum(np.abs(design).max(axis=0), 1e-12)
+    # In watts, not in logs: a line in logs is no line.
     found = np.linalg.lstsq(design / scale, np.exp(target), rcond=None)[0] / scale
     weight = np.zeros(len(COUNTERS) + 1)
     weight[[0, *(c + 1 for c in columns)]] = found
@@ -237,6 +250,7 @@ def busy_counters(counters: Mapping[str, Floats], threads: int) -> dict[int, dic
     return {
         int(k): {name: float(np.median(np.asarray(counters[name])[busy == k])) for name in COUNTERS}
         for k in np.unique(busy)
+        # Five seconds at least of each k.
         if np.sum(busy == k) >= 5
     }
 
