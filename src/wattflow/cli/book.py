@@ -16,6 +16,7 @@ from pathlib import Path
 from wattflow.files.data_folder import packaged
 from wattflow.model.errors import WattflowError
 
+# Only of a checkout; a wheel has the packed pages.
 SOURCE = Path(__file__).parents[3] / "docs"
 CONTENTS = "index.md"
 STYLE = """
@@ -36,6 +37,7 @@ td, th { border: 1px solid #ccd5d5; padding: .25rem .5rem; text-align: left; ver
   body { background: #14181b; color: #d8dee3 } nav, pre { background: #1e2428 } a, nav a:hover { color: #4db6ac }
 }
 """
+# Links between pages only: those with a scheme are left as they are.
 _LINK = re.compile(r"\]\((?!\w+:)([\w.-]+)\.md(#[\w-]*)?\)")
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(pictures/[^)]+\)")
 _OBJECT = re.compile(r"^::: ([\w.]+)$", re.M)
@@ -47,6 +49,7 @@ def pages() -> dict[str, str]:
     if shipped.is_file():
         found: dict[str, str] = json.loads(lzma.decompress(shipped.read_bytes()))
         listed = [one for section in sections(found[CONTENTS]).values() for one in section]
+        # Pages that the wheel leaves out keep their place in the contents, and say where they are.
         return {name: _elsewhere(title) for title, name in listed} | found
     if not (SOURCE / CONTENTS).is_file():
         raise WattflowError("this installation has no pages; a wheel of wattflow brings them")
@@ -64,6 +67,7 @@ def _elsewhere(title: str) -> str:
 def sections(contents: str) -> dict[str, list[tuple[str, str]]]:
     """Titles and files by section, in the order of the page of contents."""
     found: dict[str, list[tuple[str, str]]] = {}
+    # The first piece stands before the first heading.
     for part in re.split(r"^## ", contents, flags=re.M)[1:]:
         title, _, body = part.partition("\n")
         found[title.strip()] = re.findall(r"^- \[([^\]]+)\]\(([\w.-]+\.md)\)", body, re.M)
@@ -84,9 +88,11 @@ def render(name: str, text: str, contents: str) -> str:
     """One page as HTML, with the way to all others."""
     from markdown_it import MarkdownIt
 
+    # Objects first, since their docstrings may hold links and pictures.
     text = _OBJECT.sub(lambda match: _described(match[1]), text)
     text = _PICTURE.sub(r"*(picture: \1; the site of `make docs` has it)*", text)
     text = _LINK.sub(lambda match: f"]({match[1]}.html{match[2] or ''})", text)
+    # Raw HTML is let through: these are our own pages.
     body = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
     title = next(iter(re.findall(r"^# (.+)$", text, re.M)), name)
     return (
@@ -108,6 +114,7 @@ def _navigation(here: str, contents: str) -> str:
 
 def anchor(heading: str) -> str:
     """The id of a heading, as links to it spell it."""
+    # The rule by which links within these pages are written.
     return re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
@@ -133,6 +140,7 @@ def _described(name: str) -> str:
     parts = [f"### `{name}`", f"```python\n{attribute}{signature}\n```", _indented(inspect.getdoc(value) or "")]
     members = vars(value).items() if inspect.isclass(value) else ()
     for one, method in members:
+        # Only what is documented: the page is the public interface.
         if inspect.isfunction(method) and not one.startswith("_") and method.__doc__:
             parts.append(f"- `{one}{inspect.signature(method)}`: {' '.join(method.__doc__.split())}")
     return "\n\n".join(parts) + "\n"

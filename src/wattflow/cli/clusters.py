@@ -60,6 +60,7 @@ def _preset_row(preset: str) -> Row:
 
     try:
         cluster = load_cluster(preset)
+    # One preset needs the folder of real data; the others are listed all the same.
     except MissingData as error:
         return {"cluster": preset, "nodes": None, "cores": None, "devices": "", "about": f"not here: {error}"}
     kinds: dict[str, int] = {}

@@ -87,14 +87,18 @@ def compare(
     from wattflow.lab.show.result_tables import metric_names
 
     form, crew = chosen_form(output, out, force), o.workers_of(workers)
+    # By ending and content: other parquet files are traces.
     if len(workflows) == 1 and workflows[0].endswith(".parquet") and real_run(workflows[0], policies, form, out,
                                                                                   report, force, quiet):  # fmt: skip
         return
     shown, bounds = metric_names(metrics), tuple(Slo.parse(text) for text in slo)
     inputs = [*workflows, *cluster, *([] if estimates is None else [str(estimates)])]
+    # Before anything runs: a run of an hour must not end by refusing to write.
     never_onto(inputs, out, report)
+    # `True`: whether a file may be written over is asked below, when all names of reports are known.
     check_outputs(True, report)
     if _is_study(workflows):
+        # An option that the file overrules would be accepted and ignored.
         _nothing_beside(ctx)
         study = read_study(Path(workflows[0]))
         study = replace(study, slos=(*study.slos, *bounds))
@@ -105,6 +109,7 @@ def compare(
             study, workloads=shaken(study.workloads, jitter), baseline=baseline, seeds=seeds, slos=bounds,
             setup=replace(study.setup, options=options),
         )  # fmt: skip
+    # For the type checker alone.
     assert isinstance(study, Study)
     if headroom:
         _may_be_bounded(study, form)
@@ -114,8 +119,10 @@ def compare(
     show(found, form, out, shown, full, study.slos)
     if headroom:
         show_bounds(found, study, quiet)
+    # `strict` only where there are reports: without one the first list is empty.
     for path, comparison in zip(_reports(report, study) if report else (), found, strict=report is not None):
         write(comparison, path, quiet)
+    # The same note comes from each comparison.
     for note in dict.fromkeys(note for comparison in found for note in comparison.notes):
         remark(f"note: {note}", quiet)
 
@@ -135,6 +142,7 @@ def real_run(
     never_onto([path], out, report)
     if report is not None:
         check_outputs(force, report)
+    # Without names a few: all of them would take long for a look at one run.
     some = ("fifo", "least-energy", "eft", "most-allocated", "round-robin")
     chosen = some if policies == "all" else o.names_of(policies)
     saved = read_run(path)
@@ -158,6 +166,7 @@ def _is_study(workflows: Sequence[str]) -> bool:
 def _nothing_beside(ctx: typer.Context) -> None:
     """Options that a compare file answers are not accepted and ignored."""
     for name in _OF_THE_FILE:
+        # Defaults come from the signature and do not count; only what was typed does.
         source = ctx.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             raise InvalidInput(f"--{name.replace('_', '-')}", "is set in the compare file; change it there")
@@ -181,6 +190,7 @@ def _run(study: Study, keep: bool, workers: int | str | None, quiet: bool) -> li
 
 def _reports(path: Path, study: Study) -> list[Path]:
     """A page for each cluster, named after it where there are several."""
+    # One page is named as it was asked for.
     if len(study.clusters) == 1:
         return [path]
     return [path.with_name(f"{path.stem}-{cluster.name.replace('/', '-')}{path.suffix}") for cluster in study.clusters]
@@ -237,6 +247,7 @@ def show_bounds(found: Sequence[Comparison], study: Study, quiet: bool) -> None:
     from wattflow.model.workload import Workload
 
     for comparison in found:
+        # Bounds of one draw only: each costs a search.
         seed = comparison.seeds[0]
         for title, source in zip(comparison.workloads, study.workloads, strict=True):
             figures = []

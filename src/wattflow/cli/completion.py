@@ -36,6 +36,7 @@ def completion(
     bash and zsh: eval "$(wattflow completion bash)" in the shell's start-up file.
     fish: wattflow completion fish > ~/.config/fish/completions/wattflow.fish
     """
+    # Imported when asked: typer's completion is slow to load, and every command would pay.
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script = get_completion_script(prog_name="wattflow", complete_var=VARIABLE, shell=shell.value)
@@ -44,6 +45,7 @@ def completion(
 
 def prepare() -> None:
     """Before the command line is read: answer the shell's questions where it asks."""
+    # The shell asks at every press of Tab: nothing else may be loaded before.
     if VARIABLE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
@@ -75,6 +77,7 @@ def workload_names(incomplete: str) -> list[str]:
 
 def _files(incomplete: str, ending: str = "") -> list[str]:
     """Files with this ending, and folders, that continue what was typed."""
+    # The letter keeps a trailing slash from being lost: "dir/" must list the folder, not itself.
     stem = Path(f"{incomplete}x")
     if not stem.parent.is_dir():
         return []

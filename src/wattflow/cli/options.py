@@ -95,6 +95,7 @@ Metrics = Annotated[
         help="Figures of the table: `headline`, `all`, or names as in -o json, with commas between.",
     ),
 ]
+# The underscore: the plain name is Python's own exception.
 RuntimeError_ = Annotated[
     float,
     typer.Option(
@@ -145,6 +146,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and 
 
 def seed(value: int) -> int:
     """A seed that fits 63 bits."""
+    # Seeds become counters of a 64-bit generator with a sign.
     if value >= 1 << 63:
         raise typer.BadParameter("a seed is a whole number below 2^63")
     return value
@@ -158,6 +160,7 @@ def workers_of(text: str) -> int | str | None:
         return None
     if any(text.startswith(scheme) and len(text) > len(scheme) for scheme in DASK):
         return text
+    # `isdecimal`: "²" is a digit to Python and no number to `int`.
     if not text.isdecimal() or int(text) < 1:
         raise InvalidInput("--workers", f"must be a number of processes or dask://host:port, not {text!r}")
     return int(text)
@@ -165,6 +168,7 @@ def workers_of(text: str) -> int | str | None:
 
 def one_cluster(names: list[str]) -> str:
     """The cluster that was named; two would leave one of them out without a word."""
+    # Two would leave one of them out without a word.
     if len(names) != 1:
         raise InvalidInput("--cluster", f"is given {len(names)} times ({', '.join(names)}); name one")
     return names[0]
@@ -176,6 +180,7 @@ def sim_options(
     """The simulator's options from what was typed; ``errors`` are those of runtime and power."""
     from wattflow.sim import SimOptions
 
+    # Beyond a spread of 5 factors are larger than e**5: nobody means that.
     for name, value, most in (("--runtime-error", errors[0], 5.0), ("--power-error", errors[1], 5.0)):
         if not 0.0 <= value <= most:
             raise InvalidInput(name, f"is a spread (σ of log) of 0 … {most:g}, not {value:g}")

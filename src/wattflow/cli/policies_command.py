@@ -34,6 +34,7 @@ def policies(
     from wattflow.policy import registry
 
     form = chosen_form(output, out, force)
+    # For programs a policy is a row like the others.
     if name is not None and form is o.Form.table:
         typer.echo(policy_page(registry.load(name)), nl=False)
         return
@@ -47,6 +48,7 @@ def policies(
         ]  # fmt: skip
         deliver(rows, form, out, {})
         return
+    # Those that can be loaded; a broken package must not end the list.
     contributed = tuple(registry.usable())
     more = {"of other packages": contributed} if contributed else {}
     listed = {"to start with": registry.START, **registry.GROUPS, **more}

@@ -67,6 +67,7 @@ def predict(
     loaded, manifest = modelfile.load(path)
     never_onto([path, source], out)
     check_outputs(force, out)
+    # Before predicting: a table of calls asked of a model of tasks would give nonsense.
     sources.need_kind(source, manifest.kind, model)
     answers: dict[str, Callable[..., _Answer]] = {"tasks": _tasks, "watts": _watts, "calls": _calls}
     answer = answers[manifest.kind](loaded, source, data, level)
@@ -86,6 +87,7 @@ def _write(file: object, answer: _Answer) -> None:
 
 
 def _shown(values: Iterable[float]) -> list[str]:
+    # NaN is not equal to itself: unknown is an empty cell.
     return ["" if value != value else f"{value:.6g}" for value in map(float, values)]
 
 
@@ -95,6 +97,7 @@ def _errors(what: str, found: tuple[Floats, Floats, Floats], true: Floats) -> li
 
     from wattflow.predict.evaluate import HeldOut
 
+    # Errors of rows that have a prediction and a truth.
     known = np.isfinite(true) & (true > 0) & np.isfinite(found[0])
     if not known.any():
         return []
@@ -136,6 +139,7 @@ def _watts(model: object, source: str, data: Path, level: float) -> _Answer:
     found = model.predict(usage.counters, level)
     far = model.familiar.regime(watts.features(usage.counters)) == watts.FAR
     rows = (
+        # Row by row, as a generator: tables may be large.
         [usage.time[i], *_shown(part[i] for part in found), "unlike the rows seen" if far[i] else "like the rows seen"]
         for i in range(len(far))
     )

@@ -45,6 +45,7 @@ def profiles(
     found = [
         profile
         for profile in list_profiles()
+        # A search looks everywhere; without one only what is shipped is listed.
         if (every or profile.shipped or wanted) and wanted in f"{profile.name} {profile.about}".lower()
     ]
     rows = [_row(profile) for profile in found] + _gpu_rows(wanted)
@@ -113,4 +114,6 @@ def _gpu_rows(wanted: str) -> list[Row]:
 def _plot(found: list[NamedProfile], path: Path) -> None:
     from wattflow.energy.plots import plot_profiles
 
+    # Half of the threads as cores: nearly all of these machines have two threads each, and the table
+    # does not say.
     plot_profiles({profile.name: profile.for_node(max(1, profile.threads // 2), 2) for profile in found[:12]}, path)

@@ -40,6 +40,7 @@ def progress_lines(every_s: float = LINE_S) -> Callable[[float, str], None]:
         if now - told < every_s:
             return
         told = now
+        # As if the rest took as long per share as what is done.
         left = (now - began) * (1.0 - share) / share if share > 0 else math.inf
         still = f", about {left / 60.0:.1f} left" if math.isfinite(left) else ""
         remark(f"{100.0 * share:3.0f} % after {(now - began) / 60.0:.1f} minutes{still}: {text}")
@@ -53,6 +54,7 @@ def progress_bar(quiet: bool, lines: bool = False) -> Iterator[Callable[[float, 
 
     With ``lines`` somebody may read it later: lines now and then where stderr is no terminal.
     """
+    # Nobody is looking: a bar would fill a log with control characters.
     if quiet or not sys.stderr.isatty():
         yield progress_lines() if lines and not quiet else None
         return
@@ -65,6 +67,7 @@ def progress_bar(quiet: bool, lines: bool = False) -> Iterator[Callable[[float, 
 
     def show(share: float, text: str) -> None:
         nonlocal started
+        # Started late, so that short work shows nothing.
         if not started and time.monotonic() - began > LONG_S:
             bar.start()
             started = True
@@ -79,8 +82,10 @@ def progress_bar(quiet: bool, lines: bool = False) -> Iterator[Callable[[float, 
 
 def print_tables(tables: Sequence[Table]) -> None:
     """Tables on stdout, titles on lines of their own; where it is no terminal they are as wide as they need to be."""
+    # Without a terminal the width is ours: tables in files must not depend on it.
     wide = console() if sys.stdout.isatty() else console(width=220, no_color=True)
     for table in tables:
+        # Printed apart: rich would wrap a title to the table's width.
         title, table.title = table.title, None
         if title is not None:
             wide.print(clean(str(title)), style="bold", soft_wrap=True, markup=False, highlight=False)
@@ -116,6 +121,7 @@ def open_page(page: Path) -> None:
     """Open a page where a person sits at a terminal and a browser is found; else say where it is."""
     import webbrowser
 
+    # Without a terminal no browser is opened: scripts and tests would hang on one.
     if not (sys.stdout.isatty() and webbrowser.open(page.resolve().as_uri())):
         remark(f"the page is {page.resolve().as_uri()}")
 
@@ -124,6 +130,7 @@ def chosen_form(form: Form | None, out: Path | None, force: bool = False) -> For
     """The form asked for, else by the file's ending, else a table. What could not be written is refused at once."""
     if form is Form.parquet and out is None:
         raise InvalidInput("-o parquet", "needs a file: add --out FILE")
+    # At once, before any work is done.
     check_outputs(force, out)
     if out is None:
         return form or Form.table
@@ -154,6 +161,7 @@ def check_outputs(force: bool, *paths: Path | None) -> None:
 
 def check_target(force: bool, path: Path) -> None:
     """The same for what may be a folder: one with something in it is not written into without ``--force``."""
+    # A folder is asked about below.
     check_outputs(force, None if path.is_dir() else path)
     if path.is_dir() and any(path.iterdir()) and not force:
         raise InvalidInput(str(path), "is a folder with files in it; add --force to write over it")
@@ -161,6 +169,7 @@ def check_target(force: bool, path: Path) -> None:
 
 def never_onto(inputs: Sequence[str | Path], *outputs: Path | None) -> None:
     """Refuse to write over what is read."""
+    # Resolved: links and "./" must not hide that they are the same file.
     read = {Path(source).resolve() for source in inputs if Path(source).exists()}
     for path in outputs:
         if path is not None and path.resolve() in read:

@@ -66,9 +66,11 @@ def logs(
     number, offset = find_task(connection, task)["id"], 0
     while True:
         data, headers = connection.raw("GET", f"/v1/tasks/{number}/log?number={attempt}&offset={offset}")
+        # Bytes as they came: a task's output is its own, and need not be text.
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         offset += len(data)
+        # Only with nothing left to read: the end may be told before the last bytes.
         if not data and (not follow or headers["wattflow-over"] == "1"):
             return
         if not data:
@@ -119,6 +121,7 @@ def top(
     while True:
         status = connection.call("GET", "/v1/status")
         rows = [_node(row) for row in connection.call("GET", "/v1/nodes")]
+        # A terminal is redrawn; a file gets one look after the other.
         if sys.stdout.isatty() and not once:
             console().clear()
         trouble = f"; TROUBLE: {status['trouble']}" if status["trouble"] else ""
@@ -142,6 +145,7 @@ def why(
     if output is o.Form.json:
         show([answer], (), o.Form.json, None, "")
     else:
+        # The state alone says it all where the reason repeats it.
         reason = f": {answer['why']}" if answer["why"] != answer["state"] else ""
         typer.echo(f"{answer['state']}{reason}")
 
@@ -150,6 +154,7 @@ def _energy(row: dict[str, Any]) -> str | None:
     """Joules of a workflow or a task, or that it was too short for its meter."""
     from wattflow.runtime.future import human_joules
 
+    # Unknown is a dash, never 0.
     if row.get("energy_j") is None:
         return None
     return human_joules(row["energy_j"], row["low_j"] or 0.0, row["high_j"] or 0.0)
