@@ -39,9 +39,15 @@ def set_limits(
 
     Example: wattflow account set project climate --energy 50kWh --mode hard --share 2
     """
-    given = {"energy_j": _amount("--energy", energy, _joules), "carbon_g": _amount("--carbon", carbon, float),
-             "running": _amount("--running", running, int), "waiting": _amount("--waiting", waiting, int),
-             "mode": mode, "share": share, "priority": priority}  # fmt: skip
+    given = {
+        "energy_j": _amount("--energy", energy, _joules),
+        "carbon_g": _amount("--carbon", carbon, float),
+        "running": _amount("--running", running, int),
+        "waiting": _amount("--waiting", waiting, int),
+        "mode": mode,
+        "share": share,
+        "priority": priority,
+    }
     # `none` takes a limit away (null in the PATCH); what was not typed is not sent, and stays.
     changed = {key: None if value == NONE else value for key, value in given.items() if value is not None}
     if not changed:
@@ -94,10 +100,14 @@ def report(
     path = f"/v1/usage?by={quote(by, safe='')}&month={quote(month, safe='')}"
     rows = connect(home, server, token_file, role).call("GET", path)
     shown = [
-        row | {"energy": units.human_energy(row["energy_j"]), "cpu time": units.human_time(row["cpu_s"]),
-               "CO2": None if row["carbon_g"] is None else f"{row['carbon_g']:.4g} g"}
+        row
+        | {
+            "energy": units.human_energy(row["energy_j"]),
+            "cpu time": units.human_time(row["cpu_s"]),
+            "CO2": None if row["carbon_g"] is None else f"{row['carbon_g']:.4g} g",
+        }
         for row in rows
-    ]  # fmt: skip
+    ]
     columns = (by, "attempts", "cpu time", "energy", "CO2")
     show(shown if form is o.Form.table else rows, columns, form, out, f"nothing was used in {month}")
 

@@ -73,7 +73,7 @@ def agent(
 
     json_logs.set_up(None, logging.WARNING)
     apart = privileges.choose(tasks_as or os.environ.get("WATTFLOW_TASKS_AS", "auto"), tuple(pass_env.split(",")))
-    # Tasks that run as the agent's own user can read its token: that is worth a warning.
+    # Nothing separates tasks from the agent then: worth a warning.
     logging.getLogger("wattflow").log(logging.WARNING if apart.kind == "self" else logging.INFO, "%s", apart.about)
     where = folder or place.folder / "agent"
     where.mkdir(parents=True, exist_ok=True)

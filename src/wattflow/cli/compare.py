@@ -88,8 +88,11 @@ def compare(
 
     form, crew = chosen_form(output, out, force), o.workers_of(workers)
     # By ending and content: other parquet files are traces.
-    if len(workflows) == 1 and workflows[0].endswith(".parquet") and real_run(workflows[0], policies, form, out,
-                                                                                  report, force, quiet):  # fmt: skip
+    if (
+        len(workflows) == 1
+        and workflows[0].endswith(".parquet")
+        and real_run(workflows[0], policies, form, out, report, force, quiet)
+    ):
         return
     shown, bounds = metric_names(metrics), tuple(Slo.parse(text) for text in slo)
     inputs = [*workflows, *cluster, *([] if estimates is None else [str(estimates)])]
@@ -106,9 +109,13 @@ def compare(
         study = _typed(workflows, cluster, policies, estimates)
         options = o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error))
         study = replace(
-            study, workloads=shaken(study.workloads, jitter), baseline=baseline, seeds=seeds, slos=bounds,
+            study,
+            workloads=shaken(study.workloads, jitter),
+            baseline=baseline,
+            seeds=seeds,
+            slos=bounds,
             setup=replace(study.setup, options=options),
-        )  # fmt: skip
+        )
     # For the type checker alone.
     assert isinstance(study, Study)
     if headroom:
@@ -197,9 +204,13 @@ def _reports(path: Path, study: Study) -> list[Path]:
 
 
 def show(
-    found: Sequence[Comparison], output: o.Form, out: Path | None, metrics: tuple[str, ...], full: bool = False,
+    found: Sequence[Comparison],
+    output: o.Form,
+    out: Path | None,
+    metrics: tuple[str, ...],
+    full: bool = False,
     slos: Sequence[Slo] = (),
-) -> None:  # fmt: skip
+) -> None:
     """The answer and tables for people; every figure for programs."""
     from wattflow.lab.show.overall import clusters_table
     from wattflow.lab.show.result_tables import comparison_about, comparison_rows

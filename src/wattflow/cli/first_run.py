@@ -81,9 +81,12 @@ def _compile_aside(base: Path, policy: str) -> None:
         process = subprocess.Popen(
             # Nice: the run that the user waits for goes first.
             ["nice", "-n", "5", sys.executable, "-m", "wattflow.live.warm", policy.split(":")[0]],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=variables,
             start_new_session=True,
-        )  # fmt: skip
+        )
         (base / _MARK).write_text(f"{process.pid}\n")
 
 

@@ -305,10 +305,15 @@ def register(
     except ValueError as error:
         raise InvalidInput("--prefix", f"{prefix[:100]!r}: {error}") from None
     template = Template(
-        namespace=namespace or where.namespace, image=image, scheduler=scheduler_name, prefix=words,
-        claims=_mounts("--claim", claim), mounts=_mounts("--host-path", host_path), host_network=host_network,
+        namespace=namespace or where.namespace,
+        image=image,
+        scheduler=scheduler_name,
+        prefix=words,
+        claims=_mounts("--claim", claim),
+        mounts=_mounts("--host-path", host_path),
+        host_network=host_network,
         node_selector=dict(_pair("--node-selector", text) for text in node_selector or []),
-    )  # fmt: skip
+    )
     folder.mkdir(parents=True, exist_ok=True)
 
     async def main() -> None:

@@ -105,11 +105,15 @@ class Pods(Devices):
         script = f'{errand} & child=$!; trap "kill $child" TERM; wait $child'
         environment = dict(lease.spec.environment)
         return jobs.Job(
-            name=name, command=["sh", "-c", script], cpus=variant.cpus, memory_bytes=variant.memory_bytes,
+            name=name,
+            command=["sh", "-c", script],
+            cpus=variant.cpus,
+            memory_bytes=variant.memory_bytes,
             # Whole GPUs, rounded up: a pod cannot have a part of one.
-            gpus=-(-int(variant.gpu * 1000) // 1000), estimate_s=lease.spec.estimate_s,
+            gpus=-(-int(variant.gpu * 1000) // 1000),
+            estimate_s=lease.spec.estimate_s,
             scheduler=environment.pop(SCHEDULER, ""),
-        )  # fmt: skip
+        )
 
     async def _follow(
         self, place: Path, work: Work, ended: asyncio.Future[jobs.Gone], stopped: asyncio.Event, began_s: float

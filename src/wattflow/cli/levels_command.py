@@ -38,10 +38,15 @@ def listed(output: o.Output = None) -> None:
 
 def _row(holder: Holder, knob: Knob, note: Any) -> dict[str, Any]:
     return {
-        "knob": knob.id, "by": knob.actuator, "now": holder.read(knob.id), "low": knob.low, "high": knob.high,
-        "who may": knob.who, "here": "yes" if knob.mine else "no",
+        "knob": knob.id,
+        "by": knob.actuator,
+        "now": holder.read(knob.id),
+        "low": knob.low,
+        "high": knob.high,
+        "who may": knob.who,
+        "here": "yes" if knob.mine else "no",
         "held by": None if note is None else f"process {note.pid}: {knob.shown(note.value)}",
-    }  # fmt: skip
+    }
 
 
 def off(quiet: o.Quiet = False) -> None:

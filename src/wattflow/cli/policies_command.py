@@ -42,10 +42,15 @@ def policies(
     if form is not o.Form.table:
         chosen = [registry.load(known) for known in (registry.names() if name is None else [name])]
         rows: list[dict[str, object]] = [
-            {"policy": p.name, "group": groups.get(p.name, ""), "summary": p.summary, "paper": p.paper,
-             "fields": str(dict(p.fields))}
+            {
+                "policy": p.name,
+                "group": groups.get(p.name, ""),
+                "summary": p.summary,
+                "paper": p.paper,
+                "fields": str(dict(p.fields)),
+            }
             for p in chosen
-        ]  # fmt: skip
+        ]
         deliver(rows, form, out, {})
         return
     # Those that can be loaded; a broken package must not end the list.

@@ -163,10 +163,15 @@ def _calls(model: object, source: str, data: Path, level: float) -> _Answer:
     parts = [np.exp(part) for part in model.parts(calls, seen)]
     known = np.isfinite(seen.log_s[:, 0])
     rows = (
-        [calls.function[i], calls.machine[i], *_shown([calls.start_s[i], parts[0][i], parts[1][i]]),
-         *_shown(part[i] for part in found), "" if known[i] else "no finished call here yet"]
+        [
+            calls.function[i],
+            calls.machine[i],
+            *_shown([calls.start_s[i], parts[0][i], parts[1][i]]),
+            *_shown(part[i] for part in found),
+            "" if known[i] else "no finished call here yet",
+        ]
         for i in range(len(calls))
-    )  # fmt: skip
+    )
     columns = ("function", "machine", "start_s", "duration_s", "power_w", "energy_j", "energy_low_j", "energy_high_j",
                "novelty")  # fmt: skip
     return _Answer(columns, rows, _errors("measured joules", found, calls.energy_j))

@@ -202,8 +202,12 @@ def up(
         return
     # Other drivers bring their nodes themselves.
     if agent and driver == "agents":
-        _start_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas),
-                                             "--preload", preload, "--tasks-as", tasks_as])  # fmt: skip
+        _start_agent(
+            place,
+            cpus,
+            tls_cert,
+            ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas), "--preload", preload, "--tasks-as", tasks_as],
+        )
     if learn:
         _spawn_learner(place, typed_policy, learn_every, learn_seconds, secret)
     if agent and driver == "agents":
@@ -252,9 +256,14 @@ def _spawn(
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
         return subprocess.Popen(
             # A session of its own: Ctrl-C in this terminal must not end the server.
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, pass_fds=fds, start_new_session=True,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            pass_fds=fds,
+            start_new_session=True,
             env={**os.environ, **(more or {})},
-        )  # fmt: skip
+        )
 
 
 def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool) -> None:

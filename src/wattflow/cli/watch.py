@@ -165,9 +165,12 @@ def _node(row: dict[str, Any]) -> dict[str, Any]:
     kinds = [device["kind"] for device in row["devices"]]
     watts = load.get("watts")
     return {
-        "name": row["name"], "state": row["state"], "cpus": f"{row['cpus']:g}",
-        "memory": f"{row['memory_bytes'] / units.GIB:.1f} GiB", "running": row["running"],
+        "name": row["name"],
+        "state": row["state"],
+        "cpus": f"{row['cpus']:g}",
+        "memory": f"{row['memory_bytes'] / units.GIB:.1f} GiB",
+        "running": row["running"],
         "devices": ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds))) or None,
-        "busy": f"{load.get('cpu_busy', 0.0):.0%}" if load else None, "watts": f"{watts:.0f}" if watts is not None
-        else None,
-    }  # fmt: skip
+        "busy": f"{load.get('cpu_busy', 0.0):.0%}" if load else None,
+        "watts": f"{watts:.0f}" if watts is not None else None,
+    }

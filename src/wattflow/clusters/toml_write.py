@@ -150,9 +150,12 @@ def _levels(levels: DeviceLevels) -> dict[str, object]:
 
 def _power(power: PowerProfile) -> dict[str, object]:
     return {
-        "busy": power.busy, "watts": power.watts, "scope": str(power.scope),
-        "provenance": str(power.provenance), "source": power.source,
-    }  # fmt: skip
+        "busy": power.busy,
+        "watts": power.watts,
+        "scope": str(power.scope),
+        "provenance": str(power.provenance),
+        "source": power.source,
+    }
 
 
 def _changed(part: object) -> dict[str, object]:

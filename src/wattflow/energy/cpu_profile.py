@@ -116,10 +116,16 @@ class CpuProfile:
     def save(self, path: Path) -> None:
         """Write atomically."""
         rows = {str(k): [asdict(window) for window in windows] for k, windows in sorted(self.windows.items())}
-        document = {"version": VERSION, "kind": "cpu", **{name: getattr(self, name) for name in _FACTS},
-                    "scope": self.scope.value, "conditions": dict(self.conditions), "windows": rows,
-                    "points": [asdict(point) for point in self.points()],
-                    "interference": [dict(row) for row in self.interference]}  # fmt: skip
+        document = {
+            "version": VERSION,
+            "kind": "cpu",
+            **{name: getattr(self, name) for name in _FACTS},
+            "scope": self.scope.value,
+            "conditions": dict(self.conditions),
+            "windows": rows,
+            "points": [asdict(point) for point in self.points()],
+            "interference": [dict(row) for row in self.interference],
+        }
         # Renamed when whole: a run that is broken off keeps the file of the window before.
         partial = path.with_name(path.name + ".part")
         partial.write_text(json.dumps(document, indent=1) + "\n")

@@ -71,11 +71,14 @@ class GpuProfiler:
             "version": VERSION,
             "measured_at": datetime.now(UTC).date().isoformat(),
             "device": dict(self.meter.about(gpu)),
-            "sharing": "sm-limit", "mps_reason": "",
+            "sharing": "sm-limit",
+            "mps_reason": "",
             "counter": self.meter.domains[0].counter,
             "settings": {name: getattr(self.settings, name) for name in GpuProfileSettings.__slots__},
-            "points": [], "interference": [], "notes": [],
-        }  # fmt: skip
+            "points": [],
+            "interference": [],
+            "notes": [],
+        }
         for label, step in self._plan():
             # Looked at before each step, so that a step that has begun is measured whole.
             if self.clock() - begun_s > self.settings.deadline_s:

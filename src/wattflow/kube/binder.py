@@ -76,10 +76,15 @@ class Binder:
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid,
-                         "annotations": notes, **version},
+            "metadata": {
+                "name": pod.metadata.name,
+                "namespace": pod.metadata.namespace,
+                "uid": pod.metadata.uid,
+                "annotations": notes,
+                **version,
+            },
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }  # fmt: skip
+        }
         try:
             await self.client.quick("POST", f"{path}/binding", body, self.timeout_s)
             return Bound.DONE, ""
@@ -158,9 +163,14 @@ class Binder:
             "reason": reason,
             "type": kind,
             "note": text[:1024],
-            "regarding": {"apiVersion": _VERSIONS.get(what, "v1"), "kind": what, "name": meta.name,
-                          "namespace": meta.namespace, "uid": meta.uid},
-        }  # fmt: skip
+            "regarding": {
+                "apiVersion": _VERSIONS.get(what, "v1"),
+                "kind": what,
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+            },
+        }
         try:
             path = f"/apis/events.k8s.io/v1/namespaces/{space}/events"
             await self.client.quick("POST", path, body, self.timeout_s)

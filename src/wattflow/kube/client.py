@@ -178,9 +178,13 @@ class Client:
         for attempt in range(_TRIES):
             await self._bucket.take()
             async with self.session.request(
-                method, self.access.server + path, data=data, params=query, headers=self._headers(content),
+                method,
+                self.access.server + path,
+                data=data,
+                params=query,
+                headers=self._headers(content),
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
-            ) as answer:  # fmt: skip
+            ) as answer:
                 raw = await answer.read()
                 if answer.status < 300:
                     return raw
@@ -275,8 +279,11 @@ class Client:
     ) -> AsyncIterator[list[Change[V]]]:
         """Changes after a version, in batches as they arrive. Ends when the server ends it; Expired on 410."""
         wanted = {
-            "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": f"{for_s:.0f}",
-        } | dict(query or {})  # fmt: skip
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": f"{for_s:.0f}",
+        } | dict(query or {})
         decoder = events_of(kind)
         # The server ends the watch after `for_s`; who is silent for a minute longer is a dead connection.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=for_s + 60)

@@ -20,12 +20,16 @@ from wattflow.model.profile import PowerProfile, Provenance
 MODEL = f"{PREFIX}cpu-model"
 _NFD = "feature.node.kubernetes.io/cpu-model."
 _BY_NUMBER = {
-    ("Intel", 6, 94): "ccf:xeon-e3-1260l-tx1320", ("Intel", 6, 158): "ccf:xeon-e2176g-rx1330",
-    ("Intel", 6, 167): "ccf:xeon-e2388g-rx1330", ("Intel", 6, 106): "ccf:xeon-8380-rx2530",
-    ("Intel", 6, 143): "ccf:xeon-8480-rx2540", ("AMD", 23, 49): "ccf:epyc-7742-sr655",
-    ("AMD", 25, 1): "ccf:epyc-7763-dl325", ("AMD", 25, 17): "ccf:epyc-9654p-dl325",
+    ("Intel", 6, 94): "ccf:xeon-e3-1260l-tx1320",
+    ("Intel", 6, 158): "ccf:xeon-e2176g-rx1330",
+    ("Intel", 6, 167): "ccf:xeon-e2388g-rx1330",
+    ("Intel", 6, 106): "ccf:xeon-8380-rx2530",
+    ("Intel", 6, 143): "ccf:xeon-8480-rx2540",
+    ("AMD", 23, 49): "ccf:epyc-7742-sr655",
+    ("AMD", 25, 1): "ccf:epyc-7763-dl325",
+    ("AMD", 25, 17): "ccf:epyc-9654p-dl325",
     ("AMD", 25, 160): "ccf:epyc-9754-dl325",
-}  # fmt: skip
+}
 """Machines of our table by the family and model number of their processors."""
 
 
@@ -37,9 +41,11 @@ def guess(node: objects.Node, threads: int) -> PowerProfile:
     kind = node.status.node_info.architecture or "amd64"
     idle, full = _usual(kind)
     return PowerProfile(
-        (0.0, float(threads)), (idle * threads, full * threads), provenance=Provenance.GUESSED,
+        (0.0, float(threads)),
+        (idle * threads, full * threads),
+        provenance=Provenance.GUESSED,
         source=f"guessed: the median machine of kind {kind} in our table",
-    )  # fmt: skip
+    )
 
 
 def _guessed(curve: PowerProfile, how: str) -> PowerProfile:

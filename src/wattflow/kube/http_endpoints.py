@@ -92,9 +92,12 @@ def _pages(scheduler: Scheduler) -> list[web.RouteDef]:
         return web.json_response(found, status=404 if found is None else 200)
 
     return [
-        web.get("/healthz", health), web.get("/livez", health), web.get("/readyz", ready),
-        web.get("/metrics", metrics), web.get("/explain/{namespace}/{name}", explained),
-    ]  # fmt: skip
+        web.get("/healthz", health),
+        web.get("/livez", health),
+        web.get("/readyz", ready),
+        web.get("/metrics", metrics),
+        web.get("/explain/{namespace}/{name}", explained),
+    ]
 
 
 def let_in(settings: SchedulerSettings, request: web.Request) -> None:

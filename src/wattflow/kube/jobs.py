@@ -90,17 +90,26 @@ def manifest(job: Job, template: Template) -> dict[str, Any]:
     mounted = [{"name": f"host{i}", "mountPath": where} for i, where in enumerate(template.mounts)]
     mounted += [{"name": f"claim{i}", "mountPath": where} for i, where in enumerate(template.claims)]
     container = {
-        "name": "main", "image": template.image, "imagePullPolicy": template.pull,
-        "command": [*template.prefix, *job.command], "resources": {"requests": requests, "limits": limits},
-        "env": [{"name": key, "value": value} for key, value in environment.items()], "volumeMounts": mounted,
-    }  # fmt: skip
+        "name": "main",
+        "image": template.image,
+        "imagePullPolicy": template.pull,
+        "command": [*template.prefix, *job.command],
+        "resources": {"requests": requests, "limits": limits},
+        "env": [{"name": key, "value": value} for key, value in environment.items()],
+        "volumeMounts": mounted,
+    }
     # No token: work of others has no business with the API.
     spec: dict[str, Any] = {
-        "schedulerName": job.scheduler or template.scheduler, "restartPolicy": "Never", "containers": [container],
-        "volumes": volumes, "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False,
-        "nodeSelector": dict(template.node_selector), "hostNetwork": template.host_network,
+        "schedulerName": job.scheduler or template.scheduler,
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": volumes,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "nodeSelector": dict(template.node_selector),
+        "hostNetwork": template.host_network,
         "enableServiceLinks": False,
-    }  # fmt: skip
+    }
     if template.account:
         spec["serviceAccountName"] = template.account
     notes = {f"{PREFIX}runtime-s": f"{job.estimate_s:g}"} if job.estimate_s else {}

@@ -18,11 +18,17 @@ from wattflow.model.errors import InvalidInput
 # little later.
 _MARGIN_S = 120.0
 _QUERIES = (
-    ("pod_id", 'sum by (pod_id) (max by (pod_id, zone) (max_over_time(kepler_pod_cpu_joules_total'
-     '{{pod_namespace="{namespace}",zone=~"package|dram"}}[{seconds}s])))'),
-    ("pod_name", 'sum by (pod_name) (max by (pod_name, container_id) (max_over_time(kepler_container_joules_total'
-     '{{container_namespace="{namespace}"}}[{seconds}s])))'),
-)  # fmt: skip
+    (
+        "pod_id",
+        "sum by (pod_id) (max by (pod_id, zone) (max_over_time(kepler_pod_cpu_joules_total"
+        '{{pod_namespace="{namespace}",zone=~"package|dram"}}[{seconds}s])))',
+    ),
+    (
+        "pod_name",
+        "sum by (pod_name) (max by (pod_name, container_id) (max_over_time(kepler_container_joules_total"
+        '{{container_namespace="{namespace}"}}[{seconds}s])))',
+    ),
+)
 
 
 class _Sample(msgspec.Struct):

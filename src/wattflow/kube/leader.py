@@ -141,7 +141,10 @@ class Leader:
             acquired = (old.spec.acquire_time or now) if same else now
             transitions = old.spec.lease_transitions + (not same)
         spec = LeaseSpec(
-            holder_identity=self.identity, lease_duration_seconds=round(self.lease_s), acquire_time=acquired,
-            renew_time=now, lease_transitions=transitions,
-        )  # fmt: skip
+            holder_identity=self.identity,
+            lease_duration_seconds=round(self.lease_s),
+            acquire_time=acquired,
+            renew_time=now,
+            lease_transitions=transitions,
+        )
         return Lease(metadata=metadata, spec=spec)

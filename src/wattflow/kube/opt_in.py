@@ -18,15 +18,20 @@ from wattflow.model.errors import InvalidInput
 
 _GROUP, _VERSIONS = "admissionregistration.k8s.io", ("v1", "v1beta1")
 _OURS = f"{PREFIX}enabled"
-_KINDS = {"MutatingAdmissionPolicy": "mutatingadmissionpolicies",
-          "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings"}  # fmt: skip
+_KINDS = {
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+}
 
 
 def documents(namespace: str, labels: Mapping[str, str], scheduler: str) -> list[dict[str, object]]:
     """Return the policy and its binding."""
     name = _name(namespace, labels, scheduler)
-    about = {"name": name, "labels": {_OURS: "true"},
-             "annotations": {f"{PREFIX}enabled-for": f"{namespace} {_words(labels)} {scheduler}"}}  # fmt: skip
+    about = {
+        "name": name,
+        "labels": {_OURS: "true"},
+        "annotations": {f"{PREFIX}enabled-for": f"{namespace} {_words(labels)} {scheduler}"},
+    }
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     policy: dict[str, object] = {
         "kind": "MutatingAdmissionPolicy", "metadata": about,
@@ -47,11 +52,16 @@ def documents(namespace: str, labels: Mapping[str, str], scheduler: str) -> list
     }  # fmt: skip
     where = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     binding: dict[str, object] = {
-        "kind": "MutatingAdmissionPolicyBinding", "metadata": about,
-        "spec": {"policyName": name, "matchResources": {
-            "namespaceSelector": where, "objectSelector": {"matchLabels": dict(labels)},
-        }},
-    }  # fmt: skip
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": about,
+        "spec": {
+            "policyName": name,
+            "matchResources": {
+                "namespaceSelector": where,
+                "objectSelector": {"matchLabels": dict(labels)},
+            },
+        },
+    }
     return [policy, binding]
 
 
@@ -115,8 +125,12 @@ async def savings(client: Client, url: str, release: str) -> str:
     joules, watts = found["wattflow_shadow_saved_joules"][""], found["wattflow_shadow_saved_watts"][""]
     whole = sum(found.get("wattflow_node_joules", {}).values())
     part = f", {100 * joules / whole:.1f} % of the {whole / 3.6e6:.3f} kWh that the nodes took" if whole > 0 else ""
-    words = {"same": "to the same node", "other": "to another", "unknown": "where watts are unknown",
-             "wait": "where ours would have waited"}  # fmt: skip
+    words = {
+        "same": "to the same node",
+        "other": "to another",
+        "unknown": "where watts are unknown",
+        "wait": "where ours would have waited",
+    }
     lines = [f"{sum(pods.values())} pods compared since the shadow began"]
     lines += [f"  {pods[key]} {text}" for key, text in words.items() if key in pods]
     lines.append(f"would have saved {joules / 3.6e6:.4f} kWh (modelled){part}")

@@ -15,9 +15,13 @@ APPLY = "application/apply-patch+yaml"
 def document(node: str, curve: PowerProfile) -> dict[str, object]:
     """The object, named as its node."""
     spec = {
-        "nodes": [node], "busy": list(curve.busy), "watts": list(curve.watts), "scope": curve.scope.value,
-        "provenance": curve.provenance.value, "source": curve.source,
-    }  # fmt: skip
+        "nodes": [node],
+        "busy": list(curve.busy),
+        "watts": list(curve.watts),
+        "scope": curve.scope.value,
+        "provenance": curve.provenance.value,
+        "source": curve.source,
+    }
     return {"apiVersion": "wattflow.io/v1alpha1", "kind": "NodePowerProfile", "metadata": {"name": node}, "spec": spec}
 
 

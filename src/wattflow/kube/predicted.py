@@ -81,6 +81,10 @@ class Predicted:
         kinds, sizes, seconds = zip(*self._rows, strict=True)
         runs = [str(number // _RUN_OF) for number in range(len(kinds))]
         return Observations.of(
-            task=kinds, machine=[_MACHINE] * len(kinds), run=runs, runtime_s=seconds,
-            sizes=[[size] for size in sizes], size_names=("input",),
-        )  # fmt: skip
+            task=kinds,
+            machine=[_MACHINE] * len(kinds),
+            run=runs,
+            runtime_s=seconds,
+            sizes=[[size] for size in sizes],
+            size_names=("input",),
+        )

@@ -15,10 +15,14 @@ from wattflow.kube.prometheus_text import Metrics
 
 log = logging.getLogger(__name__)
 _KINDS = {
-    "pods": "Pod", "nodes": "Node", "namespaces": "Namespace", "workflows": "Workflow",
-    "workflowtemplates": "WorkflowTemplate", "clusterworkflowtemplates": "ClusterWorkflowTemplate",
+    "pods": "Pod",
+    "nodes": "Node",
+    "namespaces": "Namespace",
+    "workflows": "Workflow",
+    "workflowtemplates": "WorkflowTemplate",
+    "clusterworkflowtemplates": "ClusterWorkflowTemplate",
     "nodepowerprofiles": "NodePowerProfile",
-}  # fmt: skip
+}
 _REASON, _MOST_TOLD = "InvalidWish", 10_000
 T = TypeVar("T", objects.Pod, objects.Node)
 

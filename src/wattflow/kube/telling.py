@@ -35,10 +35,11 @@ class Teller:
                 continue
             now_s = self.clock()
             due = [
-                uid for uid in self.book.waiting
+                uid
+                for uid in self.book.waiting
                 if now_s - self.book.since_s.get(uid, now_s) >= _AFTER_S
                 and now_s - self._told.get(uid, ("", -1e9))[1] >= _AGAIN_S
-            ]  # fmt: skip
+            ]
             for uid in due[:_AT_ONCE]:
                 await self.tell(uid, now_s)
 

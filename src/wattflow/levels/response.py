@@ -105,8 +105,13 @@ class Response:
     def parameters(self) -> dict[str, float]:
         """The curve in numbers, for people."""
         base, knee, slope = self._curve.time
-        return {"seconds": math.exp(base), "knee": math.exp(knee), "slope": slope,
-                "fixed_j": self._curve.work[0], "clock_j": self._curve.work[1]}  # fmt: skip
+        return {
+            "seconds": math.exp(base),
+            "knee": math.exp(knee),
+            "slope": slope,
+            "fixed_j": self._curve.work[0],
+            "clock_j": self._curve.work[1],
+        }
 
     def seconds(self, level: float) -> Estimate:
         """Estimate the seconds at a level."""
@@ -154,9 +159,11 @@ class Response:
             if use.sum() >= 2:
                 curve, level = self._fit(use), self._levels[left : left + 1]
                 errors.append(
-                    (math.log(self._seconds[left] / curve.seconds(level)[0]),
-                     math.log(self._joules[left] / curve.joules(level)[0]))
-                )  # fmt: skip
+                    (
+                        math.log(self._seconds[left] / curve.seconds(level)[0]),
+                        math.log(self._joules[left] / curve.joules(level)[0]),
+                    )
+                )
         # As if two runs had been off by SPREAD: with few runs the prior speaks, with many the errors do.
         squares = [2 * SPREAD**2 + sum(error[i] ** 2 for error in errors) for i in (0, 1)]
         return math.sqrt(squares[0] / (2 + len(errors))), math.sqrt(squares[1] / (2 + len(errors)))

@@ -102,9 +102,13 @@ class PowerProfile:
         steps = 1 if form in ("constant", "linear") else min(threads, _MOST_STEPS)
         busy = tuple(threads * (k / steps) for k in range(steps + 1))
         watts = tuple(idle_w + (full_w - idle_w) * share(k / threads) for k in busy)
-        return cls(busy, watts, Scope(about.get("scope", "wall")),
-                   Provenance(about.get("provenance", "modelled")),
-                   about.get("source", f"{form} between idle and full watts"))  # fmt: skip
+        return cls(
+            busy,
+            watts,
+            Scope(about.get("scope", "wall")),
+            Provenance(about.get("provenance", "modelled")),
+            about.get("source", f"{form} between idle and full watts"),
+        )
 
     @classmethod
     def from_load(cls, threads: int, load_watts: Sequence[tuple[float, float]], **about: str) -> PowerProfile:
@@ -112,9 +116,13 @@ class PowerProfile:
         points = sorted(load_watts)
         if not points or points[0][0] != 0 or points[-1][0] > 1:
             raise ValueError("a load curve runs from load 0 to at most 1")
-        return cls(tuple(load * threads for load, _ in points), tuple(w for _, w in points),
-                   Scope(about.get("scope", "wall")), Provenance(about.get("provenance", "measured")),
-                   about.get("source", "load curve"))  # fmt: skip
+        return cls(
+            tuple(load * threads for load, _ in points),
+            tuple(w for _, w in points),
+            Scope(about.get("scope", "wall")),
+            Provenance(about.get("provenance", "measured")),
+            about.get("source", "load curve"),
+        )
 
 
 GPU_KNEE = 0.45

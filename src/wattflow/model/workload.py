@@ -366,12 +366,18 @@ class _Columns:
         estimate = float("nan") if unknown else runtime
         deadline = task.deadline_s if task.deadline_s is not None else document.deadline_s
         self.ids.append(task.id)
-        self.rows.append((
-            number, document.submit_s + task.submit_s, runtime,
-            estimate if task.estimate_s is None else task.estimate_s, row,
-            float(outside), float(transfers.written(task)),
-            float("inf") if deadline is None else document.submit_s + deadline,
-        ))  # fmt: skip
+        self.rows.append(
+            (
+                number,
+                document.submit_s + task.submit_s,
+                runtime,
+                estimate if task.estimate_s is None else task.estimate_s,
+                row,
+                float(outside),
+                float(transfers.written(task)),
+                float("inf") if deadline is None else document.submit_s + deadline,
+            )
+        )
 
 
 _RECORDED = (

@@ -63,8 +63,12 @@ def _sklearn(rows: Floats, target: Floats, setting: Setting, seed: int) -> trees
     except ImportError:
         raise MissingExtra("boosting needs scikit-learn; install wattflow[predict]") from None
     model = HistGradientBoostingRegressor(
-        loss="absolute_error" if setting.loss == "l1" else "squared_error", max_iter=setting.rounds,
-        learning_rate=setting.rate, max_leaf_nodes=setting.leaves, min_samples_leaf=setting.least_rows,
-        early_stopping=False, random_state=seed,
-    ).fit(rows, target)  # fmt: skip
+        loss="absolute_error" if setting.loss == "l1" else "squared_error",
+        max_iter=setting.rounds,
+        learning_rate=setting.rate,
+        max_leaf_nodes=setting.leaves,
+        min_samples_leaf=setting.least_rows,
+        early_stopping=False,
+        random_state=seed,
+    ).fit(rows, target)
     return trees.from_sklearn(model)

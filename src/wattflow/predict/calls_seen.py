@@ -106,8 +106,13 @@ def _load(calls: Calls, end_s: Floats) -> Floats:
             # Nobody before: as if long ago.
             gap = now - calls.start_s[before].max() if len(before) else _LONG_S
             # A tenth of a second: calls that started together share one meter reading.
-            table[i] = (calls.warm[i], len(running), np.sum(calls.start_s[before] > now - 0.1), min(gap, _LONG_S),
-                        np.sum(calls.function[running] == calls.function[i]))  # fmt: skip
+            table[i] = (
+                calls.warm[i],
+                len(running),
+                np.sum(calls.start_s[before] > now - 0.1),
+                min(gap, _LONG_S),
+                np.sum(calls.function[running] == calls.function[i]),
+            )
     return table
 
 

@@ -18,10 +18,15 @@ BEYOND = 1.5
 """A size this many times outside the range seen counts as beyond it."""
 # In this order: a member that falls back on another must come after it was filled itself.
 _WIDER = (
-    ("line", "median"), ("median here", "process"), ("last here", "process"), ("line here", "median here"),
-    ("least squares here", "line here"), ("same input", "median"), ("same input here", "same input"),
+    ("line", "median"),
+    ("median here", "process"),
+    ("last here", "process"),
+    ("line here", "median here"),
+    ("least squares here", "line here"),
+    ("same input", "median"),
+    ("same input here", "same input"),
     ("same input, steadied", "median"),
-)  # fmt: skip
+)
 _NEIGHBOURS, _SHARPNESS = 3, 4.0
 INPUTS = ("new input", "known input", "known input here")
 """Whether the task ran on the input before, and on the same machine."""
@@ -121,8 +126,12 @@ class Core:
         task = np.maximum(rows.task, 0)
         with np.errstate(invalid="ignore", divide="ignore"):
             size = np.log(np.maximum(rows.size, 1.0))
-            ends = np.array([size - np.log(np.maximum(self.backbone.highest[task], 1.0)),
-                             np.log(np.maximum(self.backbone.lowest[task], 1.0)) - size])  # fmt: skip
+            ends = np.array(
+                [
+                    size - np.log(np.maximum(self.backbone.highest[task], 1.0)),
+                    np.log(np.maximum(self.backbone.lowest[task], 1.0)) - size,
+                ]
+            )
         # Where sizes do not move a task, being outside of them says nothing.
         matters = (self.plain.spread[task] > 0) & (rows.task >= 0) & np.isfinite(size)
         return np.where(matters, ends, -np.inf)

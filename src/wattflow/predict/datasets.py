@@ -107,10 +107,14 @@ def lotaru(data: Path, keep_copies: bool = False) -> Observations:
     )
     if keep_copies:
         return observations
-    outcome = np.column_stack([
-        observations.runtime_s, observations.used_cores, observations.peak_bytes,
-        *(table.numbers(c) for c in ("rchar", "wchar") if table.has(c)),
-    ])  # fmt: skip
+    outcome = np.column_stack(
+        [
+            observations.runtime_s,
+            observations.used_cores,
+            observations.peak_bytes,
+            *(table.numbers(c) for c in ("rchar", "wchar") if table.has(c)),
+        ]
+    )
     seen: set[tuple[object, ...]] = set()
     keep = np.ones(len(observations), bool)
     for row, values in enumerate(outcome.tolist()):
@@ -162,10 +166,15 @@ def greenfaas(data: Path) -> tuple[serverless.Calls, int]:
     rows = rows[np.argsort(start[rows], kind="stable")]
     block, begin = table.texts("block_id")[rows], start[rows] - start[rows].min()
     return serverless.Calls(
-        function=table.texts("func_name")[rows], machine=table.texts("machine")[rows], block=block,
-        wave=serverless.waves(block, begin), warm=(table.texts("endpoint_status")[rows] == "WARM").astype(np.float64),
-        start_s=begin, duration_s=duration[rows], power_w=power[rows],
-    ), int((~good).sum())  # fmt: skip
+        function=table.texts("func_name")[rows],
+        machine=table.texts("machine")[rows],
+        block=block,
+        wave=serverless.waves(block, begin),
+        warm=(table.texts("endpoint_status")[rows] == "WARM").astype(np.float64),
+        start_s=begin,
+        duration_s=duration[rows],
+        power_w=power[rows],
+    ), int((~good).sum())
 
 
 def sizey(data: Path) -> Observations:
@@ -178,12 +187,18 @@ def sizey(data: Path) -> Observations:
         tag, number = table.texts("tag"), table.texts("task_id")
         # Tasks without a tag are each a sample of their own.
         sample = [f"{workflow}|{t if t not in ('', '-') else f'task {n}'}" for t, n in zip(tag, number, strict=True)]
-        parts.append(Observations.of(
-            task=[f"{workflow}/{process}" for process in table.texts("process")],
-            run=sample, workflow=[workflow] * len(table), runtime_s=table.numbers("realtime") / 1000.0,
-            request_cores=table.numbers("cpus"), request_bytes=table.numbers("memory"),
-            used_cores=table.numbers("%cpu") / 100.0, peak_bytes=table.numbers("peak_rss"),
-        ).take(done))  # fmt: skip
+        parts.append(
+            Observations.of(
+                task=[f"{workflow}/{process}" for process in table.texts("process")],
+                run=sample,
+                workflow=[workflow] * len(table),
+                runtime_s=table.numbers("realtime") / 1000.0,
+                request_cores=table.numbers("cpus"),
+                request_bytes=table.numbers("memory"),
+                used_cores=table.numbers("%cpu") / 100.0,
+                peak_bytes=table.numbers("peak_rss"),
+            ).take(done)
+        )
     if not parts:
         raise MissingData(f"no Sizey traces in {data / SIZEY}; WATTFLOW_DATA names the folder of real data")
     return concatenate(parts)

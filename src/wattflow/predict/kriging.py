@@ -128,13 +128,18 @@ class _Parts:
         inverse = inverse.T @ inverse
         solved = inverse @ values
         pull = inverse - np.outer(solved, solved)
-        slope = np.array([
-            variance[0] * np.sum(pull * near), variance[1] * np.sum(pull * self.same),
-            variance[2] * np.sum(pull * self.same * near), variance[3] * np.sum(pull * close),
-            variance[4] * np.sum(pull * close * near),
-            0.5 * np.sum(pull * shared * near * self.machine) / variance[5],
-            0.5 * np.sum(pull * alike * close * self.gap) / variance[6], variance[7] * np.trace(pull),
-        ])  # fmt: skip
+        slope = np.array(
+            [
+                variance[0] * np.sum(pull * near),
+                variance[1] * np.sum(pull * self.same),
+                variance[2] * np.sum(pull * self.same * near),
+                variance[3] * np.sum(pull * close),
+                variance[4] * np.sum(pull * close * near),
+                0.5 * np.sum(pull * shared * near * self.machine) / variance[5],
+                0.5 * np.sum(pull * alike * close * self.gap) / variance[6],
+                variance[7] * np.trace(pull),
+            ]
+        )
         return float(0.5 * values @ solved + np.log(np.diag(lower)).sum()), slope
 
 

@@ -73,10 +73,14 @@ def save(path: Path, model: object, manifest: Manifest) -> str:
     """Write the model, whole or not at all; returns its sha256."""
     arrays: dict[str, NDArray[np.generic]] = {}
     document = {
-        "format": "wattflow-model", "version": VERSION, "kind": manifest.kind, "note": manifest.note,
-        "data": [dict(entry) for entry in manifest.data], "metrics": dict(manifest.metrics),
+        "format": "wattflow-model",
+        "version": VERSION,
+        "kind": manifest.kind,
+        "note": manifest.note,
+        "data": [dict(entry) for entry in manifest.data],
+        "metrics": dict(manifest.metrics),
         "model": _encode(model, arrays, "m"),
-    }  # fmt: skip
+    }
     document["sha256"] = _digest(document, arrays)
     with whole.whole_file(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         _write(archive, "manifest.json", json.dumps(document, sort_keys=True, indent=1).encode())

@@ -65,9 +65,14 @@ def fit_network(rows: Floats, target: Floats, hidden: int = 16, steps: int = 150
     centre, width = float(target.mean()), float(target.std()) + 1e-12
     y = (target - centre) / width
     sizes = (x.shape[1], hidden, hidden)
-    weights = [rng.normal(0, 1 / np.sqrt(sizes[0]), (sizes[0], hidden)), np.zeros(hidden),
-               rng.normal(0, 1 / np.sqrt(hidden), (hidden, hidden)), np.zeros(hidden),
-               rng.normal(0, 1 / np.sqrt(hidden), hidden), np.zeros(1)]  # fmt: skip
+    weights = [
+        rng.normal(0, 1 / np.sqrt(sizes[0]), (sizes[0], hidden)),
+        np.zeros(hidden),
+        rng.normal(0, 1 / np.sqrt(hidden), (hidden, hidden)),
+        np.zeros(hidden),
+        rng.normal(0, 1 / np.sqrt(hidden), hidden),
+        np.zeros(1),
+    ]
     first, second = [np.zeros_like(w) for w in weights], [np.zeros_like(w) for w in weights]
     for step in range(1, steps + 1):
         slopes = _gradients(x, y, weights)

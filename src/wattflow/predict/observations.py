@@ -81,8 +81,11 @@ class Observations:
             filled[name] = np.asarray(columns.pop(name, np.full(count, np.nan)), np.float64)
         if columns:
             raise TypeError(f"no such columns: {', '.join(sorted(columns))}")
-        wrong = [Problem(name, f"{len(value)} values for {count} rows")  # type: ignore[arg-type]
-                 for name, value in filled.items() if len(value) != count]  # type: ignore[arg-type]  # fmt: skip
+        wrong = [
+            Problem(name, f"{len(value)} values for {count} rows")  # type: ignore[arg-type]
+            for name, value in filled.items()
+            if len(value) != count
+        ]  # type: ignore[arg-type]
         if sizes.shape != (count, len(size_names)):
             wrong.append(Problem("sizes", f"shape {sizes.shape} for {count} rows and names {size_names}"))
         if wrong:
@@ -159,8 +162,11 @@ def in_order(rows: Observations) -> Observations:
 def concatenate(parts: Sequence[Observations]) -> Observations:
     """Rows of several tables, one after the other; a size that a table lacks is unknown there."""
     parts = _same_sizes(parts)
-    joined: dict[str, object] = {part.name: np.concatenate([getattr(p, part.name) for p in parts])
-              for part in fields(Observations) if isinstance(getattr(parts[0], part.name), np.ndarray)}  # fmt: skip
+    joined: dict[str, object] = {
+        part.name: np.concatenate([getattr(p, part.name) for p in parts])
+        for part in fields(Observations)
+        if isinstance(getattr(parts[0], part.name), np.ndarray)
+    }
     # Columns that only some tables have would leave rows without a value.
     shared = set.intersection(*(set(p.columns) for p in parts))
     return replace(parts[0], columns={n: np.concatenate([p.columns[n] for p in parts]) for n in shared}, **joined)  # type: ignore[arg-type]

@@ -74,10 +74,14 @@ class ServedModel:
         """
         sizes = np.full((1, len(self.model.size_names)), size)
         row = Observations.of(
-            task=[task], machine=[machine], data=[data], sizes=sizes, size_names=self.model.size_names,
+            task=[task],
+            machine=[machine],
+            data=[data],
+            sizes=sizes,
+            size_names=self.model.size_names,
             # Any known source: the interval should not widen for a name that nobody gave.
             source=[self.model.names.sources[0]],
-        )  # fmt: skip
+        )
         found = self.model.predict(row)
         low, high = float(found.low_s[0]), float(found.high_s[0])
         point = float(found.runtime_s[0])

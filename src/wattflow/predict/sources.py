@@ -109,8 +109,11 @@ def _train_calls(source: str, data: Path, files: tuple[Mapping[str, object], ...
     left_out = len(calls) - len(done)
     calls = calls.take(done)
     model = serverless.fit(calls, serverless.observe(calls), calls.wave)
-    metrics = {"left_out_median_error": model.calibration.median_error, "calls": float(len(calls)),
-               "calls_without_energy": float(left_out)}  # fmt: skip
+    metrics = {
+        "left_out_median_error": model.calibration.median_error,
+        "calls": float(len(calls)),
+        "calls_without_energy": float(left_out),
+    }
     return model, Manifest("calls", files, metrics)
 
 

@@ -112,10 +112,16 @@ def mean(ensembles: Sequence[Trees]) -> Trees:
         # Children are numbered from each ensemble's own 0; leaves' -1 is never followed.
         return np.concatenate([getattr(e, name) + (s if moved else 0) for e, s in zip(ensembles, shift, strict=False)])
 
-    return Trees(joined("root", True), joined("feature", False),
-                 np.concatenate([e.threshold for e in ensembles]), joined("left", True), joined("right", True),
-                 joined("missing", False), np.concatenate([e.value for e in ensembles]) / count,
-                 sum(e.base for e in ensembles) / count)  # fmt: skip
+    return Trees(
+        joined("root", True),
+        joined("feature", False),
+        np.concatenate([e.threshold for e in ensembles]),
+        joined("left", True),
+        joined("right", True),
+        joined("missing", False),
+        np.concatenate([e.value for e in ensembles]) / count,
+        sum(e.base for e in ensembles) / count,
+    )
 
 
 def shrunk(ensemble: Trees, share: float) -> Trees:

@@ -95,8 +95,11 @@ def counter_table(path: Path) -> Usage:
     table = Table(path, watts.COUNTERS)
     counters = {name: table.numbers(name) for name in watts.COUNTERS}
     # `~(x >= 0)`: NaN must be refused as well.
-    bad = [Problem(f"row {row + 2}", f"{name} is no number ≥ 0")
-           for name, values in counters.items() for row in np.flatnonzero(~(values >= 0)).tolist()]  # fmt: skip
+    bad = [
+        Problem(f"row {row + 2}", f"{name} is no number ≥ 0")
+        for name, values in counters.items()
+        for row in np.flatnonzero(~(values >= 0)).tolist()
+    ]
     if bad:
         raise InvalidInput(str(path), bad)
     label = next((name for name in _WATTS if table.has(name)), None)
@@ -129,9 +132,15 @@ def call_table(path: Path) -> serverless.Calls:
         warm = (table.texts("endpoint_status") == "WARM").astype(np.float64)
     begin = start - start.min()
     return serverless.Calls(
-        function=function, machine=machine, block=block, wave=serverless.waves(block, begin), warm=warm, start_s=begin,
-        duration_s=_positive(table.numbers("duration_s")), power_w=_positive(table.numbers(name["power"])),
-    )  # fmt: skip
+        function=function,
+        machine=machine,
+        block=block,
+        wave=serverless.waves(block, begin),
+        warm=warm,
+        start_s=begin,
+        duration_s=_positive(table.numbers("duration_s")),
+        power_w=_positive(table.numbers(name["power"])),
+    )
 
 
 def _check(table: Table, names: Sequence[str]) -> None:

@@ -129,8 +129,11 @@ class Rig:
         inputs = about.pop("inputs", [])
         spec = {"key": "t", "name": "t", **about}
         if function is not None:
-            spec |= {"function": self.objects.put(cloudpickle.dumps(function)), "python": PYTHON,
-                     "call": m.Blob(data=cloudpickle.dumps((args, {})))} | about  # fmt: skip
+            spec |= {
+                "function": self.objects.put(cloudpickle.dumps(function)),
+                "python": PYTHON,
+                "call": m.Blob(data=cloudpickle.dumps((args, {}))),
+            } | about
         fence = next(self._fences)
         # Always the same node: the first by name.
         return m.Lease(fence=fence, task=fence % 1000, number=1, node=min(self.sink.nodes), workflow="check",

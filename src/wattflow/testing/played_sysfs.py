@@ -19,8 +19,14 @@ def play_sysfs(root: Path, packages: int = 1, policies: int = 2) -> Path:
         policy = root / "devices" / "system" / "cpu" / "cpufreq" / f"policy{n}"
         _write(policy, cpuinfo_min_freq=800_000, cpuinfo_max_freq=FULL_KHZ, scaling_max_freq=FULL_KHZ)
     card = root / "class" / "hwmon" / "hwmon3"
-    _write(card, name="amdgpu", power1_cap=FULL_GPU_UW, power1_cap_min=0, power1_cap_max=FULL_GPU_UW,
-           power1_cap_default=FULL_GPU_UW)  # fmt: skip
+    _write(
+        card,
+        name="amdgpu",
+        power1_cap=FULL_GPU_UW,
+        power1_cap_min=0,
+        power1_cap_max=FULL_GPU_UW,
+        power1_cap_default=FULL_GPU_UW,
+    )
     return root
 
 

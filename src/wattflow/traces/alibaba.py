@@ -81,9 +81,12 @@ def _workload(
         return [text for text, stays in zip(table.texts(column), keep.tolist(), strict=True) if stays]
 
     shape, rows = log_tables.distinct(
-        numbers["cpu_milli"].tolist(), numbers["memory_mib"].tolist(), numbers["num_gpu"].tolist(),
-        numbers["gpu_milli"].tolist(), kept("gpu_spec"),
-    )  # fmt: skip
+        numbers["cpu_milli"].tolist(),
+        numbers["memory_mib"].tolist(),
+        numbers["num_gpu"].tolist(),
+        numbers["gpu_milli"].tolist(),
+        kept("gpu_spec"),
+    )
     columns: dict[str, np.ndarray] = {"runtime_known": known}
     columns |= {column: np.array(kept(column), np.str_) for column in ("qos", "pod_phase") if table.has(column)}
     if timed:

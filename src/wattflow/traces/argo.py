@@ -130,7 +130,7 @@ def _template(name: str, variant: Variant) -> dict[str, object]:
             "args": [f"{{{{inputs.parameters.{one}}}}}" for one in ("cpu-s", "loops", "wait-s")],
             "resources": {"requests": _requests(variant)},
         },
-    }  # fmt: skip
+    }
 
 
 def _gpu(variant: Variant) -> dict[str, str]:

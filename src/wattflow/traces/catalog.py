@@ -60,7 +60,7 @@ _SHAPES: tuple[tuple[frozenset[str], str], ...] = tuple(
         (("experiment", "scheduler", "makespan_s"), "published results"),
         (("file", "application", "tasks"), "an index of workflow files"),
     )
-)  # fmt: skip
+)
 
 
 def walk(folder: str | Path | None = None) -> tuple[Entry, ...]:

@@ -156,11 +156,15 @@ def _workload(
 def _processes(processes: list[str], tags: list[str], names: list[str]) -> tuple[list[str], list[str]]:
     """Process and tag of each task; where the trace has no columns for them, its name tells both."""
     told = [_NAME.fullmatch(name) for name in names]
-    process = [known or (parts["process"] if parts else name)
-               for known, parts, name in zip(processes, told, names, strict=True)]  # fmt: skip
+    process = [
+        known or (parts["process"] if parts else name)
+        for known, parts, name in zip(processes, told, names, strict=True)
+    ]
     # ``(7)`` alone counts the tasks of a process that has no tags.
-    tag = [known or (parts["tag"] if parts and not parts["tag"].isdigit() else "")
-           for known, parts in zip(tags, told, strict=True)]  # fmt: skip
+    tag = [
+        known or (parts["tag"] if parts and not parts["tag"].isdigit() else "")
+        for known, parts in zip(tags, told, strict=True)
+    ]
     return process, tag
 
 

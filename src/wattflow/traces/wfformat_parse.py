@@ -22,9 +22,9 @@ _ENERGY_KWH = {"energyInKWh": 1.0, "energy": 1.0}
 _POWER = {"avgPowerInW": 1.0, "avgPower": 1.0}
 _SIZE = {"sizeInBytes": 1.0, "size": 1.0}
 _TOP = frozenset({"name", "description", "createdAt", "schemaVersion", "workflow", "wms", extension.KEY})
-_INSIDE = frozenset({
-    "specification", "execution", "jobs", "tasks", "machines", "makespan", "makespanInSeconds", "executedAt",
-})  # fmt: skip
+_INSIDE = frozenset(
+    {"specification", "execution", "jobs", "tasks", "machines", "makespan", "makespanInSeconds", "executedAt"}
+)
 # Lazy, so that "ID0001" and "_00002" both go to the number, not to the name.
 _NUMBERED = re.compile(r"(.+?)[_.-]?(?:ID)?\d+")
 

@@ -157,10 +157,13 @@ class _Trace:
     def _columns(self, known: log_tables.Mask) -> dict[str, np.ndarray]:
         columns: dict[str, np.ndarray] = {} if known.all() else {"runtime_known": known}
         names = {
-            "energy_consumption": ("energy_j", 1.0), "wait_time": ("wait_s", 1e-3),
-            "disk_io_time": ("disk_s", 1e-3), "network_io_time": ("network_s", 1e-3),
-            "user_id": ("user", 1.0), "group_id": ("group", 1.0),
-        }  # fmt: skip
+            "energy_consumption": ("energy_j", 1.0),
+            "wait_time": ("wait_s", 1e-3),
+            "disk_io_time": ("disk_s", 1e-3),
+            "network_io_time": ("network_s", 1e-3),
+            "user_id": ("user", 1.0),
+            "group_id": ("group", 1.0),
+        }
         for source, (target, factor) in names.items():
             values = self.numbers[source]
             # -1 is unknown.

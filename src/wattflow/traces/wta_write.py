@@ -186,9 +186,7 @@ def _dropped(workload: Workload) -> tuple[str, ...]:
         lines.append("ids of tasks: they are numbered")
     if len(workload.workflow_names) > 1 and not workload.one_task_each:
         lines.append("names of workflows: they are numbered")
-    held = {
-        "energy_j", "energy_provenance", "wait_s", "disk_s", "network_s", "user", "group", "runtime_known",
-    }  # fmt: skip
+    held = {"energy_j", "energy_provenance", "wait_s", "disk_s", "network_s", "user", "group", "runtime_known"}
     more = sorted(set(workload.columns) - held)
     if more:
         lines.append(f"columns {', '.join(more)}")

@@ -181,9 +181,8 @@ class Structure:
         if estimate_s is not None:
             inside.estimates_s[id] = estimate_s
         inside.tasks[id] = self.engine.put(
-            protocol.TASK, shape, workflow=inside.workflow, estimate_s=estimate_s,
-            tag=inside.tags[id],
-        )  # fmt: skip
+            protocol.TASK, shape, workflow=inside.workflow, estimate_s=estimate_s, tag=inside.tags[id]
+        )
         # The gate is a parent of its own task: what has no pod yet is never ready.
         self.engine.put(protocol.EDGE, inside.gates[id], inside.tasks[id])
 
