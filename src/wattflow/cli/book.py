@@ -44,7 +44,7 @@ _OBJECT = re.compile(r"^::: ([\w.]+)$", re.M)
 
 
 def pages() -> dict[str, str]:
-    """Every page by file name: those of the package, or of the source tree that this is run from."""
+    """Return every page by file name: those of the package, or of the source tree that this is run from."""
     shipped = packaged("pages.json.xz")
     if shipped.is_file():
         found: dict[str, str] = json.loads(lzma.decompress(shipped.read_bytes()))
@@ -57,7 +57,7 @@ def pages() -> dict[str, str]:
 
 
 def _elsewhere(title: str) -> str:
-    """A page that the package leaves out."""
+    """Write a page in place of one that the package leaves out."""
     return (
         f"# {title}\n\nThis page lies beside the source (`docs/`, `make docs`); the installed package leaves it out. "
         "Every command says its options with `--help`.\n"
@@ -65,7 +65,7 @@ def _elsewhere(title: str) -> str:
 
 
 def sections(contents: str) -> dict[str, list[tuple[str, str]]]:
-    """Titles and files by section, in the order of the page of contents."""
+    """Return titles and files by section, in the order of the page of contents."""
     found: dict[str, list[tuple[str, str]]] = {}
     # The first piece stands before the first heading.
     for part in re.split(r"^## ", contents, flags=re.M)[1:]:
@@ -85,7 +85,7 @@ def write(folder: Path) -> int:
 
 
 def render(name: str, text: str, contents: str) -> str:
-    """One page as HTML, with the way to all others."""
+    """Render one page as HTML, with the way to all others."""
     from markdown_it import MarkdownIt
 
     # Objects first, since their docstrings may hold links and pictures.
@@ -113,7 +113,7 @@ def _navigation(here: str, contents: str) -> str:
 
 
 def anchor(heading: str) -> str:
-    """The id of a heading, as links to it spell it."""
+    """Return the id of a heading, as links to it spell it."""
     # The rule by which links within these pages are written.
     return re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
@@ -127,7 +127,7 @@ def _anchored(body: str) -> str:
 
 
 def _described(name: str) -> str:
-    """A public name from its own docstring, as Markdown."""
+    """Describe a public name from its own docstring, as Markdown."""
     module, _, attribute = name.rpartition(".")
     try:
         value = getattr(importlib.import_module(module), attribute)
@@ -147,5 +147,5 @@ def _described(name: str) -> str:
 
 
 def _indented(text: str) -> str:
-    """A docstring as it stands: its indented parts would be code in Markdown, so each becomes a list."""
+    """Turn a docstring's indented parts, which would be code in Markdown, into lists."""
     return re.sub(r"^    +(\S)", r"- \1", text, flags=re.M).replace(":\n- ", ":\n\n- ")

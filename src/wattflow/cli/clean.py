@@ -23,7 +23,7 @@ _CONTROL = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202
 
 
 def clean(text: str) -> str:
-    """The text with control characters made visible."""
+    """Make control characters in a text visible."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -66,7 +66,7 @@ class CleanStream(io.TextIOBase):
         return self.terminal.isatty()
 
     def fileno(self) -> int:
-        """Number of the stream below."""
+        """Return the number of the stream below."""
         return self.terminal.fileno()
 
     # Closing stdout would take it away from everybody else.
@@ -94,7 +94,7 @@ def as_it_is() -> Iterator[None]:
 
 
 def console(*, stderr: bool = False, **options: Any) -> Console:
-    """A rich console that prints clean text: what it draws itself, it may draw as it likes."""
+    """Make a rich console that prints clean text: what it draws itself, it may draw as it likes."""
     from rich.console import Console
 
     class Clean(Console):

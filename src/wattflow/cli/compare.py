@@ -137,7 +137,7 @@ def compare(
 def real_run(
     path: str, policies: str, form: o.Form, out: Path | None, report: Path | None, force: bool, quiet: bool
 ) -> bool:
-    """A real run beside its simulations; False where the file is none."""
+    """Show a real run beside its simulations; False where the file is none."""
     from dataclasses import asdict
 
     from wattflow.lab.compare.real import beside_simulated, real_comparison
@@ -171,7 +171,7 @@ def _is_study(workflows: Sequence[str]) -> bool:
 
 
 def _nothing_beside(ctx: typer.Context) -> None:
-    """Options that a compare file answers are not accepted and ignored."""
+    """Refuse options that a compare file answers: none is accepted and ignored."""
     for name in _OF_THE_FILE:
         # Defaults come from the signature and do not count; only what was typed does.
         source = ctx.get_parameter_source(name)
@@ -196,7 +196,7 @@ def _run(study: Study, keep: bool, workers: int | str | None, quiet: bool) -> li
 
 
 def _reports(path: Path, study: Study) -> list[Path]:
-    """A page for each cluster, named after it where there are several."""
+    """Name a page for each cluster, after it where there are several."""
     # One page is named as it was asked for.
     if len(study.clusters) == 1:
         return [path]
@@ -211,7 +211,7 @@ def show(
     full: bool = False,
     slos: Sequence[Slo] = (),
 ) -> None:
-    """The answer and tables for people; every figure for programs."""
+    """Show the answer and tables for people; every figure for programs."""
     from wattflow.lab.show.overall import clusters_table
     from wattflow.lab.show.result_tables import comparison_about, comparison_rows
 
@@ -253,7 +253,7 @@ def _may_be_bounded(study: Study, form: o.Form) -> None:
 
 
 def show_bounds(found: Sequence[Comparison], study: Study, quiet: bool) -> None:
-    """Every policy's distance to both bounds on the first seed's draw of each workload."""
+    """Show every policy's distance to both bounds on the first seed's draw of each workload."""
     from wattflow.lab.compare import headroom
     from wattflow.model.workload import Workload
 
@@ -275,7 +275,7 @@ def show_bounds(found: Sequence[Comparison], study: Study, quiet: bool) -> None:
 
 
 def write(comparison: Comparison, path: Path, quiet: bool, title: str = "wattflow comparison") -> None:
-    """The HTML report, whole or not at all."""
+    """Write the HTML report, whole or not at all."""
     from wattflow.lab.show.report import write_report
 
     write_report(path, comparison, title)

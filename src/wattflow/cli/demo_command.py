@@ -78,7 +78,7 @@ def _show_equal(policies: list[str], seeds: int, baseline: str, crew: int | str 
 
 
 def _write_runs(comparison: Comparison, folder: Path) -> None:
-    """Of each workload the baseline's run and those of the Pareto front."""
+    """Write, of each workload, the baseline's run and those of the Pareto front."""
     from wattflow.lab.run.run_file import write_run
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -68,7 +68,7 @@ def describe(
 
 
 def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
-    """A workflow or task of this machine's server, where it knows one of this name."""
+    """Describe a workflow or task of this machine's server, where it knows one of this name."""
     # Paths and recipes ("montage:tasks=60") are never names of workflows.
     if Path(name).exists() or ":" in name or not _server_here():
         return False
@@ -106,7 +106,7 @@ def _server_here() -> bool:
 
 
 def _found(connection: Connection, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A workflow, or a task by number or as WORKFLOW/KEY, with its attempts."""
+    """Find a workflow, or a task by number or as WORKFLOW/KEY, with its attempts."""
     from wattflow.cli.live import find_task, pages
 
     if name.isdigit() or "/" in name:
@@ -119,7 +119,7 @@ def _found(connection: Connection, name: str) -> tuple[dict[str, Any], list[dict
 
 
 def _readable(about: dict[str, Any]) -> dict[str, object]:
-    """The same for people: dates, durations, joules in words; what says nothing is left out."""
+    """Rewrite for people: dates, durations, joules in words; what says nothing is left out."""
     from datetime import datetime
 
     from wattflow.model import units

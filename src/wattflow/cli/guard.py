@@ -22,7 +22,7 @@ LONGEST_NAME = 200
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
-    """The command without tracebacks for what its user did or gave."""
+    """Wrap a command so that what its user did or gave ends in a message, not in a traceback."""
 
     @functools.wraps(command)
     # Two functions: the clean stream must still be there when the error is printed.

@@ -106,7 +106,7 @@ def scheduler(
 
 
 def _part(frame: str, chosen: SchedulerSettings, placer: int, broker: bool) -> Part:
-    """The part that one process has in a frame."""
+    """Return the part that one process has in a frame."""
     from wattflow.frames.library import load_frame
     from wattflow.kube.frame.part import Part
 
@@ -114,7 +114,7 @@ def _part(frame: str, chosen: SchedulerSettings, placer: int, broker: bool) -> P
 
 
 def _loop_factory() -> Callable[[], AbstractEventLoop] | None:
-    """uvloop's event loop where it is installed: sockets and TLS cost it half as much. None means the usual one."""
+    """Return uvloop's event loop where it is installed (half the cost for sockets and TLS), else None."""
     try:
         import uvloop
     except ImportError:
@@ -415,7 +415,7 @@ def profiles(
 
 
 def _mounts(option: str, texts: list[str] | None) -> dict[str, str]:
-    """``SOURCE:PATH`` as the path in pods and what lies there."""
+    """Return ``SOURCE:PATH`` as the path in pods and what lies there."""
     found = {}
     for text in texts or []:
         # The last colon: paths have none, S3-like sources may.

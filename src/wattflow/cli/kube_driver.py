@@ -92,11 +92,11 @@ class Pods(Devices):
             self._stopped[fence].set()
 
     def cpu_s(self) -> Mapping[int, float]:
-        """Unknown before a pod's end."""
+        """Return nothing: a pod's CPU time is unknown before its end."""
         return {}
 
     def machine(self) -> Mapping[str, float]:
-        """CPU seconds of what has ended in the cluster for us."""
+        """Return CPU seconds of what has ended in the cluster for us."""
         return {"machine": self._over_s}
 
     def _job(self, lease: m.Lease, name: str, place: Path, variant: m.Variant) -> jobs.Job:
@@ -158,7 +158,7 @@ class Pods(Devices):
 
 
 def _started_s(place: Path, began_s: float) -> float:
-    """When the pod's program began, on the monotonic clock; the launch where it has not yet."""
+    """Return when the pod's program began, on the monotonic clock; the launch where it has not yet."""
     try:
         # The file's time is the wall's.
         return (place / "started").stat().st_mtime + time.monotonic() - time.time()
@@ -169,7 +169,7 @@ def _started_s(place: Path, began_s: float) -> float:
 async def make_agent(
     transport: Transport, client: Client, template: jobs.Template, folder: Path, name: str, **about: Any
 ) -> Agent:
-    """An agent whose node is a whole cluster."""
+    """Make an agent whose node is a whole cluster."""
     made = jobs.Jobs(client, template)
     cpus, memory, largest = await made.room()
     if not cpus:

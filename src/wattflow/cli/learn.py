@@ -126,7 +126,7 @@ def _blocks(sources: list[str], attempts: list[Path], clusters: list[str], store
 
 
 def _stored(store: str) -> list[Recorded]:
-    """Blocks of a server's finished workflows."""
+    """Return blocks of a server's finished workflows."""
     from wattflow.runtime.home import Home
     from wattflow.server.history import read_history
     from wattflow.store.database import read_store

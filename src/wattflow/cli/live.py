@@ -31,7 +31,7 @@ TokenFile = Annotated[Path | None, typer.Option("--token-file", metavar="FILE", 
 
 
 def home_of(folder: Path | None) -> Home:
-    """The folder of the server. Says which extra is missing where the runtime is not installed."""
+    """Return the folder of the server. Says which extra is missing where the runtime is not installed."""
     # By name, without loading: `wattflow --help` and most errors need none of them.
     for needed in ("aiohttp", "cloudpickle", "fastapi", "msgspec", "sqlalchemy", "uvicorn"):
         if find_spec(needed) is None:  # loading them takes longer than most commands
@@ -42,7 +42,7 @@ def home_of(folder: Path | None) -> Home:
 
 
 def connect(home: Path | None, server: str | None, token_file: Path | None, role: str = "user") -> Connection:
-    """A connection to the server of this machine, or to the one named."""
+    """Connect to the server of this machine, or to the one named."""
     from wattflow.runtime.connection import Connection
 
     place = home_of(home)
@@ -54,7 +54,7 @@ def connect(home: Path | None, server: str | None, token_file: Path | None, role
 
 
 def given_token(path: Path) -> str:
-    """The token in a file."""
+    """Read the token in a file."""
     token = small_text(path, "token").strip()
     # Headers hold printable ASCII only; a wrong file must not be sent to a server.
     if not token or len(token) > LONGEST_TOKEN or not token.isascii() or not token.isprintable():
@@ -92,7 +92,7 @@ def show(rows: list[dict[str, Any]], columns: tuple[str, ...], output: o.Form, o
 
 
 def pages(connection: Connection, path: str, column: str) -> list[dict[str, Any]]:
-    """All rows of an answer that comes in pages; ``column`` holds what the next one begins after."""
+    """Read all rows of an answer that comes in pages; ``column`` holds what the next one begins after."""
     rows: list[dict[str, Any]] = []
     after = 0
     # Pages end with an empty one; each begins after the last row's number.
@@ -103,7 +103,7 @@ def pages(connection: Connection, path: str, column: str) -> list[dict[str, Any]
 
 
 def find_task(connection: Connection, name: str) -> dict[str, Any]:
-    """A task by number, or as WORKFLOW/KEY."""
+    """Find a task by number, or as WORKFLOW/KEY."""
     from wattflow.model.errors import InvalidInput
 
     if name.isdigit():

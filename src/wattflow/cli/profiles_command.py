@@ -90,7 +90,7 @@ def _row(profile: NamedProfile) -> Row:
 
 
 def _gpu_rows(wanted: str) -> list[Row]:
-    """Measured GPU profiles, whose points are shares of the device."""
+    """Return the measured GPU profiles, whose points are shares of the device."""
     from wattflow.energy import gpu_profile
 
     rows: list[Row] = []

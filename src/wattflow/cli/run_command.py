@@ -141,7 +141,7 @@ def _write_run(connection: Connection, workflow: str, out: Path) -> None:
 
 
 def _wait_for_joules(connection: Connection, workflow: str, for_s: float = 5.0) -> None:
-    """The last attempts' joules come a second or two after their end."""
+    """Wait for the last attempts' joules, which come a second or two after their end."""
     end_s = time.monotonic() + for_s
     # Bounded: joules of an attempt may never come, where its meter was lost.
     while time.monotonic() < end_s:

@@ -57,7 +57,7 @@ def view(
 
 
 def _is_path(target: str) -> bool:
-    """A file or a folder: it is there, or looks like one."""
+    """Tell whether a target is a file or a folder: it is there, or looks like one."""
     # What looks like a path and is not there should be told as such.
     return Path(target).exists() or "/" in target or target.endswith((".parquet", ".wfcols"))
 

@@ -151,7 +151,7 @@ def why(
 
 
 def _energy(row: dict[str, Any]) -> str | None:
-    """Joules of a workflow or a task, or that it was too short for its meter."""
+    """Write the joules of a workflow or a task, or that it was too short for its meter."""
     from wattflow.runtime.future import human_joules
 
     # Unknown is a dash, never 0.

@@ -61,7 +61,7 @@ _GPUS = {
 
 
 def load_alibaba(path: Path | None = None) -> Cluster:
-    """The cluster of a node list; by default all 1,523 nodes.
+    """Read the cluster of a node list; by default all 1,523 nodes.
 
     A node's cores are its vCPUs (as in the trace's requests), GPUs are shared by MPS in any shares, and nodes of one
     kind are equal in all but their name.
@@ -113,7 +113,7 @@ def _node(row: dict[str, str]) -> Node:
 # Cached: 1,523 nodes are of a few kinds, and equal objects make equal classes cheap to compare.
 @functools.cache
 def _cpu_power(vcpus: int, chip: _Chip) -> PowerProfile:
-    """Idle and TDP by the share of the chip's vCPUs that the node has."""
+    """Scale idle and TDP by the share of the chip's vCPUs that the node has."""
     chips = vcpus / chip.vcpus
     source = f"idle and TDP of {chips:.2g} × {chip.name}, straight between (as arXiv:2412.17484 guesses)"
     about = {"scope": "package", "provenance": "guessed", "source": source}

@@ -53,7 +53,7 @@ class DatedSeries:
 
 
 def series_names() -> list[str]:
-    """Names that ``named_series`` knows here: the shipped ones and those of the data folder if it is there."""
+    """Return names that ``named_series`` knows here: the shipped ones and those of the data folder if it is there."""
     names = list(_SHIPPED)
     folder = data_folder()
     base = None if folder is None else folder / _FOLDER
@@ -72,7 +72,7 @@ def series_names() -> list[str]:
 
 
 def named_series(name: str, window: Window = Window()) -> DatedSeries:  # noqa: B008  (frozen)
-    """A series by name.
+    """Read a series by name.
 
     Raises:
         UnknownName: There is none; names the nearest.
@@ -94,7 +94,7 @@ def named_series(name: str, window: Window = Window()) -> DatedSeries:  # noqa: 
 
 
 def _file_of(name: str) -> tuple[Path, str]:
-    """The file and column of a series of the data folder."""
+    """Return the file and column of a series of the data folder."""
     family, _, zone = name.partition(":")
     base = (data_folder() or Path()) / _FOLDER
     if family == "eia-2022":
@@ -135,7 +135,7 @@ def _rows(path: Path) -> list[list[str]]:
 
 
 def _parse(lines: Iterable[str]) -> list[list[str]]:
-    """Rows from the header on, cells stripped. The header is the first row with at least two cells."""
+    """Parse rows from the header on, cells stripped. The header is the first row with at least two cells."""
     rows = [[cell.strip() for cell in row] for row in csv.reader(line for line in lines if not line.startswith("#"))]
     # A title above the header has one cell.
     first = next((i for i, row in enumerate(rows) if len(row) > 1), len(rows))

@@ -43,13 +43,13 @@ class IchnosNode:
 
 @functools.cache
 def ichnos_nodes() -> Mapping[str, IchnosNode]:
-    """All nodes by name."""
+    """Return all nodes by name."""
     models = json.loads(packaged("profiles", "ichnos_nodes.json").read_text(encoding="utf-8"))["nodes"]
     return {name: _node(name, model) for name, model in models.items()}
 
 
 def loads() -> tuple[float, ...]:
-    """The loads that the watts of a curve belong to."""
+    """Return the loads that the watts of a curve belong to."""
     return _LOADS
 
 

@@ -27,7 +27,7 @@ def build(table: StrictTable, make: Callable[..., T], **facts: object) -> T | No
 
 
 def read_nodes(root: StrictTable, folder: Path) -> list[Node]:
-    """All ``[[nodes]]``, templates applied and counts expanded."""
+    """Read all ``[[nodes]]``, templates applied and counts expanded."""
     templates = root.named_tables("templates")
     unused = dict.fromkeys(templates)
     nodes: list[Node] = []
@@ -123,7 +123,7 @@ def _function_speed(node: StrictTable) -> dict[str, float]:
 
 
 def read_network(parent: StrictTable, key: str) -> Network:
-    """A ``network`` or ``storage`` table; the default link where it is absent."""
+    """Read a ``network`` or ``storage`` table; the default link where it is absent."""
     table = parent.table(key)
     if table is None:
         return Network()

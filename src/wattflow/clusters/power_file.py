@@ -25,7 +25,7 @@ _LOADS = {"busy": "busy", "load": "load", "load_pct": "percent", "cpu_pct": "per
 
 
 def read_power_file(path: Path, cores: int, threads_per_core: int, scope: Scope | None = None) -> PowerProfile:
-    """The profile in a file; ``scope`` is what a CSV's watts cover (the wall by default).
+    """Read the profile in a file; ``scope`` is what a CSV's watts cover (the wall by default).
 
     Raises:
         InvalidInput: It is neither kind of file, or lacks idle watts.
@@ -40,7 +40,7 @@ def read_power_file(path: Path, cores: int, threads_per_core: int, scope: Scope 
 
 
 def _measured(path: Path, text: str, threads: int) -> PowerProfile:
-    """Points of `wattflow profile`: threads really busy, above what was busy anyway in the idle windows."""
+    """Read the points of `wattflow profile`: threads really busy, above what was busy in the idle windows."""
     document = json.loads(text)
     if not isinstance(document, dict) or document.get("kind") != "cpu" or not document.get("points"):
         raise ValueError("expected what `wattflow profile FILE` writes, with its points")
@@ -89,7 +89,7 @@ def _number(row: Mapping[str, str | None], name: str) -> float:
 
 
 def _averaged(samples: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """One point for each bin of loads, the lowest standing for idle."""
+    """Average samples into one point for each bin of loads, the lowest standing for idle."""
     if not samples or max(load for load, _ in samples) > 1.0 + 1e-6:
         raise ValueError("needs samples, with loads between none and all of the machine")
     bins: dict[int, list[tuple[float, float]]] = {}

@@ -16,7 +16,7 @@ _PROVENANCES = tuple(Provenance)
 
 
 def read_power(node: StrictTable, cores: int, threads_per_core: int, folder: Path) -> PowerProfile | None:
-    """The ``power`` of a node: a profile's name or file (beside the cluster file), points, a load curve, a closed form.
+    """Read the ``power`` of a node: a profile's name or file (beside the cluster file), points or a closed form.
 
     What is against load (named profiles, ``load``, ``linear`` between idle and full) is read cores first.
     """
@@ -112,7 +112,7 @@ def _by_points(table: StrictTable, size: tuple[int, int], scope: Scope) -> Power
 
 
 def read_device_power(device: StrictTable, kind: str) -> DeviceProfile:
-    """The ``power`` of a device: points by share, or idle and full watts with a knee."""
+    """Read the ``power`` of a device: points by share, or idle and full watts with a knee."""
     table = device.table("power")
     if table is None:
         return DeviceProfile()

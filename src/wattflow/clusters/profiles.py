@@ -63,7 +63,7 @@ class NamedProfile:
         return self.watts[-1]
 
     def for_node(self, cores: int, threads_per_core: int = 1) -> PowerProfile:
-        """Watts against busy threads of a node with so many cores: the load curve read cores first."""
+        """Return watts against busy threads of a node with so many cores: the load curve read cores first."""
         points = list(zip(self.load, self.watts, strict=True))
         source = f"{self.name}: {self.about}; {self.source}"
         return threads_profile(
@@ -72,12 +72,12 @@ class NamedProfile:
 
 
 def list_profiles() -> list[NamedProfile]:
-    """All profiles that can be used here: the shipped ones, then those of the data folder if it is there."""
+    """Return all profiles that can be used here: the shipped ones, then those of the data folder if it is there."""
     return list(_known().values())
 
 
 def find_profile(name: str) -> NamedProfile:
-    """A profile by name.
+    """Find a profile by name.
 
     Raises:
         UnknownName: There is none; names the nearest.
@@ -97,7 +97,7 @@ def find_profile(name: str) -> NamedProfile:
 
 
 def resolve_profile(name: str, cores: int, threads_per_core: int = 1) -> PowerProfile:
-    """The named curve for a node with so many cores. Raises as ``find_profile``."""
+    """Return the named curve for a node with so many cores. Raises as ``find_profile``."""
     return find_profile(name).for_node(cores, threads_per_core)
 
 

@@ -56,7 +56,7 @@ def _read(root: StrictTable, folder: Path) -> Cluster | None:
 
 
 def _check_scopes(root: StrictTable, nodes: list[Node]) -> None:
-    """Wall and package watts are different things; one cluster never adds them up."""
+    """Refuse watts of different scopes: wall and package watts are never added up."""
     by_scope: dict[str, str] = {}
     for node in nodes:
         if node.power is not None:
@@ -83,7 +83,7 @@ def _read_zone(name: str, table: StrictTable, folder: Path) -> Zone:
 
 
 def _read_series(zone: StrictTable, key: str, folder: Path) -> Series | None:
-    """A number, the name of a series, or a table with values, a CSV file or a named series with a window."""
+    """Read a number, the name of a series, or a table with values, a CSV file or a named series with a window."""
     value = zone.value(key)
     if value is None:
         return None

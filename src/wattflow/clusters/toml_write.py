@@ -44,7 +44,7 @@ def write_cluster(cluster: Cluster, path: Path | str) -> None:
 
 
 def cluster_toml(cluster: Cluster) -> str:
-    """A cluster as TOML text."""
+    """Write a cluster as TOML text."""
     lines = [f"name = {_value(cluster.name)}"]
     if cluster.about:
         lines.append(f"about = {_value(cluster.about)}")
@@ -60,7 +60,7 @@ def cluster_toml(cluster: Cluster) -> str:
 
 
 def _runs(nodes: Sequence[Node]) -> list[tuple[Node, int | None]]:
-    """Nodes with how often they repeat; the name of a repeated one is without its number. None: a single node."""
+    """Count equal neighbours; the name of a repeated node is without its number. None: a single node."""
     runs: list[tuple[Node, int | None]] = []
     i = 0
     while i < len(nodes):
@@ -159,7 +159,7 @@ def _power(power: PowerProfile) -> dict[str, object]:
 
 
 def _changed(part: object) -> dict[str, object]:
-    """The keys of a small dataclass that have no default or differ from it."""
+    """Return the keys of a small dataclass that have no default or differ from it."""
     assert dataclasses.is_dataclass(part)
     return {
         _PART_KEYS.get(field.name, field.name): getattr(part, field.name)
@@ -184,7 +184,7 @@ def _series(series: Series) -> dict[str, object]:
 
 
 def toml_lines(table: Mapping[str, object]) -> list[str]:
-    """The lines of one table, one key each."""
+    """Return the lines of one table, one key each."""
     return [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
 
 

@@ -40,11 +40,11 @@ class ActivityModel:
     smoothing: float
 
     def busy(self, activity: Floats) -> Floats:
-        """Busy threads at each second, from running invocations by function (columns)."""
+        """Return busy threads at each second, from running invocations by function (columns)."""
         return np.asarray(activity @ np.array(self.weight), np.float64)
 
     def curve_w(self, busy: Floats) -> Floats:
-        """P(k), before the meter."""
+        """Return P(k), before the meter."""
         shape = self.rise_w * (1.0 - np.exp(-busy / self.bend)) + self.slope_w * busy
         return np.asarray(self.idle_w + shape, np.float64)
 
@@ -53,19 +53,19 @@ class ActivityModel:
         return _metered(self.curve_w(self.busy(activity)), self.delay_s, self.smoothing)
 
     def profile(self, threads: int, scope: Scope = Scope.WALL) -> PowerProfile:
-        """The curve as a power profile up to ``threads`` busy threads."""
+        """Return the curve as a power profile up to ``threads`` busy threads."""
         busy = np.arange(threads + 1, dtype=np.float64)
         source = "fitted to the activity of functions"
         return PowerProfile(tuple(busy), tuple(self.curve_w(busy).tolist()), scope, Provenance.MODELLED, source)
 
     def marginal_j(self, activity: Floats, function: str) -> float:
-        """Joules that the node would not have drawn, had this function never run."""
+        """Return joules that the node would not have drawn, had this function never run."""
         without = activity.copy()
         without[:, self.functions.index(function)] = 0.0
         return float((self.curve_w(self.busy(activity)) - self.curve_w(self.busy(without))).sum())
 
     def attributed_j(self, activity: Floats, watts: Floats) -> Mapping[str, float]:
-        """Measured joules above idle, shared by busy threads at each second; ``idle`` and ``unattributed`` beside.
+        """Share measured joules above idle by busy threads at each second; ``idle`` and ``unattributed`` beside.
 
         The parts sum to the measured joules exactly. Watts belong to the activity a delay earlier.
         """
@@ -86,7 +86,7 @@ class ActivityModel:
 def concurrency(
     functions: Sequence[str], invocations: Sequence[tuple[str, float, float]], begin_s: int, seconds: int
 ) -> Floats:
-    """Mean running invocations of each function (columns) in each second from ``begin_s``."""
+    """Return the mean running invocations of each function (columns) in each second from ``begin_s``."""
     column = {name: i for i, name in enumerate(functions)}
     # Second differences of each invocation's ramp: exact overlap with every second, in one pass.
     steps = np.zeros((seconds + 2, len(column)))
@@ -137,13 +137,13 @@ def fit(functions: Sequence[str], activity: Floats, watts: Floats) -> ActivityMo
 
 
 def _soft(error: Floats, scale: float) -> Floats:
-    """Residuals whose squares grow only linearly beyond ``scale``."""
+    """Soften residuals: their squares grow only linearly beyond ``scale``."""
     cost = 2.0 * (np.sqrt(1.0 + (error / scale) ** 2) - 1.0)
     return np.asarray(np.sign(error) * scale * np.sqrt(cost), np.float64)
 
 
 def _metered(watts: Floats, delay_s: float, smoothing: float) -> Floats:
-    """A meter that answers late and with one pole: s ← smoothing·s + (1 − smoothing)·watts."""
+    """Model a meter that answers late and with one pole: s ← smoothing·s + (1 − smoothing)·watts."""
     seconds = np.arange(len(watts), dtype=np.float64)
     # `interp` holds the ends: before the run the meter is taken to have shown its first value.
     late = np.interp(seconds - delay_s, seconds, watts)
@@ -154,7 +154,7 @@ def _metered(watts: Floats, delay_s: float, smoothing: float) -> Floats:
 
 
 def levenberg(residual: Callable[[Floats], Floats], start: Floats, rounds: int = 60) -> Floats:
-    """Least squares by Levenberg and Marquardt with a numerical Jacobian; for a dozen parameters."""
+    """Solve least squares by Levenberg and Marquardt with a numerical Jacobian; for a dozen parameters."""
     best, error = start.astype(np.float64), residual(start)
     damping = 1e-2
     for _ in range(rounds):

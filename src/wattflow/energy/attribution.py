@@ -65,7 +65,7 @@ class TaskEnergy:
 
     @property
     def total_j(self) -> float:
-        """Attributed joules, node and devices."""
+        """Return the attributed joules, node and devices."""
         return self.attributed_j + self.device_j
 
     def charge(self, attributed_j: float, marginal_j: float, *, device: bool) -> None:
@@ -95,7 +95,7 @@ class Attribution:
 
     @property
     def accounted_j(self) -> float:
-        """All accounts together."""
+        """Return all accounts together."""
         return self.idle_j + self.unattributed_j + sum(task.total_j for task in self.tasks.values())
 
 
@@ -156,7 +156,7 @@ class Attributor:
             self._close_window()
 
     def result(self) -> Attribution:
-        """Everything so far, the window under way included."""
+        """Return everything so far, the window under way included."""
         self._close_window()
         # What is left in `_steps` after closing belongs to a window whose counter could not be read.
         self._result.unread_s = sum(step.seconds for step in self._steps)
@@ -219,7 +219,7 @@ class Attributor:
 
 
 def _device_busy(before: Mapping[str, DeviceUse], after: Mapping[str, DeviceUse], step_s: float) -> dict[str, float]:
-    """Mean share of the device that each task kept busy over the step: its share by its active time."""
+    """Return the mean share of the device that each task kept busy over the step: its share by its active time."""
     busy: dict[str, float] = {}
     for name, use in after.items():
         active_s = max(0.0, use.active_s - (before[name].active_s if name in before else 0.0))

@@ -64,7 +64,7 @@ class StressNg:
             self._running, self._last = [], {}
 
     def cpu_s(self) -> float:
-        """CPU seconds of all workers since the beginning. Any thread may ask."""
+        """Return CPU seconds of all workers since the beginning. Any thread may ask."""
         with self._lock:
             for process in self._running:
                 # stress-ng forks its worker: the parent alone would show nearly no CPU time.
@@ -76,7 +76,7 @@ class StressNg:
             return self._ended_s + sum(self._last.values())
 
     def bench_s(self, cpu: int, operations: int) -> float:
-        """Seconds that a fixed number of operations takes on one CPU."""
+        """Measure the seconds that a fixed number of operations takes on one CPU."""
         begun_s = time.monotonic()
         subprocess.run([*self._command(cpu), "--cpu-ops", str(operations)], check=True, capture_output=True)
         return time.monotonic() - begun_s

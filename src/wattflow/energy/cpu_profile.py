@@ -72,7 +72,7 @@ class CpuProfile:
     interference: list[Mapping[str, float]] = field(default_factory=list)
 
     def points(self) -> list[CurvePoint]:
-        """P(k) in order of k, from all windows."""
+        """Return P(k) in order of k, from all windows."""
         return [_point(k, windows) for k, windows in sorted(self.windows.items()) if windows]
 
     def settled(self, k: int, tolerance: float) -> bool:
@@ -82,7 +82,7 @@ class CpuProfile:
         return len(windows) >= 3 and _point(k, windows).half_w <= tolerance * max(1e-9, _point(k, windows).watts)
 
     def power_profile(self) -> PowerProfile:
-        """P(k) for the simulator: busy threads as achieved, above what was busy anyway in the idle windows."""
+        """Return P(k) for the simulator: busy threads as achieved, above what was busy anyway in the idle windows."""
         points = self.points()
         if not points or points[0].k != 0:
             raise InvalidInput(self.node, "the profile has no idle point (k = 0) yet")
@@ -107,7 +107,7 @@ class CpuProfile:
         )
 
     def toml(self) -> str:
-        """The line that gives a node of a cluster file this profile."""
+        """Return the line that gives a node of a cluster file this profile."""
         power = self.power_profile()
         busy, watts = (", ".join(f"{value:.4g}" for value in values) for values in (power.busy, power.watts))
         facts = f'scope = "{power.scope}", provenance = "{power.provenance}", source = "{power.source}"'

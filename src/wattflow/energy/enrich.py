@@ -40,7 +40,7 @@ class RunEnergy:
 
 
 def node_energy(work: Sequence[Busy], curve: PowerProfile, begin_s: float, end_s: float) -> RunEnergy:
-    """Joules between two moments: P(k) of each, P(k) − P(0) shared by busy threads. O(n log n) in the stretches."""
+    """Integrate P(k) between two moments; P(k) − P(0) is shared by busy threads. O(n log n) in the stretches."""
     events: list[tuple[float, float]] = []
     for stretch in work:
         start, end = max(stretch.start_s, begin_s), min(stretch.end_s, end_s)
@@ -80,7 +80,7 @@ def enrich(
     default: PowerProfile | None = None,
     error: float | None = None,
 ) -> Workload:
-    """The workload with joules, watts, provenance and error band for every task whose machine has a curve.
+    """Return the workload with joules, watts, provenance and error band for every task whose machine has a curve.
 
     Joules that the trace already has are kept: what was measured is not replaced by a model.
 
@@ -115,7 +115,7 @@ def enrich(
 def _groups(
     workload: Workload, curves: Mapping[str, PowerProfile], default: PowerProfile | None
 ) -> Iterator[tuple[Indices, PowerProfile]]:
-    """Tasks of one workflow on one machine, with the machine's curve."""
+    """Yield tasks of one workflow on one machine, with the machine's curve."""
     machine = workload.columns.get("machine", np.full(len(workload), ""))
     groups: dict[tuple[int, str], list[int]] = {}
     for task, key in enumerate(zip(workload.workflow.tolist(), machine.tolist(), strict=True)):
@@ -127,7 +127,7 @@ def _groups(
 
 
 def _machine_j(workload: Workload, tasks: Indices, curve: PowerProfile) -> Floats:
-    """Joules of the tasks of one machine: together where all starts are known, else each alone."""
+    """Return joules of the tasks of one machine: together where all starts are known, else each alone."""
     start_s, runtime_s = _numbers(workload, "start_s")[tasks], workload.runtime_s[tasks]
     cores = np.array([shape.variants[0].cores for shape in workload.shapes])[workload.shape[tasks]]
     threads = _numbers(workload, "avg_cpu_pct")[tasks] / 100.0

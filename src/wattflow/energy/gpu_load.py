@@ -56,7 +56,7 @@ def build(folder: Path) -> Program:
 
 
 def _variants() -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Ways to build: with the toolkit's cuBLAS, with the one that Python packages carry, without."""
+    """Yield ways to build: with the toolkit's cuBLAS, with the one that Python packages carry, without."""
     yield KERNELS, ["-DWITH_CUBLAS", "-lcublas"]
     for place in sys.path:
         # Python packages bring cuBLAS without the toolkit's link names; it is linked by its full name then.
@@ -113,7 +113,7 @@ class Mps:
         self.active = False
 
     def client_env(self, share: float) -> Mapping[str, str]:
-        """Environment of a process that gets ``share`` of the device; plain without a daemon."""
+        """Return the environment of a process that gets ``share`` of the device; plain without a daemon."""
         if not self.active:
             # No daemon, no percentage: the load limits itself (`RunningLoad`).
             return dict(os.environ)
@@ -199,7 +199,7 @@ class RunningLoad:
 
 
 def started_mps(program: Program) -> Mps:
-    """MPS where a small load really runs under it; otherwise none, with the reason."""
+    """Start MPS, if a small load really runs under it; otherwise none, with the reason."""
     mps = Mps().start()
     if mps.active:
         try:

@@ -45,7 +45,7 @@ def topology(sysfs: Path = Path("/sys"), usable: frozenset[int] | None = None) -
 
 
 def conditions(sysfs: Path = Path("/sys")) -> Mapping[str, object]:
-    """CPU model, governor, driver, turbo; what cannot be read is None."""
+    """Return CPU model, governor, driver, turbo; what cannot be read is None."""
     frequency = sysfs / "devices" / "system" / "cpu" / "cpu0" / "cpufreq"
     no_turbo = _number(sysfs / "devices" / "system" / "cpu" / "intel_pstate" / "no_turbo")
     boost = _number(sysfs / "devices" / "system" / "cpu" / "cpufreq" / "boost")
@@ -62,7 +62,7 @@ def conditions(sysfs: Path = Path("/sys")) -> Mapping[str, object]:
 
 
 def temperature_c(sysfs: Path = Path("/sys")) -> float | None:
-    """The hottest sensor of the CPU packages, or of any thermal zone; None where there is none."""
+    """Return the hottest sensor of the CPU packages, or of any thermal zone; None where there is none."""
     sensors = [
         file
         for chip in sorted((sysfs / "class" / "hwmon").glob("hwmon*"))
@@ -77,7 +77,7 @@ def temperature_c(sysfs: Path = Path("/sys")) -> float | None:
 
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
-    """The name of the CPU as the kernel prints it."""
+    """Return the name of the CPU as the kernel prints it."""
     text = _text(cpuinfo) or ""
     for line in text.splitlines():
         if line.startswith("model name"):

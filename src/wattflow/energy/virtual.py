@@ -30,7 +30,7 @@ CpuSeconds = Callable[[], Mapping[str, float]]
 
 
 def process_cpu_s(pid: int, proc: Path = Path("/proc")) -> float | None:
-    """CPU seconds of a process with all its threads; None when it is gone.
+    """Return CPU seconds of a process with all its threads; None when it is gone.
 
     ``schedstat`` counts nanoseconds; ``stat``'s ticks of 10 ms are the fallback.
     """
@@ -70,7 +70,7 @@ class _ProcessClock:
             self._file = None
 
     def read_s(self) -> float:
-        """CPU seconds so far; the last value once it has ended."""
+        """Read CPU seconds so far; the last value once it has ended."""
         used_s = self._quick_s()
         if used_s is None:
             used_s = process_cpu_s(self._pid)
@@ -96,7 +96,7 @@ class _ProcessClock:
 
 
 def of_processes(pids: Mapping[str, int] | Sequence[int]) -> CpuSeconds:
-    """CPU seconds of named processes. A process that ended keeps its last value."""
+    """Return CPU seconds of named processes. A process that ended keeps its last value."""
     named = dict(pids) if isinstance(pids, Mapping) else {str(pid): pid for pid in pids}
     clocks = {name: _ProcessClock(pid) for name, pid in named.items()}
 
@@ -107,7 +107,7 @@ def of_processes(pids: Mapping[str, int] | Sequence[int]) -> CpuSeconds:
 
 
 def of_machine(proc_stat: Path = Path("/proc/stat")) -> CpuSeconds:
-    """CPU seconds of the whole machine: everything but idle, iowait and what the hypervisor took."""
+    """Return CPU seconds of the whole machine: everything but idle, iowait and what the hypervisor took."""
 
     def read() -> Mapping[str, float]:
         with proc_stat.open("rb") as file:
@@ -198,7 +198,7 @@ class VirtualMeter:
         return self
 
     def stop(self) -> Truth:
-        """One last step; the files stay."""
+        """Make one last step; the files stay."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -51,7 +51,7 @@ class Document:
 def pack(
     about: Mapping[str, Any], strings: Mapping[str, Sequence[str]], tables: Mapping[str, Mapping[str, Column]]
 ) -> bytes:
-    """The bytes of a document. NaN in ``about`` becomes null; columns of a table have the same number of rows."""
+    """Pack a document. NaN in ``about`` becomes null; columns of a table have the same number of rows."""
     body = _Body()
     head = {
         "format": "wattflow-columns",
@@ -97,7 +97,7 @@ class _Body:
         self.size = 0
 
     def add(self, data: bytes) -> int:
-        """Where it begins."""
+        """Add an array; returns where it begins."""
         at = self.size
         padded = data + bytes(-len(data) % 8)
         self.pieces.append(padded)
@@ -143,7 +143,7 @@ def _smallest(values: Values) -> str:
 
 
 def rounded(values: Values) -> Values:
-    """Float32 with 13 bits after the leading one (a relative error below 1e-4), which compresses better."""
+    """Round to float32 with 13 bits after the leading one (relative error below 1e-4), which compresses better."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     finite = np.isfinite(values)
     # Half of the last kept bit added before cutting rounds to nearest; infinities and NaN must keep
@@ -190,7 +190,7 @@ def _read_texts(body: memoryview, about: Mapping[str, Any], rows: int) -> list[s
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN: unknown is null."""
+    """Replace NaN by null, which JSON has."""
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     if isinstance(value, Mapping):

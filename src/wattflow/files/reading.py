@@ -10,7 +10,7 @@ LARGEST_BYTES = 64 * 1024**2
 
 
 def small_text(path: Path, kind: str, most_bytes: int = LARGEST_BYTES) -> str:
-    """The text of a file that should be a ``kind`` ("cluster file"), which is never large.
+    """Read a file that should be a ``kind`` ("cluster file"), which is never large.
 
     Raises:
         InvalidInput: It is too large for one, cannot be read, or is no text.

@@ -55,7 +55,7 @@ class StrictTable:
         self.asked: list[str] = []
 
     def place(self, key: str) -> str:
-        """Where a key stands in the file."""
+        """Return where a key stands in the file."""
         if key in self.origins:
             return self.origins[key]
         return f"{self.where}.{key}" if self.where else key
@@ -68,7 +68,7 @@ class StrictTable:
         return key in self.data
 
     def value(self, key: str) -> object:
-        """The raw value of a key; None where it is absent."""
+        """Return the raw value of a key; None where it is absent."""
         return self.data[key] if self.has(key) else None
 
     def finish(self) -> None:
@@ -152,7 +152,7 @@ class StrictTable:
         return float(default) if is_number(default) else 1.0
 
     def numbers(self, key: str) -> tuple[float, ...]:
-        """A list of finite numbers; empty where it is absent or wrong."""
+        """Read a list of finite numbers; empty where it is absent or wrong."""
         value = self.value(key)
         if value is None:
             return ()
@@ -172,7 +172,7 @@ class StrictTable:
         return tuple(value)
 
     def table(self, key: str) -> StrictTable | None:
-        """A table below this one; None where it is absent or not a table."""
+        """Return a table below this one; None where it is absent or not a table."""
         value = self.value(key)
         if isinstance(value, Mapping):
             return StrictTable(value, self.place(key), self.problems)
@@ -181,7 +181,7 @@ class StrictTable:
         return None
 
     def tables(self, key: str) -> list[StrictTable]:
-        """The tables of an array of tables."""
+        """Return the tables of an array of tables."""
         value = self.value(key)
         if value is None:
             return []
@@ -191,7 +191,7 @@ class StrictTable:
         return [StrictTable(item, f"{self.place(key)}[{i}]", self.problems) for i, item in enumerate(value)]
 
     def named_tables(self, key: str) -> dict[str, StrictTable]:
-        """The tables below this one by name, such as ``[zones.north]``."""
+        """Return the tables below this one by name, such as ``[zones.north]``."""
         below = self.table(key)
         if below is None:
             return {}

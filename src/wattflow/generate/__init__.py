@@ -18,5 +18,5 @@ __all__ = ["ARRIVALS", "DEMOS", "FAMILIES", "LAWS", "Arrivals", "Law", "Recipe",
 
 
 def workload(family: str, tasks: int = 100, seed: int = 0) -> Workload:
-    """One workflow of a family with everything else as by default; a ``Recipe`` sets the rest."""
+    """Draw one workflow of a family with everything else as by default; a ``Recipe`` sets the rest."""
     return Recipe(family, tasks=tasks).draw(seed)

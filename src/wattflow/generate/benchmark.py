@@ -15,7 +15,7 @@ KINDS = {"independent": "Poisson arrivals at 80 % load", "dag": "layers of 1,000
 
 
 def benchmark_workload(count: int, kind: str = "independent", seed: int = 0) -> Workload:
-    """``count`` one-core tasks with log-normal runtimes of mean 10 s and σ 1.
+    """Draw ``count`` one-core tasks with log-normal runtimes of mean 10 s and σ 1.
 
     Args:
         count: Tasks.

@@ -48,7 +48,7 @@ class Law:
             raise InvalidInput("distribution", f"{self.law} needs shape > 0, not {self.shape}")
 
     def draw(self, rng: np.random.Generator, count: int) -> Floats:
-        """``count`` values whose expectation is the mean."""
+        """Draw ``count`` values whose expectation is the mean."""
         match self.law:
             case "uniform":
                 return rng.uniform(0.0, 2.0 * self.mean, count)
@@ -94,7 +94,7 @@ class Arrivals:
             raise InvalidInput("arrivals", f"amplitude must lie between 0 and 1, not {self.amplitude}")
 
     def draw(self, rng: np.random.Generator, count: int) -> Floats:
-        """``count`` rising times from 0 on."""
+        """Draw ``count`` rising times from 0 on."""
         match self.kind:
             case "poisson":
                 return np.cumsum(rng.exponential(1.0 / self.rate_per_s, count))
@@ -107,7 +107,7 @@ class Arrivals:
         return np.zeros(count)
 
     def _swing(self, unit: Floats) -> Floats:
-        """Arrivals of a unit-rate process moved by the inverse of Λ(t) = r·(t + a·(1 − cos ωt)/ω).
+        """Move arrivals of a unit-rate process by the inverse of Λ(t) = r·(t + a·(1 − cos ωt)/ω).
 
         Time rescaling makes the result exactly Poisson with rate r·(1 + a·sin ωt), up to the grid of 1/1,000 period.
         """

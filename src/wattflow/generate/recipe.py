@@ -71,11 +71,11 @@ class Recipe:
         return self.name or self.family
 
     def draw(self, seed: int = 0) -> Workload:
-        """The workload of this seed."""
+        """Draw the workload of this seed."""
         return Workload.of(self.documents(seed), self.title)
 
     def documents(self, seed: int = 0) -> tuple[Workflow, ...]:
-        """The workflows of this seed, in order of submission."""
+        """Draw the workflows of this seed, in order of submission."""
         # The second number keeps streams of recipes, benchmarks and jitter apart.
         rng = np.random.default_rng([seed, 0x57F])
         # Submission times first, then each workflow: more tasks in one do not move the others' arrivals.
@@ -175,7 +175,7 @@ def _critical_path_s(steps: list[Step], runtime_s: list[float]) -> float:
 
 
 def _misread(key: str, value: str, error: ValueError) -> str:
-    """Why a value cannot be read, and what to write."""
+    """Say why a value cannot be read, and what to write."""
     number, colon, rest = value.partition(":")
     # "tasks=100:mean=5" is the usual slip.
     if colon and "=" in rest:

@@ -8,7 +8,7 @@ from wattflow.kube import gpus, objects
 
 
 def noted(pod: objects.Pod, notes: dict[str, str | None]) -> objects.Pod:
-    """The pod with these annotations, or, where they are None, without."""
+    """Return the pod with these annotations, or, where they are None, without."""
     # Most pods carry none of these notes: the same object then, and no copy.
     if not any(value is not None or key in pod.metadata.annotations for key, value in notes.items()):
         return pod

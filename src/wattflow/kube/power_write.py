@@ -13,7 +13,7 @@ APPLY = "application/apply-patch+yaml"
 
 
 def document(node: str, curve: PowerProfile) -> dict[str, object]:
-    """The object, named as its node."""
+    """Make the object, named as its node."""
     spec = {
         "nodes": [node],
         "busy": list(curve.busy),

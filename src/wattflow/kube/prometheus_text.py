@@ -77,7 +77,7 @@ class Metrics:
     gauges: dict[str, tuple[str, Callable[[], list[tuple[Labels, float]]]]] = field(default_factory=dict)
 
     def text(self) -> str:
-        """The page that Prometheus reads."""
+        """Return the page that Prometheus reads."""
         lines: list[str] = []
         for name, about, kind, source in (
             ("scheduler_schedule_attempts_total", "Attempts to schedule pods, by result.", "counter", self.attempts),

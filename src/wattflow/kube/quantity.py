@@ -26,7 +26,7 @@ _FORM = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE
 @functools.lru_cache(maxsize=65536)
 # Few different texts stand in tens of thousands of pods.
 def exact(text: str) -> Decimal:
-    """The quantity as an exact number. Raises InvalidInput for what the API would not take."""
+    """Return the quantity as an exact number. Raises InvalidInput for what the API would not take."""
     found = _FORM.fullmatch(text) if len(text) <= _MOST_TEXT else None
     if found is None:
         raise InvalidInput("quantity", f"{text[:_MOST_TEXT]!r} is not a number with a suffix such as m, k, Mi or Gi")
@@ -40,13 +40,13 @@ def exact(text: str) -> Decimal:
 
 @functools.lru_cache(maxsize=65536)
 def whole(text: str) -> int:
-    """The quantity in whole units (bytes, pieces), rounded up."""
+    """Return the quantity in whole units (bytes, pieces), rounded up."""
     return _up(exact(text))
 
 
 @functools.lru_cache(maxsize=65536)
 def milli(text: str) -> int:
-    """The quantity in thousandths (milli-cores), rounded up."""
+    """Return the quantity in thousandths (milli-cores), rounded up."""
     return _up(exact(text) * 1000)
 
 

@@ -23,7 +23,7 @@ class Answer(NamedTuple):
     body: bytes
 
     def header(self, name: bytes) -> bytes | None:
-        """The value of one header."""
+        """Return the value of one header."""
         # The head keeps the \r\n before each header and after the last, so a name matches only where a line
         # begins.
         at = self.head.find(b"\r\n" + name + b":")
@@ -111,7 +111,7 @@ class Wire(asyncio.Protocol):
         self._waiting.set_result(answer)
 
     def _body(self, head: bytes) -> bytes | None:
-        """The whole body, or None while more is to come."""
+        """Return the whole body, or None while more is to come."""
         at = head.find(b"\r\ncontent-length:")
         if at >= 0:
             length = int(head[at + 17 : head.index(b"\r\n", at + 2)])
@@ -128,7 +128,7 @@ class Wire(asyncio.Protocol):
         return b""
 
     def _chunks(self) -> bytes | None:
-        """The body of a chunked answer once its last chunk is here."""
+        """Return the body of a chunked answer once its last chunk is here."""
         parts, at = [], 0
         while True:
             line = self._buffer.find(b"\r\n", at)

@@ -70,7 +70,7 @@ class Holder:
 
     @property
     def knobs(self) -> list[Knob]:
-        """Every knob of this machine."""
+        """Return every knob of this machine."""
         return [knob for _, knob in self._by_knob.values()]
 
     def read(self, knob: str) -> float | None:

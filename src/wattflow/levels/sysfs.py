@@ -55,7 +55,7 @@ class FileActuator:
         return frozenset()
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file is kept open."""
 
 
 def powercap(sysfs: Path) -> FileActuator:
@@ -101,7 +101,7 @@ def _cpufreq(root: Path) -> Iterator[_File]:
 
 
 def _step_mhz(policy: Path) -> float:
-    """Distance of the listed frequencies; drivers without a list take any, in steps of 100 MHz."""
+    """Return the distance of the listed frequencies; drivers without a list take any, in steps of 100 MHz."""
     listed = sorted(float(khz) * 1e-3 for khz in (_text(policy / "scaling_available_frequencies") or "").split())
     gaps = [above - below for below, above in itertools.pairwise(listed)]
     # The widest gap: what is read back may be off by as much.

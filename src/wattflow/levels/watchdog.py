@@ -58,5 +58,5 @@ class Watchdog:
 
     @property
     def pid(self) -> int | None:
-        """The watchdog's number, where one was started."""
+        """Return the watchdog's number, where one was started."""
         return None if self._process is None else self._process.pid

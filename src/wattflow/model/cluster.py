@@ -239,7 +239,7 @@ class Series:
             raise ValueError("a series needs at least one value, all of them finite")
 
     def at(self, time_s: float) -> float:
-        """The value at a time; each holds for one step, and the series repeats."""
+        """Return the value at a time; each holds for one step, and the series repeats."""
         # Repeats from its start: a day of values serves a run of a week.
         return self.values[int(time_s // self.step_s) % len(self.values)]
 
@@ -298,7 +298,7 @@ class Cluster:
         return f"Cluster({self.name!r}: {len(self.nodes):,} nodes, {self.total_cores:,} cores)"
 
     def without_sleep(self) -> Cluster:
-        """The same machines, none of which can sleep: for results that rest on assumed sleep states."""
+        """Return the same machines, none of which can sleep: for results that rest on assumed sleep states."""
         awake = tuple(replace(node, sleep=None) for node in self.nodes)
         return replace(self, name=f"{self.name} without sleep", nodes=awake)
 

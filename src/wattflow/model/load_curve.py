@@ -41,7 +41,7 @@ def threads_profile(
     provenance: Provenance = Provenance.MODELLED,
     source: str = "",
 ) -> PowerProfile:
-    """P(k) of a node with ``cores`` from pairs of load (0 … 1, rising from 0) and watts.
+    """Return P(k) of a node with ``cores`` from pairs of load (0 … 1, rising from 0) and watts.
 
     The result is *modelled* at best, since its points were not measured at k busy threads; what was guessed stays so.
     """
@@ -74,7 +74,7 @@ def threads_profile(
 
 
 def ends_profile(idle_w: float, full_w: float, cores: int, threads_per_core: int = 1, **about: str) -> PowerProfile:
-    """P(k) of a node of which idle and full watts are all that is known."""
+    """Return P(k) of a node of which idle and full watts are all that is known."""
     return threads_profile(
         [(0.0, idle_w), (1.0, full_w)],
         cores,
@@ -91,7 +91,7 @@ def _at_best_modelled(provenance: Provenance) -> Provenance:
 
 
 def _awake_w(occupied: Sequence[float], core_w: Sequence[float]) -> float:
-    """Watts above idle of a package that is awake with nothing to do: the first two loads drawn back to none."""
+    """Return watts above idle of a package that is awake with nothing to do: the first two loads drawn back to none."""
     if len(occupied) < 3 or occupied[2] <= occupied[1]:
         return 0.0
     slope = (core_w[2] - core_w[1]) / (occupied[2] - occupied[1])

@@ -30,7 +30,7 @@ def _installed(group: str) -> Mapping[str, EntryPoint]:
 
 
 def names(group: str, ours: Collection[str]) -> list[str]:
-    """Names that other packages bring to a group, in alphabetical order."""
+    """Return names that other packages bring to a group, in alphabetical order."""
     found = _installed(group)
     for name in found:
         if name in ours:

@@ -29,7 +29,7 @@ class Scope(enum.StrEnum):
 
 
 def interpolate(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
-    """Piecewise-linear value at ``x``, flat beyond both ends."""
+    """Interpolate linearly between points at ``x``, flat beyond both ends."""
     if x <= xs[0]:
         return ys[0]
     # Flat beyond the ends, never extrapolated: more threads than the curve knows draw what the last
@@ -75,11 +75,11 @@ class PowerProfile:
         return self.watts[-1]
 
     def at(self, busy: float) -> float:
-        """Watts with ``busy`` hardware threads busy."""
+        """Return watts with ``busy`` hardware threads busy."""
         return interpolate(busy, self.busy, self.watts)
 
     def up_to(self, threads: float) -> PowerProfile:
-        """The part of the curve that a node of so many hardware threads can reach."""
+        """Return the part of the curve that a node of so many hardware threads can reach."""
         if self.busy[-1] <= threads:
             return self
         # The end is a point of its own, interpolated where none was measured.
@@ -88,7 +88,7 @@ class PowerProfile:
 
     @classmethod
     def from_form(cls, form: str, threads: int, idle_w: float, full_w: float, **about: str) -> PowerProfile:
-        """A closed form between idle and full watts; see ``FORMS`` for the names.
+        """Make a curve of closed form between idle and full watts; see ``FORMS`` for the names.
 
         With u the busy share of the node: constant P = full; linear P = idle + (full − idle)·u; square u²;
         cubic u³; sqrt √u; asymptotic (1 − e^(−u/a)) / (1 − e^(−1/a)) with a = 0.3.
@@ -112,7 +112,7 @@ class PowerProfile:
 
     @classmethod
     def from_load(cls, threads: int, load_watts: Sequence[tuple[float, float]], **about: str) -> PowerProfile:
-        """A SPEC-style curve: pairs of load (0 … 1) and watts."""
+        """Make a SPEC-style curve from pairs of load (0 … 1) and watts."""
         points = sorted(load_watts)
         if not points or points[0][0] != 0 or points[-1][0] > 1:
             raise ValueError("a load curve runs from load 0 to at most 1")
@@ -168,7 +168,7 @@ class DeviceProfile:
 
     @classmethod
     def from_knee(cls, idle_w: float, full_w: float, knee: float = GPU_KNEE, **about: str) -> DeviceProfile:
-        """Linear up to the share ``knee`` and flat above it; a knee of 1 is a straight line.
+        """Make a curve linear up to the share ``knee`` and flat above it; a knee of 1 is a straight line.
 
         The default is the shape that the HPE paper shows for an A100 under MPS: flat above about 45 % of its SMs.
         """
@@ -179,5 +179,5 @@ class DeviceProfile:
         return cls(share, watts, Provenance(about.get("provenance", "modelled")), about.get("source", shape))
 
     def at(self, share: float) -> float:
-        """Watts with this share of the device busy."""
+        """Return watts with this share of the device busy."""
         return interpolate(share, self.share, self.watts)

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([a-zA-Zµ]*)\
 
 
 def kwh(energy_j: float) -> float:
-    """Joules to kilowatt hours."""
+    """Convert joules to kilowatt hours."""
     return energy_j / J_PER_KWH
 
 
@@ -54,7 +54,7 @@ def duration_s(text: str | int | float) -> float:
 
 
 def human_energy(energy_j: float | None) -> str:
-    """A short text for a reader: ``"1.23 kWh"``, ``"45.6 kJ"``; unknown is a dash."""
+    """Write energy for a reader: ``"1.23 kWh"``, ``"45.6 kJ"``; unknown is a dash."""
     if energy_j is None or math.isnan(energy_j):
         return "–"
     # Below a tenth of a kWh, joules are easier to read.
@@ -64,7 +64,7 @@ def human_energy(energy_j: float | None) -> str:
 
 
 def human_time(time_s: float | None) -> str:
-    """A short text for a reader: ``"2h 05m"``, ``"48.2 s"``; unknown is a dash."""
+    """Write a time for a reader: ``"2h 05m"``, ``"48.2 s"``; unknown is a dash."""
     if time_s is None or math.isnan(time_s):
         return "–"
     if time_s >= 3600:

@@ -20,13 +20,13 @@ Cost = Callable[[Floats], float]
 
 
 def relative_cost(residual: Floats) -> float:
-    """Of log residuals: the median plus the mean of relative errors, of which each counts at most 4."""
+    """Score log residuals: the median plus the mean of relative errors, of which each counts at most 4."""
     error = _errors(residual, 4.0)
     return float(np.median(error) + error.mean())
 
 
 def wild_cost(residual: Floats) -> float:
-    """The same where factors of ten are common: an error counts at most 1, and the median twice."""
+    """Score residuals where factors of ten are common: an error counts at most 1, and the median twice."""
     error = _errors(residual, 1.0)
     return float(2.0 * np.median(error) + error.mean())
 
@@ -43,7 +43,7 @@ def choose(
     handicap: Floats | None = None,
     sure: float = 0.0,
 ) -> Floats:
-    """Weights [member] that sum to 1, from log residuals [row, member] without gaps.
+    """Choose weights [member] that sum to 1, from log residuals [row, member] without gaps.
 
     Selection runs on several samples of the blocks (tasks: their rows err together) and its counts are averaged, so
     that members that are nearly as good share the weight instead of the luckiest taking all of it.
@@ -72,7 +72,7 @@ def choose(
 
 
 def _or_single(weights: Floats, residual: Floats, blocks: Ints, cost: Cost, burden: Floats, sure: float) -> Floats:
-    """The weights, or the best single member alone where they gain no more than chance."""
+    """Return the weights, or the best single member alone where they gain no more than chance."""
     if sure <= 0.0:
         return np.asarray(weights)
     single = [cost(residual[:, m]) * (1.0 + burden[m]) for m in range(residual.shape[1])]
@@ -108,7 +108,7 @@ def _greedy(residual: Floats, cost: Cost, burden: Floats) -> Floats:
 
 
 def _standard_error(one: Floats, other: Floats, blocks: Ints) -> float:
-    """Of the mean difference between two answers' errors on the same rows; rows of a block err together."""
+    """Estimate the standard error of the mean difference between two answers on the same rows, by blocks."""
     apart = _errors(one, 4.0) - _errors(other, 4.0)
     # Sums by block, not rows: the standard error of clustered data.
     sums = np.bincount(blocks, weights=apart - apart.mean())

@@ -48,7 +48,7 @@ class Calls:
         return self.duration_s * self.power_w
 
     def take(self, rows: Ints) -> Calls:
-        """The chosen calls."""
+        """Return the chosen calls."""
         return Calls(**{part.name: getattr(self, part.name)[rows] for part in fields(self)})
 
 
@@ -66,12 +66,12 @@ class Seen:
     log_w: Floats
 
     def take(self, rows: Ints) -> Seen:
-        """The chosen rows."""
+        """Return the chosen rows."""
         return Seen(self.table[rows], self.log_s[rows], self.log_w[rows])
 
 
 def observe(calls: Calls) -> Seen:
-    """Only the past of each call: running calls, recent starts, and calls that had finished."""
+    """Look only at the past of each call: running calls, recent starts, and calls that had finished."""
     end_s = np.where(np.isfinite(calls.duration_s), calls.start_s + calls.duration_s, np.inf)  # unknown: not finished
     load = _load(calls, end_s)
     history = np.full((len(calls), len(HISTORY)), np.nan)
@@ -94,7 +94,7 @@ def observe(calls: Calls) -> Seen:
 
 
 def _load(calls: Calls, end_s: Floats) -> Floats:
-    """[row, `LOAD`] of each call's endpoint allocation."""
+    """Return [row, `LOAD`] of each call's endpoint allocation."""
     table = np.zeros((len(calls), len(LOAD)))
     for block in np.unique(calls.block):
         rows = np.flatnonzero(calls.block == block)
@@ -131,7 +131,7 @@ class _Past:
 
 
 def _read(logs: Floats, load: Floats, past: _Past) -> Floats:
-    """[seconds or watts, member] of a call from the finished ones."""
+    """Read [seconds or watts, member] of a call from the finished ones."""
     latest, few, look = past.begun[-1], past.begun[-_FEW:], past.begun[-_LOOK:]
     # Weights fall by e with each call back in time, and with distance in load.
     near = np.exp(-np.arange(len(look))[::-1] - np.abs(load[look] - load[past.call]) / _LOAD_WIDTH)
@@ -147,7 +147,7 @@ def _read(logs: Floats, load: Floats, past: _Past) -> Floats:
 
 
 def _history(logs: Floats, load: Floats, past: _Past) -> tuple[Floats, float]:
-    """`HISTORY` without its last two, and how far the call itself lies above the finished ones (known only later)."""
+    """Return `HISTORY` without its last two, and how far the call itself lies above the finished ones."""
     energy, begun, latest = logs.sum(axis=0), past.begun, past.begun[-1]
     of = energy[latest]
     typical = float(np.median(energy[begun]))
@@ -162,7 +162,7 @@ def _history(logs: Floats, load: Floats, past: _Past) -> tuple[Floats, float]:
 
 
 def _others(calls: Calls, end_s: Floats, unusual: Floats) -> Floats:
-    """[row, (how unusual, seconds ago)] of the last five finished calls of other functions on the machine."""
+    """Return [row, (how unusual, seconds ago)] of the last five finished calls of other functions on the machine."""
     found = np.full((len(calls), 2), np.nan)
     for machine in np.unique(calls.machine):
         rows = np.flatnonzero((calls.machine == machine) & np.isfinite(end_s))

@@ -22,7 +22,7 @@ SHIFT_MOST = 0.1
 
 
 def upper_quantile(scores: Floats, level: float) -> float:
-    """The ⌈(n + 1)·level⌉-th smallest score; infinite where n is too small to promise the level."""
+    """Return the ⌈(n + 1)·level⌉-th smallest score; infinite where n is too small to promise the level."""
     # The (n + 1) is what makes coverage hold for a finite sample, not only in the limit.
     rank = math.ceil((len(scores) + 1) * level)
     # Beyond n no score can promise the level, and infinity says so.
@@ -30,7 +30,7 @@ def upper_quantile(scores: Floats, level: float) -> float:
 
 
 def split_conformal(residual: Floats, level: float) -> tuple[float, float]:
-    """(low, high) to add to a prediction so that ``level`` of new residuals fall between."""
+    """Return (low, high) to add to a prediction so that ``level`` of new residuals fall between."""
     tail = (1.0 - level) / 2.0
     # Each tail gets half of what may be missed.
     return -upper_quantile(-residual, 1.0 - tail), upper_quantile(residual, 1.0 - tail)
@@ -57,7 +57,7 @@ class Calibration:
     mean_error: float = math.nan
 
     def point(self, log_value: Floats, task: Ints) -> Floats:
-        """The point of least expected relative error."""
+        """Return the point of least expected relative error."""
         # Bounded: where errors are huge the log-normal picture is wrong, and a point lowered by half would
         # be too.
         return log_value - self.shift * np.minimum(self.scale[task] ** 2, SHIFT_MOST)
@@ -65,7 +65,7 @@ class Calibration:
     def interval(
         self, log_value: Floats, task: Ints, level: float, extra: float | Floats = 0.0
     ) -> tuple[Floats, Floats]:
-        """Lower and upper end on the log scale.
+        """Return the lower and upper end on the log scale.
 
         ``extra`` is the standard deviation of a further, independent error of each row: it counts as a normal one at
         least, however narrow the scores of exact data are.
@@ -84,7 +84,7 @@ class Calibration:
 
 
 def unknown(tasks: int, count: int = 0) -> Calibration:
-    """Nothing measured yet: wide, and the same for all."""
+    """Return a calibration of nothing measured: wide, and the same for all."""
     # From -3 to 3 at scale 1: factors of twenty either way.
     return Calibration(np.full(tasks, 1.0), np.linspace(-3, 3, 61), 0.0, count)
 
@@ -118,7 +118,7 @@ def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibrat
 
 
 def widened(calibration: Calibration, extra: float | Floats) -> Calibration:
-    """The same on a scale that has a further, independent, normal error of this size on the log scale.
+    """Widen the scale by a further, independent, normal error of this size on the log scale.
 
     The scores are those of the sum, at the ratio of the two errors that is typical of the tasks.
     """
@@ -151,7 +151,7 @@ def calibrate_worst_group(residual: Floats, group: Ints) -> Calibration:
 
 
 def _scales(residual: Floats, task: Ints, tasks: int) -> Floats:
-    """Root mean square of the residuals of each task, drawn on the log scale towards that of the typical task."""
+    """Average the squared residuals of each task, drawn on the log scale towards those of the typical task."""
     count = np.bincount(task, minlength=tasks)
     # Clipped: one wild run must not widen its task's intervals for ever.
     total = np.bincount(task, weights=np.clip(residual, -2.0, 2.0) ** 2, minlength=tasks)

@@ -52,7 +52,7 @@ class Names:
 
 
 def numbers(texts: Texts, names: Sequence[str]) -> Ints:
-    """Position of each text among the names; −1 where it is not one."""
+    """Return the position of each text among the names; −1 where it is not one."""
     position = {name: i for i, name in enumerate(names)}
     return np.array([position.get(text, -1) for text in texts.tolist()], np.int64)
 
@@ -89,7 +89,7 @@ class Core:
     plain: plain.Plain
 
     def members(self, rows: Rows) -> Floats:
-        """Natural log of seconds by every member, [row, member]; NaN for an unknown task.
+        """Return the natural log of seconds by every member, [row, member]; NaN for an unknown task.
 
         A member that does not know a row answers with a wider one: lines and inputs with the median, members by machine
         with the process where the task never ran on that machine.
@@ -110,7 +110,7 @@ class Core:
         return result
 
     def regime(self, rows: Rows) -> Ints:
-        """Which of `REGIMES` each row is in: whether the task ran on this input, whether its size is a large one."""
+        """Classify each row into `REGIMES`: whether the task ran on this input, whether its size is a large one."""
         same = np.isfinite(self.plain.data.at(self.plain.data_key(rows.task, rows.data)))
         here = np.isfinite(self.plain.here.at(self.plain.here_key(rows.task, rows.data, rows.machine)))
         # Above the largest seen over five: "large" begins below the largest.
@@ -118,11 +118,11 @@ class Core:
         return np.asarray(same.astype(np.int64) + here + len(INPUTS) * large, np.int64)
 
     def stretch(self, rows: Rows) -> Floats:
-        """How far each size lies outside what the task was seen with, in natural logs; 0 inside or unknown."""
+        """Return how far each size lies outside what the task was seen with, in natural logs; 0 inside or unknown."""
         return np.asarray(np.maximum(np.max(self._outside(rows), axis=0), 0.0))
 
     def _outside(self, rows: Rows) -> Floats:
-        """[above, below]: log of each size over the largest seen, of the smallest over it; −∞ where size is moot."""
+        """Return [above, below]: logs of size over the largest and of the smallest over it; −∞ where size is moot."""
         task = np.maximum(rows.task, 0)
         with np.errstate(invalid="ignore", divide="ignore"):
             size = np.log(np.maximum(rows.size, 1.0))
@@ -137,7 +137,7 @@ class Core:
         return np.where(matters, ends, -np.inf)
 
     def resemble(self, rows: Rows, likeness: Floats) -> Floats:
-        """Natural log of seconds of unknown tasks: what the known tasks most like them by name would take.
+        """Estimate log seconds of unknown tasks: what the known tasks most like them by name would take.
 
         ``likeness`` is [row, known task]; tasks this core never fitted do not count.
         """

@@ -40,11 +40,11 @@ class CurveCorrector:
 
     @classmethod
     def of(cls, busy: Sequence[float], watts: Sequence[float]) -> CurveCorrector:
-        """For a curve as a node tells it."""
+        """Make a corrector for a curve as a node tells it."""
         return cls(np.asarray(busy, float), np.asarray(watts, float))
 
     def observe(self, busy: float, watts: float) -> None:
-        """The node drew so much while so many threads were busy."""
+        """Learn that the node drew so much while so many threads were busy."""
         hats = self._hats(busy)
         error = watts - float(hats @ self.learned)
         # Before the update: how far the curve as it stood was off.
@@ -56,7 +56,7 @@ class CurveCorrector:
 
     @property
     def curve(self) -> Floats | None:
-        """Watts at the points; None before enough was observed. Never falls, never below 0."""
+        """Return watts at the points; None before enough was observed. Never falls, never below 0."""
         if self.seen.sum() < ENOUGH:
             return None
         # Weights of observations add up to one near the point.
@@ -70,12 +70,12 @@ class CurveCorrector:
 
     @property
     def deviation(self) -> Floats:
-        """How far the latest observations near each point lay from the curve: root of the mean square, in watts. NaN at
+        """Return how far the latest observations near each point lay from the curve: root mean square in watts, NaN at
         points that nothing was observed near."""
         return np.where(self.seen >= 1.0, np.sqrt(self.off), np.nan)
 
     def _hats(self, busy: float) -> Floats:
-        """Weights of the points at a place; they sum to 1."""
+        """Return weights of the points at a place; they sum to 1."""
         hats = np.zeros(len(self.busy))
         place = float(np.clip(busy, self.busy[0], self.busy[-1]))
         # At least 1: the first interval also serves its left end.

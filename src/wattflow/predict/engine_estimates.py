@@ -10,7 +10,7 @@ from wattflow.predict.observations import of_workload
 
 
 def with_predictions(workload: Workload, model: runtime.RuntimeModel, machine: str = "") -> Workload:
-    """The workload with estimates from a model; a task that was never profiled has none (NaN).
+    """Return the workload with estimates from a model; a task that was never profiled has none (NaN).
 
     ``machine`` is the machine predictions are made for where the trace names none: the one of speed 1.
     """
@@ -19,7 +19,7 @@ def with_predictions(workload: Workload, model: runtime.RuntimeModel, machine: s
 
 
 def with_error(workload: Workload, runtime_error: float, seed: int = 0) -> Workload:
-    """The workload with estimates that miss the truth by a log-normal factor.
+    """Return the workload with estimates that miss the truth by a log-normal factor.
 
     ``runtime_error`` is the standard deviation of log(estimate / truth): 0.3 is about 30 % either way. The factor has
     median 1. Error 0 gives the truth; the same seed gives the same estimates.

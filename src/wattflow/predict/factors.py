@@ -32,12 +32,12 @@ class BenchmarkTable:
     own: Floats
 
     def distance(self, one: Floats, other: Floats) -> float:
-        """Root mean square difference of two machines' columns over the benchmarks both have."""
+        """Return the root mean square difference of two machines' columns over the benchmarks both have."""
         both = np.isfinite(one) & np.isfinite(other)
         return float(np.sqrt(np.mean((one[both] - other[both]) ** 2))) if both.any() else float("nan")
 
     def disagreement(self) -> float:
-        """How differently benchmarks rate one machine against another: the error to expect of a factor from them."""
+        """Measure how differently benchmarks rate one machine against another: the error to expect of a factor."""
         spreads = []
         for a in range(self.log_s.shape[1]):
             for b in range(a):
@@ -50,7 +50,7 @@ class BenchmarkTable:
 
 
 def benchmark_table(benchmarks: Benchmarks, machines: Sequence[str], tasks: Sequence[str]) -> BenchmarkTable:
-    """Benchmarks as a table. Several names with the same seconds everywhere are one benchmark."""
+    """Tabulate benchmarks. Several names with the same seconds everywhere are one benchmark."""
     names = sorted({name for row in benchmarks.values() for name in row})
     table = np.array([[benchmarks.get(m, {}).get(name, np.nan) for m in machines] for name in names], np.float64)
     table = np.log(table) if len(names) else np.zeros((0, len(machines)))
@@ -70,7 +70,7 @@ def benchmark_table(benchmarks: Benchmarks, machines: Sequence[str], tasks: Sequ
 
 
 def choose_setting(offset: Floats, table: BenchmarkTable, seen: Ints) -> Setting:
-    """How sharply to weigh benchmarks: what would have placed each known machine best had it been left out."""
+    """Choose how sharply to weigh benchmarks: what would have placed each known machine best had it been left out."""
     # With two machines, leaving one out leaves nothing to compare with.
     if len(seen) < 3 or not len(table.log_s):
         return _DEFAULT
@@ -86,14 +86,14 @@ def choose_setting(offset: Floats, table: BenchmarkTable, seen: Ints) -> Setting
 
 
 def predict_offsets(offset: Floats, table: BenchmarkTable, seen: Ints, new: tuple[Floats, Setting]) -> Floats:
-    """Offsets [task] of a machine from (its benchmark logs, the setting) and the offsets of the machines ``seen``."""
+    """Predict the offsets [task] of a machine from (its benchmark logs, the setting) and those of machines ``seen``."""
     return np.asarray(_estimates(offset, table, seen, new[0], (new[1],))[0])
 
 
 def _estimates(
     offset: Floats, table: BenchmarkTable, seen: Ints, column: Floats, settings: Sequence[Setting]
 ) -> Floats:
-    """[setting, task]. Tasks that ran on the same machines are estimated together, against those machines only."""
+    """Estimate [setting, task]. Tasks that ran on the same machines are estimated together, against those only."""
     result = np.full((len(settings), len(offset)), np.nan)
     ran = np.isfinite(offset[:, seen])
     # Tasks that ran on different machines have different references, so they are not mixed.

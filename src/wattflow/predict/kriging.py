@@ -49,7 +49,7 @@ class Kriging:
     weight: Floats
 
     def predict(self, task: Ints, places: Places, distance: Floats | None = None) -> Floats:
-        """Expected residual. ``distance`` ([machine of the row, fitted machine]) replaces the fitted distances."""
+        """Predict the residual. ``distance`` ([machine of the row, fitted machine]) replaces the fitted distances."""
         result = np.zeros(len(task))
         table = self.distance if distance is None else distance
         for k in np.unique(task).tolist():
@@ -72,7 +72,7 @@ def covariance(scales: Floats, one: Places, other: Places, distance: Floats) -> 
 
 
 def tune(residual: Floats, task: Ints, places: Places, distance: Floats, seed: int = 0) -> Floats:
-    """Scales of greatest penalised marginal likelihood over a sample of the tasks."""
+    """Find the scales of greatest penalised marginal likelihood over a sample of the tasks."""
     from scipy.optimize import minimize
 
     rng = np.random.default_rng(seed)
@@ -113,7 +113,7 @@ class _Parts:
         return cls(distance[np.ix_(where.machine, where.machine)] ** 2, same.astype(np.float64), gap)
 
     def likelihood(self, scales: Floats, values: Floats) -> tuple[float, Floats]:
-        """Negative log marginal likelihood and its slope in the log scales (Rasmussen & Williams, 5.9)."""
+        """Return the negative log marginal likelihood and its slope in the log scales (Rasmussen & Williams, 5.9)."""
         variance = np.exp(2 * scales)
         near = np.exp(-self.machine / (2 * variance[5]))
         close = np.exp(-self.gap / (2 * variance[6]))

@@ -87,7 +87,7 @@ class Corrector:
     def finished(
         self, task: str, machine: str, log_error: float, size: float = float("nan"), scale: float = 0.1
     ) -> None:
-        """A task finished: ``log_error`` = log(true / predicted), ``scale`` its expected size."""
+        """Learn from a finished task: ``log_error`` = log(true / predicted), ``scale`` its expected size."""
         self._learn(task, machine, size)
         x = self._row(task, machine, size)
         noise = max(scale, _LEAST_NOISE)
@@ -143,7 +143,7 @@ class AdaptiveWidth:
     kinds: set[str] = field(default_factory=set)
 
     def interval(self, kind: str, point: float, low: float, high: float) -> tuple[float, float]:
-        """Both ends, moved from or towards the point.
+        """Move both ends from or towards the point.
 
         What other kinds of tasks earned narrows one of which none has finished by half only.
         """
@@ -153,7 +153,7 @@ class AdaptiveWidth:
         return point * (low / point) ** factor, point * (high / point) ** factor
 
     def finished(self, kind: str, true: float, point: float, low: float, high: float) -> None:
-        """A task finished; the interval is the one as fitted."""
+        """Learn from a finished task; the interval is the one as fitted."""
         if not (true > 0 and 0 < low <= point <= high):
             return
         apart = math.log(true / point)

@@ -44,7 +44,7 @@ class Prediction:
     level: float
 
     def provenance(self) -> list[Provenance]:
-        """``modelled``, or ``guessed`` where the task was never profiled."""
+        """Return ``modelled``, or ``guessed`` where the task was never profiled."""
         return [Provenance.GUESSED if kind == NEW_TASK else Provenance.MODELLED for kind in self.novelty.tolist()]
 
     def advice(self) -> list[str]:
@@ -75,7 +75,7 @@ class RuntimeModel:
     usual_stretch: dict[str, float]
 
     def size(self, observations: Observations) -> Floats:
-        """The size each row is predicted from; unknown where the table has no such column."""
+        """Return the size each row is predicted from; unknown where the table has no such column."""
         columns = [
             observations.sizes[:, observations.size_names.index(name)]
             if name in observations.size_names
@@ -127,18 +127,18 @@ class RuntimeModel:
         return Prediction(point, low, high, self.novelty(rows, kind), level)
 
     def reach(self, rows: Rows, kind: str) -> Floats:
-        """Error on the log scale that the size adds: how far outside the sizes seen it lies, or that it is missing."""
+        """Return the log error that the size adds: how far outside the sizes seen it lies, or that it is missing."""
         outside = np.maximum(self.core.stretch(rows) - self.usual_stretch[kind], 0.0) * self.stretch_error
         # Without a size the error is what sizes do to this task.
         return np.where(np.isfinite(rows.size), outside, self.core.plain.spread[np.maximum(rows.task, 0)])
 
     def scale(self, task: str) -> float:
-        """Typical log error of a known task, on a known machine where that was measured; 1 for an unknown task."""
+        """Return the typical log error of a known task, on a known machine if measured; 1 for an unknown task."""
         found = self.calibrations.get(KNOWN) or self.calibrations.get(NEW_MACHINE)
         return float(found[1].scale[self.names.tasks.index(task)]) if found and task in self.names.tasks else 1.0
 
     def kind(self, observations: Observations, rows: Rows) -> Texts:
-        """Which interval a row gets, by what is new about it, the worst first: task, machine, source."""
+        """Return which interval a row gets, by what is new about it, the worst first: task, machine, source."""
         machine = np.where(rows.machine < 0, self.core.ran.shape[1] - 1, rows.machine)
         # Long enough for every kind: numpy would cut longer texts silently.
         kind = np.full(len(rows.task), KNOWN, dtype="<U24")
@@ -161,7 +161,7 @@ class RuntimeModel:
 
     @property
     def blend(self) -> dict[str, dict[str, float]]:
-        """Weights above 0 by novelty and regime, for people."""
+        """Return weights above 0 by novelty and regime, for people."""
         return {
             f"{kind}, {regime}": {MEMBERS[m]: round(float(w[m]), 3) for m in np.flatnonzero(w > 0)}
             for kind, table in self.weights.items()

@@ -47,7 +47,7 @@ class CallModel:
     history: bool
 
     def parts(self, calls: Calls, seen: Seen) -> tuple[Floats, Floats]:
-        """(log seconds, log watts) of each call before trees correct their sum."""
+        """Return (log seconds, log watts) of each call before trees correct their sum."""
         place = {name: i for i, name in enumerate(self.functions)}
         overall = np.median(self.median_log, axis=0)
         median = np.array([self.median_log[place[f]] if f in place else overall for f in calls.function.tolist()])
@@ -60,7 +60,7 @@ class CallModel:
         return read[0], read[1]
 
     def predict(self, calls: Calls, seen: Seen, level: float = 0.9) -> tuple[Floats, Floats, Floats]:
-        """(joules, low, high) of each call."""
+        """Return (joules, low, high) of each call."""
         log_j = self._log_energy(calls, seen)
         low, high = self.calibration.interval(log_j, _class(seen, self.history), level)
         return np.exp(log_j), np.exp(low), np.exp(high)
@@ -103,7 +103,7 @@ def fit(
 
 
 def _medians(calls: Calls) -> tuple[tuple[str, ...], Floats]:
-    """Functions and the median logs of their seconds and of their watts, such that the product is median energy."""
+    """Return functions and the median logs of their seconds and watts, whose product is the median energy."""
     functions = tuple(np.unique(calls.function).tolist())
     logs = np.column_stack([np.log(calls.duration_s), np.log(calls.energy_j)])
     medians = np.array([np.median(logs[calls.function == f], axis=0) for f in functions])
@@ -135,7 +135,7 @@ def _corrected(
     missed: Floats,
     settings: tuple[boosting.Setting, ...],
 ) -> tuple[trees.Trees, Floats]:
-    """Trees, shrunk, of least error on groups and on blocks of time left out, taken together, or none.
+    """Train trees, shrunk, of least error on groups and on blocks of time left out, taken together, or none.
 
     Returns them with the residuals left out, [way of leaving out, call].
     """
@@ -159,7 +159,7 @@ def _corrected(
 
 
 def _trees(rows: Floats, missed: Floats, setting: boosting.Setting) -> trees.Trees:
-    """The mean of a few, each on another sample: readings scatter by factors, and one tree's luck with it."""
+    """Average a few ensembles, each on another sample: readings scatter by factors, and one tree's luck with it."""
     return trees.mean([boosting.fit(rows, missed, setting, seed) for seed in range(_SEEDS)])
 
 
@@ -172,14 +172,14 @@ def _known(seen: Seen, history: bool) -> Ints:
 
 
 def _class(seen: Seen, history: bool) -> Ints:
-    """By what the error depends on: nothing finished; else whether many run at once, and whether readings scatter."""
+    """Class calls by what the error depends on: nothing finished; else how many run and how readings scatter."""
     busy = seen.table[:, LOAD.index("running")] >= _BUSY
     scattered = np.nan_to_num(seen.table[:, len(LOAD) + HISTORY.index("scatter")]) >= _SCATTERED
     return np.where(_known(seen, history) == 1, 1 + 2 * busy + scattered, 0)
 
 
 def _features(seen: Seen, history: bool) -> Floats:
-    """No levels of seconds or watts among them: those would not carry over to another machine."""
+    """Return the trees' columns: no levels of seconds or watts, which would not carry over to other machines."""
     table = seen.table.copy()
     if not history:
         table[:, len(LOAD) :] = np.nan

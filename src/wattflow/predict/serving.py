@@ -63,11 +63,11 @@ class ServedModel:
         return self._current.model
 
     def predict_s(self, task: str, machine: str, size: float = math.nan, data: str = "") -> float:
-        """Corrected seconds; NaN for a task that was never profiled."""
+        """Predict corrected seconds; NaN for a task that was never profiled."""
         return self._current.predict_s(task, machine, size, data)
 
     def interval_s(self, task: str, machine: str, size: float = math.nan, data: str = "") -> tuple[float, float]:
-        """Where 90 % of such tasks end: the model's interval, corrected, as wide as finished tasks showed it must be.
+        """Return where 90 % of such tasks end: the corrected interval, as wide as finished tasks showed it must be.
 
         A task that was never profiled has the wide interval of those it resembles. What was asked here is judged when
         the task finishes.

@@ -36,7 +36,7 @@ class PowerPrediction:
 
     @classmethod
     def of(cls, found: times.Prediction) -> PowerPrediction:
-        """From the prediction of a model that was fitted to watts."""
+        """Turn the prediction of a model that was fitted to watts into one of watts."""
         return cls(found.runtime_s, found.low_s, found.high_s, found.novelty)
 
 
@@ -51,7 +51,7 @@ class TaskPrediction:
 
     @property
     def energy_j(self) -> tuple[Floats, Floats, Floats]:
-        """(joules, low, high): the product; the ends take both log intervals as independent."""
+        """Return (joules, low, high): the product; the ends take both log intervals as independent."""
         time_s, watts = self.runtime, self.power
         if watts is None:
             unknown = np.full(len(time_s.runtime_s), np.nan)

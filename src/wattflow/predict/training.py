@@ -52,7 +52,7 @@ class LeftOut:
     ran: Bools
 
     def only(self, rows: Bools) -> LeftOut:
-        """The same with all other rows unknown."""
+        """Return the same misses with all other rows unknown."""
         return replace(self, residual=np.where(rows[:, None], self.residual, np.nan))
 
 
@@ -145,12 +145,12 @@ class Trainer:
 
     @property
     def repeated(self) -> float:
-        """How far to trust an input's earlier runtime where no repeat could be left out."""
+        """Return how far to trust an input's earlier runtime where no repeat could be left out."""
         least, more = _REPEATED
         return min(1.0, least + more * self.likeness)
 
     def weigh(self, missed: LeftOut, beyond: LeftOut) -> Floats:
-        """Weights [regime, member] from rows left out; a regime with few such rows borrows from the nearest."""
+        """Weigh members [regime, member] by rows left out; a regime with few such rows borrows from the nearest."""
         good = np.isfinite(missed.residual).all(axis=1)
         weights = np.zeros((len(REGIMES), len(MEMBERS)))
         # The process alone, until enough rows say otherwise.
@@ -184,7 +184,7 @@ class Trainer:
         return weights
 
     def by_size(self, missed: LeftOut, beyond: LeftOut, otherwise: Floats) -> Floats:
-        """Weights, the same in all regimes, from sources left out and sizes beyond those seen, taken together.
+        """Weigh members, the same in all regimes, by sources left out and sizes beyond those seen, taken together.
 
         Only members that carry over to another machine take part: on one machine nobody sees the others fail.
         """
@@ -199,7 +199,7 @@ class Trainer:
         return weights
 
     def trend(self, missed: LeftOut, weights: Floats) -> Floats:
-        """Weights for a new source: the plain line of least squares, unless it fails clearly on sources left out.
+        """Weigh for a new source: the plain line of least squares, unless it fails clearly on sources left out.
 
         Those have sizes like the others; what is new may be many times larger. There what bends back to the sizes seen
         is no guide, and of the lines the one that leans on the largest rows lies nearest.
@@ -218,7 +218,7 @@ class Trainer:
         return found
 
     def calibrations(self, missed: LeftOut, weights: Floats) -> Calibrations:
-        """How wrong the weighted members were on the rows left out, by `INPUTS`."""
+        """Return how wrong the weighted members were on the rows left out, by `INPUTS`."""
         return calibrations(missed, weights, self.task, len(self.names.tasks), self.likeness)
 
     @property
@@ -228,7 +228,7 @@ class Trainer:
 
     @property
     def handicap(self) -> Floats:
-        """With one run only, how fast a machine was and when it was cannot be told apart: members by machine pay.
+        """Burden members by machine where all rows are of one run: its machine and its time cannot be told apart.
 
         With few runs those pay whose advantage shrinks with each run more.
         """
@@ -240,7 +240,7 @@ class Trainer:
         return burden
 
     def unknown(self) -> conformal.Calibration:
-        """How wrong the likeness of names is for tasks of a workflow left out; wide where there is no other task."""
+        """Measure how wrong the likeness of names is for tasks of a workflow left out; wide without another task."""
         if len(self.names.tasks) < _LEAST_TASKS:
             return conformal.calibrate_worst_group(np.zeros(0), np.zeros(0, np.int64))
         residual, group = np.full(len(self.log_s), np.nan), np.zeros(len(self.log_s), np.int64)
@@ -253,7 +253,7 @@ class Trainer:
         return conformal.calibrate_worst_group(residual, group)
 
     def folds(self, kind: str) -> Iterator[tuple[Ints, Ints, int]]:
-        """(train, test, group): by run, source, machine or workflow; with one group only, by task, run or time."""
+        """Yield (train, test, group) by run, source, machine or workflow; with one group only, by task, run or time."""
         rows = self.observations
         column = {KNOWN: rows.run, NEW_SOURCE: rows.source, NEW_MACHINE: rows.machine, NEW_TASK: rows.workflow}[kind]
         for candidate in (column, rows.task if kind == NEW_TASK else rows.run, self.time_blocks):
@@ -267,7 +267,7 @@ class Trainer:
 
     @property
     def time_blocks(self) -> Ints:
-        """Blocks of time: the rows of each task on each machine, in the order they finished, in consecutive parts.
+        """Cut the rows of each task on each machine, in the order they finished, into consecutive blocks of time.
 
         Pairs begin with different parts, so that pairs of few rows do not all fall into the first.
         """
@@ -286,7 +286,7 @@ def _cut(group: Ints) -> Iterator[tuple[Ints, Ints, int]]:
 
 
 def size_of(observations: Observations, column: Ints, task: Ints) -> Floats:
-    """The size that each row's task is predicted from; unknown where there is none."""
+    """Return the size that each row's task is predicted from; unknown where there is none."""
     if not observations.sizes.shape[1]:
         return np.full(len(task), np.nan)
     return observations.sizes[np.arange(len(task)), column[np.maximum(task, 0)]]
@@ -297,7 +297,7 @@ Calibrations = tuple[Calibration, Calibration, Calibration]
 
 
 def calibrations(missed: LeftOut, weights: Floats, task: Ints, tasks: int, likeness: float) -> Calibrations:
-    """How wrong the blend was on inputs of each kind; what could not be left out is assumed.
+    """Return how wrong the blend was on inputs of each kind; what could not be left out is assumed.
 
     The more of the spread comes with the input (``likeness``), the less of the error on other inputs is chance.
     """
@@ -322,7 +322,7 @@ def combined(missed: LeftOut, weights: Floats) -> Floats:
 
 
 def stretch_error(beyond: LeftOut, weights: Floats) -> float:
-    """Typical error per unit of log size outside the sizes seen."""
+    """Return the typical error per unit of log size outside the sizes seen."""
     residual = combined(beyond, weights)
     some = np.isfinite(residual) & (beyond.stretch > np.log(BEYOND))
     if some.sum() < _LEAST_WEIGHED:
@@ -334,7 +334,7 @@ def stretch_error(beyond: LeftOut, weights: Floats) -> float:
 
 
 def _distances(table: factors.BenchmarkTable, machines: int) -> Floats:
-    """How unlike machines are, by their benchmarks; far where nothing is known."""
+    """Return how unlike machines are, by their benchmarks; far where nothing is known."""
     distance = np.full((machines + 1, machines + 1), _FAR)
     np.fill_diagonal(distance, 0.0)
     for a in range(machines if len(table.log_s) else 0):
@@ -345,7 +345,7 @@ def _distances(table: factors.BenchmarkTable, machines: int) -> Floats:
 
 
 def filled(offset: Floats, table: factors.BenchmarkTable) -> Floats:
-    """Offsets for every task and machine: seen, else from the machine's other tasks, else from benchmarks."""
+    """Fill offsets for every task and machine: seen, else from the machine's other tasks, else from benchmarks."""
     result = offset.copy()
     some = np.isfinite(offset)
     seen = np.flatnonzero(some.any(axis=0))

@@ -52,7 +52,7 @@ def kind_of(path: Path) -> str:
 
 
 def task_table(path: Path) -> Observations:
-    """A CSV of tasks: ``task`` is needed; columns that start with ``size`` are input sizes; the rest is optional.
+    """Read a CSV of tasks: ``task`` is needed; columns that start with ``size`` are input sizes; the rest is optional.
 
     Known columns: workflow, machine, run, source, data, runtime_s, request_cores, request_bytes, used_cores,
     peak_bytes, energy_j, finished_s (else rows count in the order they stand). With a ``workflow`` column the task is
@@ -91,7 +91,7 @@ class Usage:
 
 
 def counter_table(path: Path) -> Usage:
-    """A CSV of usage counters per interval; watts are ``power_w`` or ``platform_power`` (wall) or ``package_power``."""
+    """Read a CSV of usage counters; watts are ``power_w`` or ``platform_power`` (wall) or ``package_power``."""
     table = Table(path, watts.COUNTERS)
     counters = {name: table.numbers(name) for name in watts.COUNTERS}
     # `~(x >= 0)`: NaN must be refused as well.
@@ -110,7 +110,7 @@ def counter_table(path: Path) -> Usage:
 
 
 def call_table(path: Path) -> serverless.Calls:
-    """A CSV of function calls; a call whose duration and watts are empty has not finished and is asked about.
+    """Read a CSV of function calls; a call whose duration and watts are empty has not finished and is asked about.
 
     Columns: function, machine, start_s, duration_s, power_w; block (one endpoint allocation) and warm (1 or 0) may be
     left out. The names of the GreenFaaS set are read too.

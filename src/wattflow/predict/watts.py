@@ -95,11 +95,11 @@ class Familiar:
         return np.asarray(np.sqrt(np.partition(squares, place, axis=1)[:, place]))
 
     def regime(self, rows: Floats) -> Ints:
-        """`NEAR` or `FAR` of each row."""
+        """Return `NEAR` or `FAR` of each row."""
         return (self.excess(rows) > 0).astype(np.int64)
 
     def excess(self, rows: Floats) -> Floats:
-        """How far beyond the usual distance each row lies, in units of it; 0 where it is usual."""
+        """Return how far beyond the usual distance each row lies, in units of it; 0 where it is usual."""
         return np.maximum(self._distance(rows, _NEIGHBOUR) / max(self.usual, 1e-9) - 1.0, 0.0)
 
 
@@ -125,7 +125,7 @@ class WattsModel:
     reached: float
 
     def predict(self, counters: Mapping[str, Floats], level: float = 0.9) -> tuple[Floats, Floats, Floats]:
-        """(watts, low, high) of each row; never beyond half as much again as the watts seen in training."""
+        """Predict (watts, low, high) of each row; never beyond half as much again as the watts seen in training."""
         rows = features(counters)
         regime, excess = self.familiar.regime(rows), self.familiar.excess(rows)
         log_w = (_held(self.learners, rows, (self.least_w, self.most_w)) * self.weights[regime]).sum(axis=1)
@@ -135,19 +135,19 @@ class WattsModel:
 
     @property
     def kind(self) -> str:
-        """The member of most weight on rows like those seen."""
+        """Return the member of most weight on rows like those seen."""
         return list(self.learners)[int(np.argmax(self.weights[NEAR]))]
 
 
 def _held(learners: Mapping[str, Learner], rows: Floats, seen: tuple[float, float]) -> Floats:
-    """[row, member] log watts, each held within what is possible."""
+    """Predict log watts, [row, member], each held within what is possible."""
     found = np.column_stack([learner.predict(rows) for learner in learners.values()])
     # Below the least seen by a tenth at most: idle watts do not fall much further.
     return np.clip(found, np.log(seen[0] * 0.9), np.log(seen[1] * _REACH))
 
 
 def features(counters: Mapping[str, Floats]) -> Floats:
-    """Logs of the counters, cycles per busy second, instructions per cycle, misses per instruction."""
+    """Compute logs of the counters, cycles per busy second, instructions per cycle, misses per instruction."""
     missing = [name for name in COUNTERS if name not in counters]
     if missing:
         raise InvalidInput("counters", f"{', '.join(missing)} missing; needed: {', '.join(COUNTERS)}")
@@ -193,7 +193,7 @@ def _cost(residual: Floats) -> float:
 
 
 def _weigh(residual: Floats, regime: Ints, block: Ints, kinds: Sequence[str]) -> Floats:
-    """Weights [near or far, member]; on far rows only members that go on beyond the data have any."""
+    """Weigh members [near or far, member]; on far rows only those that go on beyond the data."""
     # All rows together, until each regime has enough of its own.
     weights = np.tile(blend.choose(residual, block, _cost), (2, 1))
     if (regime == NEAR).sum() >= _LEAST_WEIGHED:
@@ -208,7 +208,7 @@ def _weigh(residual: Floats, regime: Ints, block: Ints, kinds: Sequence[str]) ->
 
 
 def _drift(residual: Floats, excess: Floats) -> tuple[float, float]:
-    """(typical error per unit of distance beyond the usual, the distance that most far rows kept within)."""
+    """Return (typical error per unit of distance beyond the usual, the distance that most far rows kept within)."""
     far = excess > 0.0
     if far.sum() < 10:
         return 0.1, 0.0
@@ -245,7 +245,7 @@ def _line(rows: Floats, target: Floats, columns: Sequence[int]) -> Line:
 
 
 def busy_counters(counters: Mapping[str, Floats], threads: int) -> dict[int, dict[str, float]]:
-    """Median counters seen with about k busy threads (CPU milliseconds per second / 1000), for the k that were seen."""
+    """Return median counters seen with about k busy threads (CPU ms per second / 1000), for the k that were seen."""
     busy = np.clip(np.rint(np.asarray(counters[COUNTERS[0]]) / 1000.0), 0, threads).astype(np.int64)
     return {
         int(k): {name: float(np.median(np.asarray(counters[name])[busy == k])) for name in COUNTERS}
@@ -256,7 +256,7 @@ def busy_counters(counters: Mapping[str, Floats], threads: int) -> dict[int, dic
 
 
 def power_profile(model: WattsModel, counters_at: Mapping[int, Mapping[str, float]], source: str) -> PowerProfile:
-    """P(k) read off the model at the counters seen with k busy threads: what the HPE algorithm then decides with."""
+    """Read P(k) off the model at the counters seen with k busy threads: what the HPE algorithm then decides with."""
     busy = sorted(counters_at)
     table = {name: np.array([counters_at[k][name] for k in busy]) for name in COUNTERS}
     watts = model.predict(table)[0]

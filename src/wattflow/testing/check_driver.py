@@ -43,55 +43,55 @@ class HearingSink:
     aside: Aside = field(default_factory=Aside)
 
     def announce(self, node: m.Node) -> None:
-        """A node is here."""
+        """Hear of a node that is here."""
         self.nodes[node.name] = node
         self.changed.set()
 
     def gone(self, node: str, reason: str) -> None:
-        """A node is lost."""
+        """Hear of a node that is lost."""
         self.nodes.pop(node, None)
         self.lost.append(f"{node}: {reason}")
         self.changed.set()
 
     def returned(self, node: str, fences: Sequence[int]) -> None:
-        """A lost node is back."""
+        """Hear of a lost node that is back."""
 
     def asleep(self, node: str) -> None:
-        """A node sleeps."""
+        """Hear of a node that sleeps."""
 
     def started(self, fence: int, started_s: float, cold_s: float) -> None:
-        """An attempt runs."""
+        """Hear that an attempt runs."""
         self.starts.append(fence)
         self.changed.set()
 
     def ended(self, end: m.Ended) -> None:
-        """An attempt is over."""
+        """Hear that an attempt is over."""
         self.ends.setdefault(end.fence, []).append(end)
         self.changed.set()
 
     def energy(self, joules: m.TaskEnergy) -> None:
-        """Joules of an attempt."""
+        """Hear an attempt's joules."""
 
     def window(self, node: str, window: m.Window) -> None:
-        """Joules of a node."""
+        """Hear a node's joules."""
 
     def load(self, node: str, load: m.Load) -> None:
         """Describe what a node looks like."""
 
     def warmed(self, node: str, told: m.Warmed) -> None:
-        """A function is held ready, or cannot be."""
+        """Hear that a function is held ready, or cannot be."""
         self.warm.append(told)
         self.changed.set()
 
     def log(self, fence: int, offset: int, data: bytes) -> None:
-        """Output from a place on; repeated bytes are skipped, as in the service."""
+        """Keep output from a place on; repeated bytes are skipped, as in the service."""
         kept = self.logs.setdefault(fence, bytearray())
         # Drivers may send output again after a reconnection, from an earlier place on.
         kept += data[max(0, len(kept) - offset) :]
         self.changed.set()
 
     def now(self) -> float:
-        """The wall's time."""
+        """Return the wall clock's time."""
         return time.time()
 
     async def until(self, true: Callable[[], bool], for_s: float) -> bool:
@@ -125,7 +125,7 @@ class Rig:
         self._fences = itertools.count((3 << 59) + (os.getpid() << 20))
 
     def lease(self, function: Callable[..., Any] | None = None, *args: object, **about: Any) -> m.Lease:
-        """A lease of a call, or of ``command=…``, on the first node."""
+        """Make a lease of a call, or of ``command=…``, on the first node."""
         inputs = about.pop("inputs", [])
         spec = {"key": "t", "name": "t", **about}
         if function is not None:
@@ -299,7 +299,7 @@ async def _ends_once(rig: Rig) -> None:
 
 
 async def _can_be_taken_up_again(rig: Rig) -> None:
-    """After a restart a driver is told what was placed: an attempt that never began runs, one that runs goes on."""
+    """Resume as after a restart: an attempt that never began runs, one that runs goes on."""
     lease = rig.lease(lambda: "taken up")
     rig.driver.resume(list(rig.sink.nodes), [lease])
     await rig.ended(lease)

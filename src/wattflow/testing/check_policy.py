@@ -73,7 +73,7 @@ def _candidates(state, variant, task):
 
 
 def looks(policy: Policy, sample: Sample) -> Iterator[Look]:
-    """States in the middle of the policy's own run, with tasks that are not placed yet."""
+    """Yield states in the middle of the policy's own run, with tasks that are not placed yet."""
     run = Simulation(sample.workload, sample.cluster, policy, seed=1)
     for at_s in sample.looks_s:
         run.advance(at_s)
@@ -93,7 +93,7 @@ def looks(policy: Policy, sample: Sample) -> Iterator[Look]:
 
 
 def costs_of(policy: Policy, look: Look) -> tuple[Costs, Any]:
-    """Costs of all candidates of a look, and the State after the call; the look itself stays as it is."""
+    """Ask for the costs of all candidates of a look; returns the State after the call too, the look stays as it is."""
     state = look.state.copy()
     # -1 is no cost that a policy gives: what it leaves out shows.
     out = np.full(look.count, -1.0)
@@ -124,7 +124,7 @@ def _check_words(policy: Policy) -> Iterator[str]:
 
 
 def _twice(workload: Workload) -> Workload:
-    """The workload's workflows, and half a minute later once more."""
+    """Return the workload's workflows, and half a minute later once more."""
     # Half a minute, so that the copies overlap in time without being equal.
     flows, later_s = len(workload.workflow_names), 30.0
     same = ("runtime_s", "estimate_s", "shape", "input_bytes", "output_bytes", "parent_bytes")
@@ -146,7 +146,7 @@ def _twice(workload: Workload) -> Workload:
 
 
 def _check_rank(policy: Policy, sample: Sample) -> Iterator[str]:
-    """A rank that says it answers for many workflows at once must give each the numbers that it gets alone."""
+    """Check that a rank made for many workflows at once gives each the numbers that it gets alone."""
     if policy.rank is None or not getattr(policy.rank, "vectorised", False):
         return
     both = _twice(sample.workload)
@@ -249,7 +249,7 @@ def _check_unknown(policy: Policy, look: Look, costs: Costs) -> Iterator[str]:
 
 
 def _check_rest(policy: Policy, look: Look) -> Iterator[str]:
-    """Empty candidates, priority and act."""
+    """Check empty candidates, priority and act."""
     empty, after = costs_of(policy, Look(look.where, look.state, look.task, look.variant, 0))
     if len(empty):
         yield f"{look.where}: costs for no candidates"

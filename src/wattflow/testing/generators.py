@@ -15,7 +15,7 @@ ODD = PLAIN + " /:()äß→'\"\\,"
 
 
 def seconds(most: float = 1e6) -> SearchStrategy[float]:
-    """Times from 0 up, zero and whole numbers among them."""
+    """Draw times from 0 up, zero and whole numbers among them."""
     from hypothesis import strategies as st
 
     return st.one_of(
@@ -24,7 +24,7 @@ def seconds(most: float = 1e6) -> SearchStrategy[float]:
 
 
 def variants() -> SearchStrategy[Variant]:
-    """A way to run a task: on cores, on shares of a GPU, on several GPUs, on an FPGA."""
+    """Draw a way to run a task: on cores, on shares of a GPU, on several GPUs, on an FPGA."""
     from hypothesis import strategies as st
 
     sizes = st.integers(0, 2**40)
@@ -53,7 +53,7 @@ def variants() -> SearchStrategy[Variant]:
 def workflows(
     max_tasks: int = 8, *, odd_names: bool = False, unknown_runtimes: bool = False
 ) -> SearchStrategy[Workflow]:
-    """Workflow documents: any DAG, with files, machines, functions, variants, parts and energy.
+    """Draw workflow documents: any DAG, with files, machines, functions, variants, parts and energy.
 
     Args:
         max_tasks: The most tasks of one workflow; at least one.
@@ -108,7 +108,7 @@ def _machine(draw: DrawFn, name: str) -> Machine:
 def _task(
     draw: DrawFn, place: tuple[int, list[str]], files: list[str], pools: tuple[list[str], list[str], bool]
 ) -> Task:
-    """One task whose parents come before it in the list of ids."""
+    """Draw one task whose parents come before it in the list of ids."""
     from hypothesis import strategies as st
 
     (index, ids), (machines, functions, unknown) = place, pools

@@ -25,7 +25,7 @@ class Sample:
 
 
 def sample_states() -> list[Sample]:
-    """Plain nodes, devices of all sharing modes, sleeping nodes with cold starts, a platform, and unknown runtimes."""
+    """Make plain nodes, devices of all sharing modes, sleeping nodes, a platform, and unknown runtimes."""
     plain = _cluster()
     return [
         Sample("plain", _workload(1, 24, gpu=False), plain, (0.0, 6.0)),

@@ -27,7 +27,7 @@ from wattflow.testing.check_policy import Look
 
 
 def uncompiled_costs(questions: Sequence[tuple[Policy, Look]]) -> list[NDArray[np.float64]]:
-    """Costs of each look, computed as plain Python. The policies' functions must be importable by name."""
+    """Compute the costs of each look as plain Python. The policies' functions must be importable by name."""
     rows = []
     for policy, look in questions:
         assert policy.score is not None

@@ -21,7 +21,7 @@ _NODE = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
 
 def claims(probe: Probe) -> bool:
-    """A pod list, by its header."""
+    """Recognise a pod list, by its header."""
     return not probe.folder and set(_POD) <= set(probe.header())
 
 
@@ -31,7 +31,7 @@ def claims_nodes(probe: Probe) -> bool:
 
 
 def read(path: Path) -> Workload:
-    """A pod list. A pod runs from when it was scheduled to its deletion; lists without times give structure only.
+    """Read a pod list. A pod runs from when it was scheduled to its deletion; lists without times give structure only.
 
     Pods that were never scheduled have no known runtime: they stay, since they are part of what asks for room, with a
     runtime of 1 s, an unknown estimate, and ``runtime_known`` false.
@@ -128,7 +128,7 @@ def _unique(names: list[str]) -> tuple[str, ...] | None:
 
 
 def read_nodes(path: Path) -> list[dict[str, object]]:
-    """A node list as plain rows: ``name``, ``cores``, ``memory_bytes``, ``gpus``, ``gpu_model`` (None without)."""
+    """Read a node list as plain rows: ``name``, ``cores``, ``memory_bytes``, ``gpus``, ``gpu_model`` (None without)."""
     table = log_tables.read_csv(path, *_NODE)
     skips = log_tables.Skips(len(table), "nodes", table.bad_rows)
     numbers = {}

@@ -33,7 +33,7 @@ _PROGRAM = (
 
 
 def claims(probe: Probe) -> bool:
-    """Never: manifests are written, not read; `wattflow kube collect` brings finished workflows back."""
+    """Claim nothing: manifests are written, not read; `wattflow kube collect` brings finished workflows back."""
     return False
 
 
@@ -43,7 +43,7 @@ def read(path: Path) -> NoReturn:
 
 
 def write(workload: Workload, path: Path) -> tuple[str, ...]:
-    """One manifest per workflow, as documents of one YAML file. Returns what a manifest cannot hold."""
+    """Write one manifest per workflow, as documents of one YAML file. Returns what a manifest cannot hold."""
     try:
         import yaml
     except ImportError:
@@ -61,7 +61,7 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
 
 
 def manifest(workflow: Workflow) -> dict[str, object]:
-    """One Workflow object as JSON values."""
+    """Make one Workflow object as JSON values."""
     if not workflow.tasks:
         raise InvalidInput(workflow.name, "an Argo workflow needs at least one task and there is none")
     names = _named([task.id for task in workflow.tasks])
@@ -86,7 +86,7 @@ def manifest(workflow: Workflow) -> dict[str, object]:
 
 
 def _named(ids: Iterable[str]) -> dict[str, str]:
-    """For each id a name in the letters of Argo's tasks, unique."""
+    """Give each id a name in the letters of Argo's tasks, unique."""
     taken: set[str] = set()
     names = {}
     for number, id in enumerate(ids):
@@ -100,7 +100,7 @@ def _named(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _kinds(tasks: Iterable[Task]) -> dict[tuple[str, Variant], str]:
-    """One template for each function and need."""
+    """Make one template for each function and need."""
     keys = list(dict.fromkeys((task.function, task.variants[0]) for task in tasks))
     names = _named(f"{function} {number}" if number else function for number, function in _counted(keys))
     return dict(zip(keys, names.values(), strict=True))

@@ -29,7 +29,7 @@ _KINDS = {
 
 
 def claims(probe: Probe) -> bool:
-    """The folder of the three tables, or its table of invocations."""
+    """Recognise the folder of the three tables, or its table of invocations."""
     if probe.folder:
         return _find(probe.path, "invocations") is not None and _find(probe.path, "durations") is not None
     header = probe.header()
@@ -37,7 +37,7 @@ def claims(probe: Probe) -> bool:
 
 
 def _find(folder: Path, kind: str) -> Path | None:
-    """The table of this kind; of several days the first."""
+    """Find the table of this kind; of several days the first."""
     for pattern in _KINDS[kind]:
         # Sorted: of several days in one folder always the first is read.
         found = sorted([*folder.glob(pattern), *folder.glob(f"{pattern}.gz")])
@@ -47,7 +47,7 @@ def _find(folder: Path, kind: str) -> Path | None:
 
 
 def read(path: Path) -> Workload:
-    """The tables of one day as calls."""
+    """Read the tables of one day as calls."""
     folder = path if path.is_dir() else path.parent
     counts_at = _find(folder, "invocations") if path.is_dir() else path
     durations_at = _find(folder, "durations")
@@ -102,7 +102,7 @@ def _keys(table: log_tables.TraceTable) -> list[Key]:
 
 
 def _counts(path: Path) -> tuple[np.ndarray, list[Key], list[str]]:
-    """Calls by function and minute."""
+    """Return calls by function and minute."""
     table = log_tables.read_csv(path, *_KEY)
     # Minutes are columns named "1" to "1440".
     minutes = [name for name in table.names if name.isdigit() and len(name) < 6]
@@ -121,7 +121,7 @@ def _counts(path: Path) -> tuple[np.ndarray, list[Key], list[str]]:
 
 
 def _curves(path: Path) -> dict[Key, tuple[log_tables.Floats, log_tables.Floats]]:
-    """Percentile levels and milliseconds by function; a function with a mean only has that at every level."""
+    """Return percentile levels and milliseconds by function; a function with a mean only has that at every level."""
     table = log_tables.read_csv(path, *_KEY, "Average")
     names = {name: name.rsplit("_", 1)[-1] for name in table.names if name.startswith("percentile_Average_")}
     columns = {float(level): table.numbers(name)[0] for name, level in names.items() if level.isdigit()}
@@ -138,7 +138,7 @@ def _curves(path: Path) -> dict[Key, tuple[log_tables.Floats, log_tables.Floats]
 
 
 def _memory(path: Path | None) -> dict[tuple[str, ...], int]:
-    """Mean bytes by function, or by app in the published tables."""
+    """Return the mean bytes by function, or by app in the published tables."""
     if path is None:
         return {}
     table = log_tables.read_csv(path, "HashOwner", "HashApp", "AverageAllocatedMb")

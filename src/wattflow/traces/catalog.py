@@ -64,7 +64,7 @@ _SHAPES: tuple[tuple[frozenset[str], str], ...] = tuple(
 
 
 def walk(folder: str | Path | None = None) -> tuple[Entry, ...]:
-    """Every file below ``folder`` (the data folder by default), in order of path."""
+    """Return every file below ``folder`` (the data folder by default), in order of path."""
     base = Path(folder) if folder is not None else data_folder()
     if not base.is_dir():
         raise InvalidInput(str(base), "there is no such folder")
@@ -78,7 +78,7 @@ def walk(folder: str | Path | None = None) -> tuple[Entry, ...]:
 
 
 def _members(directory: Path) -> Iterator[tuple[str, Path]]:
-    """The files of a folder that together are one data set."""
+    """Yield the files of a folder that together are one data set."""
     found = Probe(directory, True)
     globs = {
         "wta": ("tasks/**/*.parquet", "workflows/**/*.parquet", "workload/**/*.json"),
@@ -108,7 +108,7 @@ def _entry(base: Path, path: Path, parts: dict[Path, tuple[str, Path]]) -> Entry
 
 
 def _shape(found: Probe) -> str:
-    """One line about a file that is not a workload."""
+    """Return one line about a file that is not a workload."""
     name, text = found.name, found.text()
     if name.endswith(".md"):
         return "documentation"

@@ -26,18 +26,18 @@ _DAG = re.compile(r'\s*\{\s*"[^"]*"\s*:\s*\[\s*("|\])')
 
 
 def claims(probe: Probe) -> bool:
-    """A table of runs, by its header."""
+    """Recognise a table of runs, by its header."""
     return not probe.folder and set(_NEEDED) <= set(probe.header())
 
 
 def claims_dag(probe: Probe) -> bool:
-    """A JSON object whose first value is a list of names, or empty."""
+    """Recognise a JSON object whose first value is a list of names, or empty."""
     # A WfFormat document may begin alike; it names its workflow early.
     return not probe.folder and _DAG.match(probe.text()) is not None and '"workflow"' not in probe.text()[:2000]
 
 
 def read_dag(path: Path) -> Workload:
-    """The structure alone. Runtimes are unknown: 1 s stands in, estimates are unknown."""
+    """Read the structure alone. Runtimes are unknown: 1 s stands in, estimates are unknown."""
     name = stem(path)
     parents = _parents(path)
     tasks = tuple(Task(id, id, function_of(id), None, parents=tuple(above)) for id, above in parents.items())
@@ -45,7 +45,7 @@ def read_dag(path: Path) -> Workload:
 
 
 def _parents(path: Path) -> dict[str, list[str]]:
-    """Parents of each task, from the lists of children."""
+    """Return parents of each task, from the lists of children."""
     raw = read_json(path)
     check = Check()
     if not isinstance(raw, dict) or not raw:
@@ -73,7 +73,7 @@ def _dag_beside(path: Path) -> Path | None:
 
 
 def read(path: Path) -> Workload:
-    """All runs, one workflow each, all submitted at 0: when the runs took place is not in the data."""
+    """Read all runs, one workflow each, all submitted at 0: when the runs took place is not in the data."""
     table = log_tables.read_csv(path, *_NEEDED)
     skips = log_tables.Skips(len(table), "rows", table.bad_rows)
     names = ("runtime", "execute_start", "stage_in_bytes", "stage_out_bytes", "kickstart_executables_cpu_time")

@@ -25,19 +25,19 @@ _METADATA = ("func_name", "warm_dur_ms", "cold_dur_ms")
 
 
 def claims_azure2021(probe: Probe) -> bool:
-    """A table of calls, by its header."""
+    """Recognise a table of calls, by its header."""
     return not probe.folder and set(_AZURE2021) <= set(probe.header())
 
 
 def claims_iluvatar(probe: Probe) -> bool:
-    """The folder of trace and metadata, or the trace."""
+    """Recognise the folder of trace and metadata, or the trace."""
     if probe.folder:
         return _beside(probe.path, "metadata.csv") is not None and _beside(probe.path, "trace.csv") is not None
     return set(_ILUVATAR) <= set(probe.header())
 
 
 def read_azure2021(path: Path) -> Workload:
-    """Invocations, released at their end less their duration; a function and a workflow task each."""
+    """Read invocations, released at their end less their duration; a function and a workflow task each."""
     table = log_tables.read_csv(path, *_AZURE2021)
     skips = log_tables.Skips(len(table), "invocations", table.bad_rows)
     end, bad_end = table.numbers("end_timestamp")
@@ -99,7 +99,7 @@ def write_azure2021(workload: Workload, path: Path) -> tuple[str, ...]:
 
 
 def _quoted(text: str) -> str:
-    """A CSV field; line ends become spaces, since a row is a line."""
+    """Quote a CSV field; line ends become spaces, since a row is a line."""
     text = " ".join(text.split()) if any(c in text for c in "\r\n") else text
     return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"') or not text.strip() else text
 
@@ -112,7 +112,7 @@ def _beside(folder: Path, name: str) -> Path | None:
 
 
 def read_iluvatar(path: Path) -> Workload:
-    """The trace and the ``metadata.csv`` beside it. A call takes the warm duration; the cold start is the rest."""
+    """Read the trace and the ``metadata.csv`` beside it. A call takes the warm duration; the cold start is the rest."""
     trace = _beside(path, "trace.csv") if path.is_dir() else path
     metadata = _beside(path if path.is_dir() else path.parent, "metadata.csv")
     if trace is None or metadata is None:
@@ -144,7 +144,7 @@ def read_iluvatar(path: Path) -> Workload:
 
 
 def _iluvatar_functions(path: Path) -> list[tuple[Function, float, int]]:
-    """Each function with its warm seconds and memory."""
+    """Return each function with its warm seconds and memory."""
     table = log_tables.read_csv(path, *_METADATA)
     warm, _ = table.numbers("warm_dur_ms")
     cold, _ = table.numbers("cold_dur_ms")

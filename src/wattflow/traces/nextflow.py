@@ -31,14 +31,14 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?B)?", re.IGNORECASE)
 
 
 def claims(probe: Probe) -> bool:
-    """A trace, by its header."""
+    """Recognise a trace, by its header."""
     header = set(probe.header())
     # `name`, `status` and `realtime` alone are too common to be a Nextflow trace.
     return not probe.folder and set(_NEEDED) <= header and bool({"process", "task_id", "native_id"} & header)
 
 
 def size(text: str) -> float:
-    """Bytes of ``1.2 GB`` in Nextflow's units, where GB is 1,024³."""
+    """Return bytes of ``1.2 GB`` in Nextflow's units, where GB is 1,024³."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a size")
@@ -68,7 +68,7 @@ _PARSERS: dict[str, Callable[[str], float]] = {
 
 
 def read(path: Path) -> Workload:
-    """A trace. Attempts that did not complete, and tasks taken from the cache, are left out and counted."""
+    """Read a trace. Attempts that did not complete, and tasks taken from the cache, are left out and counted."""
     table = log_tables.read_csv(path, *_NEEDED)
     skips = log_tables.Skips(len(table), "rows", table.bad_rows)
     numbers = {}
@@ -154,7 +154,7 @@ def _workload(
 
 
 def _processes(processes: list[str], tags: list[str], names: list[str]) -> tuple[list[str], list[str]]:
-    """Process and tag of each task; where the trace has no columns for them, its name tells both."""
+    """Return the process and tag of each task; where the trace has no columns for them, its name tells both."""
     told = [_NAME.fullmatch(name) for name in names]
     process = [
         known or (parts["process"] if parts else name)
@@ -169,7 +169,7 @@ def _processes(processes: list[str], tags: list[str], names: list[str]) -> tuple
 
 
 def _released(release: log_tables.Floats, workflow: np.ndarray, children: np.ndarray) -> log_tables.Floats:
-    """A task with parents waits for them; its submission told when they had ended."""
+    """Release tasks with parents with their run: their submission told when the parents had ended."""
     # The run's own beginning, not 0: a file may hold several runs.
     first = np.full(int(workflow.max()) + 1, np.inf)
     np.minimum.at(first, workflow, release)
@@ -194,12 +194,12 @@ def _columns(found: dict[str, log_tables.Floats], machine: list[str], origin: fl
 
 
 def _tags(tags: list[str]) -> dict[str, np.ndarray]:
-    """The tag of each task: the sample or input it worked on; nothing where the trace has none."""
+    """Return the tag of each task: the sample or input it worked on; nothing where the trace has none."""
     return {"tag": np.array(tags, np.str_)} if any(tags) else {}
 
 
 def _ids(task_ids: list[str], groups: int, workflow: np.ndarray) -> tuple[str, ...] | None:
-    """Task ids, made unique by the run they belong to; None where the trace has none."""
+    """Return task ids, made unique by the run they belong to; None where the trace has none."""
     if groups > 1:
         # Task ids begin at 1 in every run.
         task_ids = [f"{run}.{id}" for run, id in zip(workflow.tolist(), task_ids, strict=True)]

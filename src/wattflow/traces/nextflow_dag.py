@@ -36,7 +36,7 @@ class Done:
 
 
 def beside(path: Path) -> Path | None:
-    """The DAG that lies beside a trace: ``trace.dot`` for ``trace.csv``, or ``dag.dot``."""
+    """Return the DAG that lies beside a trace: ``trace.dot`` for ``trace.csv``, or ``dag.dot``."""
     for name in (f"{stem(path)}.dot", "dag.dot"):
         if (path.parent / name).is_file():
             return path.parent / name
@@ -44,7 +44,7 @@ def beside(path: Path) -> Path | None:
 
 
 def edges(dag: Path, tasks: Sequence[Done]) -> tuple[np.ndarray, np.ndarray]:
-    """(parents, children) among the tasks, by their positions.
+    """Return (parents, children) among the tasks, by their positions.
 
     Raises:
         InvalidInput: The file names no process of the trace, or its processes are in a cycle.
@@ -72,7 +72,7 @@ def _parents(tasks: Sequence[Done], child: int, before: Sequence[int]) -> list[i
 
 
 def _processes(dag: Path, known: Iterable[str]) -> dict[str, list[str]]:
-    """Processes right above each process; channels and operators between them are passed through."""
+    """Return processes right above each process; channels and operators between them are passed through."""
     text = read_text(dag)
     short: dict[str, list[str]] = defaultdict(list)
     for name in sorted(known):
@@ -92,7 +92,7 @@ def _processes(dag: Path, known: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _match(label: str, short: Mapping[str, Sequence[str]]) -> str | None:
-    """The process of the trace that a label means: its full name, or the only one that ends so."""
+    """Return the process of the trace that a label means: its full name, or the only one that ends so."""
     likely = short.get(label.rsplit(":", 1)[-1], ())
     # Two processes that end alike: a drawing that names only the end says nothing.
     return label if label in likely else likely[0] if len(likely) == 1 else None

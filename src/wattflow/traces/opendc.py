@@ -24,14 +24,14 @@ _NUMBERS = ("id", "submission_time", "duration", "cpu_count", "cpu_capacity", "m
 
 
 def claims(probe: Probe) -> bool:
-    """The folder of the two files, or one of them."""
+    """Recognise the folder of the two files, or one of them."""
     if probe.folder:
         return _folder(probe.path) is not None
     return probe.name in ("tasks.parquet", "fragments.parquet") and probe.head.startswith(b"PAR1")
 
 
 def _folder(path: Path) -> Path | None:
-    """Where the two files are: here, beside a file that was named, or in ``trace`` below an experiment."""
+    """Return where the two files are: here, beside a file that was named, or in ``trace`` below an experiment."""
     for candidate in (path if path.is_dir() else path.parent, path / "trace"):
         if (candidate / "tasks.parquet").is_file():
             return candidate
@@ -39,7 +39,7 @@ def _folder(path: Path) -> Path | None:
 
 
 def read(path: Path) -> Workload:
-    """A workload; tasks that are independent, or a DAG where ``parents`` are given."""
+    """Read a workload; tasks that are independent, or a DAG where ``parents`` are given."""
     folder = _folder(path)
     if folder is None:
         raise InvalidInput(str(path), "has no tasks.parquet")
@@ -73,7 +73,7 @@ def read(path: Path) -> Workload:
 def _fragments(
     path: Path, numbers: dict[str, log_tables.Floats], skips: log_tables.Skips
 ) -> tuple[log_tables.Floats, log_tables.Floats]:
-    """Runtime (ms) and mean usage (MHz) of each task from its fragments; tasks without any keep their duration."""
+    """Sum each task's runtime (ms) and mean usage (MHz) over its fragments; tasks without any keep their duration."""
     table = log_tables.read_parquet([path])
     table.need("id", "duration", "cpu_usage")
     id, _ = table.numbers("id")

@@ -40,7 +40,7 @@ class Experiment:
 
 
 def read_experiment(path: Path) -> Experiment:
-    """The experiment file; paths in it are relative to its folder."""
+    """Read the experiment file; paths in it are relative to its folder."""
     check = Check()
     raw = _object(path)
 
@@ -71,7 +71,7 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def read_workload(path: Path) -> Workload:
-    """The first workload that an experiment names."""
+    """Read the first workload that an experiment names."""
     experiment = read_experiment(path)
     first = experiment.workloads[0]
     if not first.exists():
@@ -84,7 +84,7 @@ def read_workload(path: Path) -> Workload:
 
 
 def read_topology(path: Path, demand_mhz: float | None = None) -> Cluster:
-    """A topology as a cluster.
+    """Read a topology as a cluster.
 
     Args:
         path: The file.
@@ -166,7 +166,7 @@ def _mhz(text: str) -> float:
 def _quantity(
     check: Check, holder: dict[str, object], key: str, where: str, parse: Callable[[str], float]
 ) -> float | None:
-    """A plain number, or text with a unit."""
+    """Read a plain number, or text with a unit."""
     raw = holder.get(key)
     if isinstance(raw, str):
         try:
@@ -178,7 +178,7 @@ def _quantity(
 
 
 def _watts(check: Check, model: dict[str, object], where: str) -> tuple[str, float, float] | None:
-    """Form, idle and full watts of a power model."""
+    """Return the form, idle and full watts of a power model."""
     form = (check.text(model, "modelType", where) or "linear").lower()
     if form not in FORMS:
         check.problem(f"{where}.modelType", f"{form!r} is not known; known: {', '.join(FORMS)}")

@@ -71,14 +71,14 @@ FORMATS: dict[str, Format] = {
 
 
 def _table() -> dict[str, Format]:
-    """All formats in the order in which they are asked whether a path is theirs."""
+    """Return all formats in the order in which they are asked whether a path is theirs."""
     brought: dict[str, Format] = plugins.usable(plugins.TRACES, FORMATS, Format)
     # Ours win a clash of names: `|` keeps the right side's value, in the left side's place.
     return brought | FORMATS
 
 
 def formats() -> tuple[Format, ...]:
-    """All formats, by name."""
+    """Return all formats, by name."""
     return tuple(entry for _, entry in sorted(_table().items()))
 
 
@@ -88,7 +88,7 @@ def _code(entry: Format, name: str) -> object:
 
 
 def about(format: str) -> str:
-    """One line about a format."""
+    """Return one line about a format."""
     return _known(format).about
 
 
@@ -106,12 +106,12 @@ def claims(name: str, found: Probe) -> bool:
 
 
 def claimed(found: Probe) -> str | None:
-    """The name of the format that claims this probe, or None."""
+    """Return the name of the format that claims this probe, or None."""
     return next((name for name in _table() if claims(name, found)), None)
 
 
 def detect(path: str | Path) -> str:
-    """The format of a file or folder, by its content and name. Raises InvalidInput where none fits.
+    """Return the format of a file or folder, by its content and name. Raises InvalidInput where none fits.
 
     What only looks like JSON counts as WfFormat, whose reader then says what is wrong with it.
     """
@@ -149,7 +149,7 @@ def load(path: str | Path, format: str | None = None) -> Workload:
 
 
 def format_for(path: Path) -> Format:
-    """The format that a path to be written names by its ending; a path without one is a WTA folder."""
+    """Return the format that a path to be written names by its ending; a path without one is a WTA folder."""
     # Packing is no format.
     name = path.name.lower().removesuffix(".gz")
     for entry in _table().values():

@@ -35,7 +35,7 @@ class Probe:
 
     @property
     def name(self) -> str:
-        """Lower-case file name without ``.gz``."""
+        """Return the lower-case file name without ``.gz``."""
         return self.path.name.lower().removesuffix(".gz")
 
     def text(self) -> str:
@@ -43,7 +43,7 @@ class Probe:
         return self.head.decode("utf-8", "replace").removeprefix("\ufeff")
 
     def header(self) -> list[str]:
-        """Column names of a comma- or tab-separated table; a single-element list for other text."""
+        """Return column names of a comma- or tab-separated table; a single-element list for other text."""
         first = self.text().split("\n", 1)[0].strip()
         # A tab among commas is part of a text.
         parts = first.split("\t" if "\t" in first and "," not in first else ",")
@@ -65,7 +65,7 @@ def probe(path: Path) -> Probe:
 
 
 def stem(path: Path) -> str:
-    """The file's name without the endings that say how it is stored."""
+    """Return the file's name without the endings that say how it is stored."""
     name = path.name
     # Endings come stacked: "log.csv.gz".
     while True:
@@ -78,12 +78,12 @@ def stem(path: Path) -> str:
 
 
 def read_bytes(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> bytes:
-    """All unpacked bytes of a file; InvalidInput beyond ``limit``, long before memory is short."""
+    """Read all unpacked bytes of a file; InvalidInput beyond ``limit``, long before memory is short."""
     return _read(path, limit, exact=True)
 
 
 def read_text(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> str:
-    """The file as UTF-8 text."""
+    """Read the file as UTF-8 text."""
     try:
         return read_bytes(path, limit).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -91,7 +91,7 @@ def read_text(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> str:
 
 
 def read_json(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> object:
-    """The file as JSON. NaN and infinities pass here, so that a validator can name their place."""
+    """Read the file as JSON. NaN and infinities pass here, so that a validator can name their place."""
     text = read_text(path, limit)
     if not text.strip():
         raise InvalidInput(str(path), "the file is empty")
@@ -112,7 +112,7 @@ def read_json(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> object:
 
 
 def open_stream(path: Path) -> io.BufferedIOBase:
-    """An unpacking stream over the file; the caller closes it. Errors on reading: see `stream_error`."""
+    """Open an unpacking stream over the file; the caller closes it. Errors on reading: see `stream_error`."""
     try:
         with path.open("rb") as raw:
             # By content, not by name: files are renamed.
@@ -123,7 +123,7 @@ def open_stream(path: Path) -> io.BufferedIOBase:
 
 
 def stream_error(path: Path, error: Exception) -> InvalidInput:
-    """The InvalidInput for what reading a stream of `open_stream` may raise."""
+    """Return the InvalidInput for what reading a stream of `open_stream` may raise."""
     if isinstance(error, EOFError):
         return InvalidInput(str(path), "the gzip file is truncated; fetch or unpack it again")
     if isinstance(error, gzip.BadGzipFile | zlib.error):
@@ -134,7 +134,7 @@ def stream_error(path: Path, error: Exception) -> InvalidInput:
 
 
 def _read(path: Path, limit: int, *, exact: bool) -> bytes:
-    """At most ``limit`` unpacked bytes; with ``exact`` a longer file is an error."""
+    """Read at most ``limit`` unpacked bytes; with ``exact`` a longer file is an error."""
     chunks: list[bytes] = []
     # One byte more than allowed tells "too large" from "just fits".
     left = limit + 1 if exact else limit
@@ -222,7 +222,7 @@ def _need_parent(path: Path) -> None:
 
 
 def data_folder() -> Path:
-    """The folder of real data: ``WATTFLOW_DATA``, or ``../shared/data`` beside the source tree."""
+    """Return the folder of real data: ``WATTFLOW_DATA``, or ``../shared/data`` beside the source tree."""
     named = os.environ.get("WATTFLOW_DATA")
     folder = Path(named) if named else Path(__file__).parents[4] / "shared" / "data"
     if not folder.is_dir():

@@ -44,7 +44,7 @@ Floats = NDArray[np.float64]
 
 
 def claims(probe: Probe) -> bool:
-    """By its ending, or by a first line of 18 numbers after the ``;`` lines."""
+    """Recognise a log by its ending, or by a first line of 18 numbers after the ``;`` lines."""
     if probe.folder:
         return False
     if probe.name.endswith(".swf"):
@@ -94,7 +94,7 @@ def read(path: Path, processors: str = "parts") -> Workload:
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    """The unpacked text in pieces that end at a line's end."""
+    """Yield the unpacked text in pieces that end at a line's end."""
     rest, total = b"", 0
     stream = open_stream(path)
     try:
@@ -117,7 +117,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _parse(chunk: bytes, skipped: _Skipped) -> Floats:
-    """The rows of a chunk as numbers. Everything is one pass over byte arrays."""
+    """Parse the rows of a chunk as numbers. Everything is one pass over byte arrays."""
     text = np.frombuffer(chunk, np.uint8)
     space = _IS_SPACE[text]
     newline = text == _NEWLINE
@@ -187,7 +187,7 @@ def _numbers(text: Bytes, wanted: NDArray[np.bool_], ordinal: NDArray[np.int32],
 
 
 def _numbers_slowly(clean: bytes, skipped: _Skipped) -> Floats:
-    """The same, line by line, where some token such as ``1-2`` only looks like a number."""
+    """Parse line by line, where some token such as ``1-2`` only looks like a number."""
     rows = []
     for line in clean.splitlines():
         try:
@@ -247,7 +247,7 @@ def _workload(rows: Floats, name: str, notes: list[str], processors: str) -> Wor
 
 
 def _usable(rows: Floats) -> tuple[Floats, list[str]]:
-    """Rows with a submission and a run time; the others are counted."""
+    """Return rows with a submission and a run time; the others are counted."""
     notes = []
     run, submit = rows[:, 3], rows[:, 1]
     finite = np.isfinite(rows).all(axis=1) & (np.abs(rows) < 1e15).all(axis=1)
@@ -269,7 +269,7 @@ def _usable(rows: Floats) -> tuple[Floats, list[str]]:
 
 
 def _memory_bytes(rows: Floats, width: NDArray[np.int64]) -> tuple[Floats, list[str]]:
-    """Bytes a processor: requested, else used, else 0 (unknown)."""
+    """Return the bytes a processor: requested, else used, else 0 (unknown)."""
     notes = []
     kilobytes = np.where(rows[:, 9] > 0, rows[:, 9], np.where(rows[:, 6] > 0, rows[:, 6], 0.0))
     asked = rows[:, 9][rows[:, 9] > 0]
@@ -283,7 +283,7 @@ def _memory_bytes(rows: Floats, width: NDArray[np.int64]) -> tuple[Floats, list[
 def _shapes(
     executable: Floats, width: NDArray[np.int64], memory: Floats, processors: str
 ) -> tuple[NDArray[np.int32], list[Shape], list[Function]]:
-    """Distinct (executable, width, memory) as shapes; a function for each executable."""
+    """Make shapes of distinct (executable, width, memory), and a function for each executable."""
     apps, app = np.unique(executable, return_inverse=True)
     sizes, size = np.unique(memory, return_inverse=True)
     widths, wide = np.unique(width, return_inverse=True)
@@ -319,7 +319,7 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
 
 
 def _texts(column: Floats) -> list[str]:
-    """Numbers as short as they are exact: whole ones without a point."""
+    """Write numbers as short as they are exact: whole ones without a point."""
     # As one cast where all are whole: formatting a million floats one by one takes seconds.
     if bool((column == np.floor(column)).all()) and bool((np.abs(column) < 2**53).all()):
         return [str(value) for value in column.astype(np.int64).tolist()]
@@ -327,7 +327,7 @@ def _texts(column: Floats) -> list[str]:
 
 
 def _columns(workload: Workload) -> tuple[list[Floats], tuple[str, ...]]:
-    """The 18 columns, and what they leave out."""
+    """Return the 18 columns, and what they leave out."""
     count = len(workload)
     first = [shape.variants[0] for shape in workload.shapes]
     cores = np.array([v.cores for v in first] or [1.0])
@@ -362,7 +362,7 @@ def _columns(workload: Workload) -> tuple[list[Floats], tuple[str, ...]]:
 
 
 def _job_numbers(workload: Workload) -> Floats:
-    """The tasks' own ids where all are whole numbers, else 1, 2, 3 …"""
+    """Return the tasks' own ids where all are whole numbers, else 1, 2, 3 …"""
     count = len(workload)
     ids = workload.ids or ()
     # Leading zeros would be lost as numbers.

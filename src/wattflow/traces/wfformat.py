@@ -24,7 +24,7 @@ __all__ = ["claims", "parse", "read", "validate", "write"]
 
 
 def claims(probe: Probe) -> bool:
-    """JSON with a workflow inside, or a folder of such files."""
+    """Recognise JSON with a workflow inside, or a folder of such files."""
     if probe.folder:
         return any(_members(probe.path))
     text = probe.text().lstrip()
@@ -33,7 +33,7 @@ def claims(probe: Probe) -> bool:
 
 
 def read(path: Path) -> Workload:
-    """One document, or every document of a folder in order of name."""
+    """Read one document, or every document of a folder in order of name."""
     if not path.is_dir():
         return documents.to_workload([read_document(path)], stem(path))
     found: list[Workflow] = []
@@ -50,7 +50,7 @@ def read(path: Path) -> Workload:
 
 
 def read_document(path: Path) -> Workflow:
-    """One document as a Workflow. Raises InvalidInput with all of its problems."""
+    """Read one document as a Workflow. Raises InvalidInput with all of its problems."""
     raw = read_json(path)
     workflow, problems = parse(raw, stem(path))
     if workflow is None:
@@ -59,7 +59,7 @@ def read_document(path: Path) -> Workflow:
 
 
 def validate(raw: object) -> tuple[Problem, ...]:
-    """All problems of a parsed JSON document; empty when it can be read."""
+    """Return all problems of a parsed JSON document; empty when it can be read."""
     return parse(raw)[1]
 
 

@@ -30,7 +30,7 @@ _NUMBERED = re.compile(r"(.+?)[_.-]?(?:ID)?\d+")
 
 
 def parse(raw: object, name: str = "workflow") -> tuple[Workflow | None, tuple[Problem, ...]]:
-    """A parsed JSON document as a Workflow, or None with the problems that stand against it."""
+    """Turn a parsed JSON document into a Workflow, or None with the problems that stand against it."""
     check = Check()
     workflow = _Document(raw, check).workflow(name) if isinstance(raw, dict) else None
     if not isinstance(raw, dict):
@@ -88,7 +88,7 @@ class _Document:
         return kept | ({"workflow": inside} if inside else {})
 
     def _split(self) -> tuple[list[Task], list[File]]:
-        """Tasks and files of specification and execution (1.5 and later)."""
+        """Return tasks and files of specification and execution (1.5 and later)."""
         check, specification = self.check, self.specification or {}
         at = "workflow.specification"
         executed: dict[str, tuple[str, dict[str, object]]] = {}
@@ -131,7 +131,7 @@ class _Document:
         return self._graph(places, tasks, natives, children), files
 
     def _files(self, specification: dict[str, object], at: str) -> tuple[list[File], dict[str, str]]:
-        """The files, and for ids that the schema's letters could not spell, how they are really called."""
+        """Return the files, and for ids that the schema's letters could not spell, how they are really called."""
         found: dict[str, File] = {}
         renamed: dict[str, str] = {}
         for where, entry in self.check.objects(specification, "files", at):
@@ -150,7 +150,7 @@ class _Document:
         return list(found.values()), renamed
 
     def _flat(self) -> tuple[list[Task], list[File]]:
-        """Tasks with their files inside (1.0 to 1.4)."""
+        """Return tasks with their files inside (1.0 to 1.4)."""
         check = self.check
         key = "jobs" if "jobs" in self.inside else "tasks"
         places, tasks, natives = list[str](), list[Task](), list[str]()
@@ -183,7 +183,7 @@ class _Document:
     def _links(
         self, entry: dict[str, object], where: str, files: dict[str, File]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Input and output file names of a flat task; sizes go into ``files``."""
+        """Return input and output file names of a flat task; sizes go into ``files``."""
         sides: dict[str, dict[str, None]] = {"input": {}, "output": {}}
         for at, link in self.check.objects(entry, "files", where):
             name = self.check.text(link, "name", at)
@@ -232,7 +232,7 @@ class _Document:
     def _graph(
         self, places: list[str], tasks: list[Task], natives: list[str], children: list[tuple[str, ...]]
     ) -> list[Task]:
-        """Real names for parents, the edges that only children lists have, and the graph's laws."""
+        """Resolve names of parents, add the edges that only children lists have, and check the graph's laws."""
         if not tasks:
             self.check.problem("workflow", "has no tasks")
         real = {native: task.id for native, task in zip(natives, tasks, strict=True)}
@@ -280,7 +280,7 @@ def function_of(name: str) -> str:
 
 
 def parse_time(text: str | None) -> float | None:
-    """Seconds since 1970 of an ISO 8601 time; without a zone it is UTC. None where it is not one."""
+    """Parse seconds since 1970 of an ISO 8601 time; without a zone it is UTC. None where it is not one."""
     if not text:
         return None
     try:

@@ -38,7 +38,7 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
 
 
 def _milliseconds(seconds: np.ndarray) -> np.ndarray:
-    """Whole milliseconds where that is exact, else fractions: the archive's own types drift the same way."""
+    """Return whole milliseconds where that is exact, else fractions: the archive's own types drift the same way."""
     # Integers are what the archive uses; fractions only where whole milliseconds would lose something.
     whole = np.rint(seconds * 1000.0)
     return whole.astype(np.int64) if bool((whole / 1000.0 == seconds).all()) else seconds * 1000.0
@@ -88,7 +88,7 @@ def _tasks(workload: Workload) -> dict[str, object]:
 
 
 def _lists(workload: Workload) -> tuple[object, object]:
-    """Parents and children as list columns, built from offsets without a loop over tasks."""
+    """Return parents and children as list columns, built from offsets without a loop over tasks."""
     import pyarrow as pa
 
     start, child, _ = workload.children()
@@ -101,7 +101,7 @@ def _lists(workload: Workload) -> tuple[object, object]:
 
 
 def _params(workload: Workload, types: Sequence[str]) -> list[str]:
-    """The extension of each task as JSON text; ``{}`` where the columns say it all."""
+    """Return the extension of each task as JSON text; ``{}`` where the columns say it all."""
     by_shape = [_shape_extra(shape, workload.functions[shape.function]) for shape in workload.shapes]
     provenance = workload.columns.get("energy_provenance")
     known = workload.columns.get("runtime_known")

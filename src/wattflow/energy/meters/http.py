@@ -46,7 +46,7 @@ class Connection:
             self._link = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Status and body; NoReading when nobody answers."""
+        """Get status and body; NoReading when nobody answers."""
         # Twice: a kept connection may have been closed by the other side since, which shows only when it is
         # used.
         for last in (False, True):
@@ -61,7 +61,7 @@ class Connection:
         raise AssertionError("unreachable")
 
     def get_json(self, path: str) -> dict[str, object]:
-        """The JSON object at a path; NoReading when there is none."""
+        """Get the JSON object at a path; NoReading when there is none."""
         status, body = self.get(path)
         try:
             document = json.loads(body)

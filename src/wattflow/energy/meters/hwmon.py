@@ -28,7 +28,7 @@ class _Sensor:
     file: int
 
     def read(self) -> float | None:
-        """Joules or watts: both files count in millionths."""
+        """Read joules or watts: both files count in millionths."""
         try:
             return int(os.pread(self.file, 64, 0)) * 1e-6
         except (OSError, ValueError):

@@ -39,7 +39,7 @@ class KeplerMeter:
         self.domains = tuple(Domain(name, kind) for name, kind in sorted(joules))
 
     def read(self) -> Reading:
-        """All domains; None for each while the page cannot be had."""
+        """Read all domains; None for each while the page cannot be had."""
         time_s = now_s()
         try:
             joules = self._scrape()
@@ -59,7 +59,7 @@ class KeplerMeter:
 
 
 def node_joules(text: str) -> dict[tuple[str, str], float]:
-    """Joules by (domain name, kind) in a page of metrics, modes added up."""
+    """Return joules by (domain name, kind) in a page of metrics, modes added up."""
     joules: dict[tuple[str, str], float] = {}
     for metric, label_text, value in _LINE.findall(text):
         labels = dict(_LABEL.findall(label_text))

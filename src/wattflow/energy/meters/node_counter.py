@@ -33,7 +33,7 @@ class NodeCounter:
         self._next_s: float | None = None
 
     def read_j(self, now_s: float) -> float | None:
-        """Joules by now; None where they cannot be read, or have not been read anew yet.
+        """Read joules by now; None where they cannot be read, or have not been read anew yet.
 
         Args:
             now_s: On any clock that does not go back; paces the readings of a remote meter.

@@ -40,7 +40,7 @@ class PcpMeter:
         self.domains = tuple(Domain(name, _kind(name)) for name in self._names.values())
 
     def read(self) -> Reading:
-        """All domains; None for each while pmproxy does not answer."""
+        """Read all domains; None for each while pmproxy does not answer."""
         time_s = now_s()
         try:
             values = self._fetch()

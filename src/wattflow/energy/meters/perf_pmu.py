@@ -85,7 +85,7 @@ def _open_counters(pmu: Path) -> Iterator[_Counter]:
 
 
 def _cpus(text: str) -> list[int]:
-    """One CPU for each package: ``0,18`` or ``0-1``."""
+    """Return one CPU for each package: ``0,18`` or ``0-1``."""
     cpus: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
@@ -94,7 +94,7 @@ def _cpus(text: str) -> list[int]:
 
 
 def _open_event(kind: int, config: int, cpu: int) -> int:
-    """perf_event_open for one CPU, all processes."""
+    """Call perf_event_open for one CPU, all processes."""
     number = _SYSCALL.get(platform.machine())
     if number is None:
         raise NoReading(f"perf events are not known on {platform.machine()}")

@@ -72,7 +72,7 @@ class Finding:
 
 
 def meter_names() -> list[str]:
-    """Every meter that can be tried, in the order in which they are."""
+    """Return every meter that can be tried, in the order in which they are."""
     ours = (*NODE_METERS, *DEVICE_METERS)
     return [*plugins.names(plugins.METERS, ours), *ours]
 
@@ -90,12 +90,12 @@ def try_meter(name: str, places: Places | None = None) -> Finding:
 
 
 def try_all(places: Places | None = None) -> list[Finding]:
-    """Every known meter, open or with its reason. The caller closes what it does not keep."""
+    """Try every known meter; each is open or has its reason. The caller closes what it does not keep."""
     return [try_meter(name, places) for name in meter_names()]
 
 
 def open_node_meter(places: Places | None = None) -> Meter:
-    """The first meter that counts the node's joules, else the first that samples its watts.
+    """Open the first meter that counts the node's joules, else the first that samples its watts.
 
     Raises:
         MissingMeter: None does; joins all the reasons.
@@ -118,7 +118,7 @@ def _is_sampled(meter: Meter) -> bool:
 
 
 def find_node_meter(places: Places | None = None) -> Meter | None:
-    """Like `open_node_meter`, but absence is None."""
+    """Find the meter as `open_node_meter` does, but absence is None."""
     try:
         return open_node_meter(places)
     except MissingMeter:

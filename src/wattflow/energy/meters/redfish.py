@@ -74,7 +74,7 @@ class RedfishMeter:
 
 
 def energy_and_watts(document: Mapping[str, object]) -> tuple[float | None, float | None]:
-    """Joules counted and momentary watts of a Redfish page; what it lacks is None."""
+    """Return joules counted and momentary watts of a Redfish page; what it lacks is None."""
     energy_j = _sensor(document.get("EnergyJoules"))
     if energy_j is None:
         energy_kwh = _sensor(document.get("EnergykWh"))

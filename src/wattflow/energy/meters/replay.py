@@ -34,7 +34,7 @@ class ReplayMeter:
 
     @classmethod
     def load(cls, path: Path) -> ReplayMeter:
-        """From a file that `record` wrote."""
+        """Read a file that `record` wrote."""
         lines = path.read_text().splitlines()
         try:
             about = json.loads(lines[0])

@@ -124,14 +124,14 @@ class Broker:
             await asyncio.gather(*(self._give(pod) for pod in waiting[start : start + _AT_ONCE]))
 
     def poorest(self) -> int:
-        """The placer whose nodes have the fewest cores; the lower number among equals."""
+        """Return the placer whose nodes have the fewest cores; the lower number among equals."""
         has = Counter({k: 0 for k in range(self.count)})
         for placer, cores in self._cores.values():
             has[placer] += cores
         return min(range(self.count), key=lambda k: (has[k], k))
 
     def choose(self, pod: objects.Pod) -> int:
-        """The placer of a pod, by the frame's split; pods of one gang have the same."""
+        """Choose the placer of a pod, by the frame's split; pods of one gang have the same."""
         gang = gangs.gang_of(pod)
         if gang is not None and gang[0] in self._gangs:
             return self._gangs[gang[0]]

@@ -29,7 +29,7 @@ def broker_settings(chosen: SchedulerSettings) -> SchedulerSettings:
 
 
 def roles(frame: Frame, port: int) -> list[list[str]]:
-    """The options that make a process one part of the frame; ports are counted on from the first one's."""
+    """Return the options that make a process one part of the frame; ports are counted on from the first one's."""
     # 0 asks for any free port, which must not become 1, 2, …
     ports = [port + index if port else 0 for index in range(frame.placers.count)]
     found = [["--placer", str(index), "--port", str(port)] for index, port in enumerate(ports)]
