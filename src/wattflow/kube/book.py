@@ -101,7 +101,6 @@ class Book:
             return
         view = self.cluster.nodes.get(name)
         if view is None:
-            # Watches are independent: pods may have been told before their node.
             pods = [self.records[uid].pod for uid in self._by_node.get(name, ())]
             self.cluster.nodes[name] = view = snapshot.NodeView.of(node, pods)
             self._dirty.add(name)
@@ -158,8 +157,6 @@ class Book:
         running = [
             (Wanted(one.pod, one.amounts, None, left_s(one.pod), rules[one.pod.metadata.uid]), one.node) for one in ours
         ]
-        # Before anything is wanted (`Decider.adopt`): room that our running pods use must not be given
-        # away.
         held = self.decider.adopt(running, now_s) if running else set()
         for record in ours:
             uid = record.pod.metadata.uid
@@ -223,7 +220,6 @@ class Book:
         view = self.cluster.nodes.get(record.node)
         if view is None or not record.assumed:
             return "the pod or the node is gone"
-        # Without itself: an assumed pod counts on its node already.
         view.remove(record.pod.metadata.uid)
         try:
             return self._against(changes.noted(record.pod, {gpus.INDEX: None}), record.amounts, view)
@@ -260,7 +256,6 @@ class Book:
             uid for uid, seen in self._counted.items()
             if seen != self.version and self.not_before_s.get(uid, now_s) <= now_s
         ]  # fmt: skip
-        # Few in a step: these filters walk all pods for each of them. The others stay stale and come next.
         for uid in stale[:most]:
             self._want(self.waiting[uid])
         for uid in self.offers.due(now_s):
@@ -274,7 +269,6 @@ class Book:
         wanted = self.owns(pod) and not pod.spec.scheduling_gates and pod.metadata.deletion_timestamp is None
         if uid in self.records:
             notes = self.records[uid].pod.metadata.annotations
-            # The binding carries these notes, so the API does not have them yet: keep ours.
             self.records[uid].pod = changes.noted(pod, {key: notes.get(key) for key in (gpus.INDEX, gangs.STARTED)})
             return
         if not wanted:
@@ -383,7 +377,6 @@ class Book:
         record = self.records.get(uid)
         if record is not None and record.node != node:
             if record.held:
-                # Another one bound it elsewhere.
                 self.decider.refused(uid, float("inf"))
                 self.decider.unwant(uid)
             self._take(uid)
@@ -402,7 +395,6 @@ class Book:
             self.since_s.pop(uid, None)
         if amounts != record.amounts:
             self._resize(uid, record, amounts)
-        # Selectors and spread count labels and deletion, though no amount has changed.
         elif relabelled or leaving:
             self._put(record)
 

@@ -101,7 +101,6 @@ class Scheduler:
             estimate_of=self.estimates.of,
         )
         self.estimates.speed_of = self.book.speed_of
-        # kube-scheduler adds its own preferences to what an extender answers; ours must not count twice.
         self.book.offers.joules = 1.0 if settings.mode == "extender" else settings.joules
         self.book.offers.capped = self.watts.capped
         self.shelves = Shelves(self.client, self.book, self._wake.set)
@@ -113,7 +112,6 @@ class Scheduler:
         if self.executions is not None:
             self.book.keeps_back = self.executions.keeps_back
             self.executions.on_released = self._released
-        # Less than what is left of a lease that we no longer count on, by a second: see `leader`.
         self.binder = Binder(self.client, settings.name, settings.events_per_s, settings.lease_s - settings.renew_s - 1)
         self.teller = Teller(self.book, self.decider, self.binder, self.metrics, settings.name, self.clock)
         times = settings.lease_s, settings.renew_s, settings.retry_s
@@ -207,7 +205,6 @@ class Scheduler:
 
     async def run(self) -> None:
         """Follow the cluster, take the lease, decide and bind."""
-        # Until we lead only book is kept: the decider must not hold what another leader decides.
         self.book.live = False
         async with asyncio.TaskGroup() as tasks:
             for mirror in self.mirrors:
@@ -284,7 +281,6 @@ class Scheduler:
                 self._wake_ahead()
             if self.claims is not None and self.may_bind:
                 self.claims.release_idle(self.book.holds)
-        # Here and not in the workers: only this task touches book and decider, so no lock is needed.
         for outcome in self._outcomes:
             self._settle(outcome, began_s)
         self._outcomes.clear()
@@ -304,7 +300,6 @@ class Scheduler:
         self._order(chosen)
         if self.shadow is not None:
             self.shadow.settle()
-        # Pods that take turns by their preferences (`Offers`) need one step each.
         return began_s if self.book.offers.waits(began_s) else chosen.wake_at_s
 
     # nodes that sleep
@@ -315,7 +310,6 @@ class Scheduler:
             if self.sleeper is not None and self.may_bind:
                 self.sleeper.sleep(name)
             else:
-                # Nobody carries it out, so the node must not count as asleep.
                 self.decider.powered(name, Power.ON)
         for name in chosen.wake if self.sleeper is not None else ():
             self.sleeper.wake(name)  # type: ignore[union-attr]
@@ -335,7 +329,6 @@ class Scheduler:
         elif state is Power.ON:
             self.watts.asleep_w.pop(name, None)
             for waiting in self._until_awake.pop(name, ()):
-                # It may have been deleted while the node woke.
                 if waiting[0] in self.book.records:
                     self._send(waiting)
         self._wake.set()
@@ -349,8 +342,6 @@ class Scheduler:
     def _take(self, choices: list[Choice], began_s: float) -> None:
         """Assume placements and send them off, or undo all of them with the reason."""
         if self.claims is not None:
-            # Refused until the claim is settled, then decided anew: meanwhile the other scheduler may have
-            # filled the node.
             ready_s = max(self.claims.wait_until_s(choice.node) for choice in choices)
             if ready_s:
                 for choice in choices:
@@ -359,7 +350,6 @@ class Scheduler:
         for i, choice in enumerate(choices):
             reason = self._capped(choice) or self.book.assume(choice.uid, choice.node)
             if reason is not None:
-                # All or none: of a gang nobody stays assumed alone.
                 for done in choices[:i]:
                     self.book.forget(done.uid, began_s)
                 for other in choices:
@@ -418,7 +408,6 @@ class Scheduler:
         if outcome.bound is Bound.DONE:
             self._failures.pop(uid, None)
             self.decider.started(uid)
-            # The record stays assumed until the watch shows the binding (`Book._bound`).
             return
         self.metrics.attempts.add(result="error", profile=self.settings.name)
         if record is None or not record.assumed:
@@ -436,7 +425,6 @@ class Scheduler:
         while True:
             group = await self._queue.get()
             found = [(self.book.records.get(uid), began_s) for uid, _, began_s in group]
-            # It may have ended, or been undone, while it stood in the queue.
             ready = [(record, began_s) for record, began_s in found if record is not None and record.assumed]
             reason = None
             if self.ledger is not None and self.may_bind:
