@@ -113,17 +113,14 @@ FIRST = (
 """What a user needs first, on top of the list."""
 NOUNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "workload": (
-        "Workloads: make, read, change and look at them.",
-        ("generate", "convert", "describe", "enrich", "bounds"),
+        "Workloads: make, read, change and look at them.", ("generate", "convert", "describe", "enrich", "bounds"),
     ),
     "machine": ("This machine's watts: meters and power profiles.", ("meters", "profile", "profiles")),
-    "server": (
-        "A server that is up: its nodes, logs and agents.",
-        ("top", "nodes", "logs", "cancel", "agent", "audit", "warm"),
-    ),
+    "server": ("A server that is up: its nodes, logs and agents.", ("top", "nodes", "logs", "cancel", "agent", "audit",
+               "warm")),
     "model": ("What is learned from runs: runtimes and the learned policy's weights.", ("fit", "predict", "learn")),
     "lab": ("Published claims and designs of schedulers.", ("experiment", "explore", "frames")),
-}
+}  # fmt: skip
 """Everything else, below a noun; the spelling of 0.1 without the noun is accepted for one release more."""
 # Hidden, not gone: scripts of the last release still work.
 _BELOW = {name for _, some in NOUNS.values() for name in some} | {"completion"}

@@ -36,12 +36,12 @@ class Access:
     tls: ssl.SSLContext | None = None
 
     def bearer(self) -> str:
-        """The token to send now, or an empty text."""
+        """Return the token to send now, or an empty text."""
         return self.token_file.read_text().strip() if self.token_file is not None else self.token
 
 
 def find(kubeconfig: Path | None = None, context: str | None = None) -> Access:
-    """The given kubeconfig, else ``KUBECONFIG``, else the pod's own account, else ``~/.kube/config``."""
+    """Find the given kubeconfig, else ``KUBECONFIG``, else the pod's own account, else ``~/.kube/config``."""
     if kubeconfig is not None:
         return from_kubeconfig(kubeconfig, context)
     named = os.environ.get("KUBECONFIG")
@@ -57,7 +57,7 @@ def find(kubeconfig: Path | None = None, context: str | None = None) -> Access:
 
 
 def in_cluster(account: Path = _ACCOUNT) -> Access:
-    """The service account that a pod finds mounted."""
+    """Return the service account that a pod finds mounted."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     host = f"[{host}]" if ":" in host else host
     tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
@@ -66,7 +66,7 @@ def in_cluster(account: Path = _ACCOUNT) -> Access:
 
 
 def from_kubeconfig(path: Path, context: str | None = None) -> Access:
-    """One context of a kubeconfig file, the current one by default."""
+    """Read one context of a kubeconfig file, the current one by default."""
     # Imported here: with a service account no YAML is read.
     import yaml
 
@@ -118,7 +118,7 @@ def _is_address(server: str) -> bool:
 
 
 def _entry(path: Path, raw: Mapping[str, object], kind: str, name: str) -> Mapping[str, object]:
-    """The body of one named entry of ``clusters``, ``users`` or ``contexts``."""
+    """Return the body of one named entry of ``clusters``, ``users`` or ``contexts``."""
     entries = raw.get(kind + "s")
     for entry in entries if isinstance(entries, list) else []:
         if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(kind), dict):
@@ -151,7 +151,7 @@ def _tls(path: Path, cluster: Mapping[str, object], user: Mapping[str, object]) 
 
 
 def _data(path: Path, entry: Mapping[str, object], key: str) -> bytes | None:
-    """Inline data or the content of the file that is named instead."""
+    """Return inline data, or the content of the file that is named instead."""
     inline = entry.get(f"{key}-data")
     if inline:
         try:

@@ -17,7 +17,7 @@ Amounts = dict[str, int]
 
 
 def amount(name: str, text: str) -> int:
-    """One quantity in the unit of its resource."""
+    """Read one quantity in the unit of its resource."""
     return quantity.milli(text) if name == CPU else quantity.whole(text)
 
 
@@ -27,7 +27,7 @@ def cores(taken: Mapping[str, int], otherwise_m: int = 0) -> float:
 
 
 def amounts(raw: Mapping[str, str]) -> Amounts:
-    """A resource list in our units."""
+    """Read a resource list in our units."""
     return {name: amount(name, text) for name, text in raw.items()}
 
 
@@ -79,7 +79,7 @@ def node_allocatable(node: objects.Node) -> Amounts:
 
 
 def _containers(pod: objects.Pod) -> Amounts:
-    """Requests of all containers: the sum that runs, or the most that starting up needs."""
+    """Sum the requests of all containers: the sum that runs, or the most that starting up needs."""
     statuses = {s.name: s for s in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
     infeasible = _resize_infeasible(pod)
     total: Amounts = {}
@@ -105,7 +105,7 @@ def _containers(pod: objects.Pod) -> Amounts:
 
 
 def _effective(container: objects.Container, status: objects.ContainerStatus | None, infeasible: bool) -> Amounts:
-    """A container's requests while a resize may be under way."""
+    """Return a container's requests while a resize may be under way."""
     asked = amounts(container.resources.requests)
     if status is None or status.resources is None:
         return asked
@@ -117,7 +117,7 @@ def _effective(container: objects.Container, status: objects.ContainerStatus | N
 
 
 def _pod_level(pod: objects.Pod, needs: objects.ResourceNeeds) -> Amounts:
-    """Pod-level requests, which stand in place of the containers' sum."""
+    """Return pod-level requests, which stand in place of the containers' sum."""
     asked = {name: value for name, value in amounts(needs.requests).items() if _pod_level_name(name)}
     if pod.status.resources is None:
         return asked

@@ -48,7 +48,7 @@ class BindingEnd:
 
 
 def stamp() -> str:
-    """Now, as the API writes times."""
+    """Spell the present moment as the API writes times."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

@@ -51,14 +51,14 @@ class Forecast:
 
     @property
     def end_s(self) -> float:
-        """Until when it speaks."""
+        """Return until when it speaks."""
         steps = self.begin_s[-2:]
         # The last value holds as long as the one before it; alone, an hour, the usual step of such
         # forecasts.
         return self.begin_s[-1] + (steps[1] - steps[0] if len(steps) == 2 else 3600.0)
 
     def mean(self, from_s: float, run_s: float) -> float | None:
-        """Mean over a run, as far as it is known; None where its start is not."""
+        """Average over a run, as far as it is known; None where its start is not."""
         if not self.begin_s[0] <= from_s < self.end_s:
             return None
         # A run that reaches beyond the forecast is judged by the part that is known; at least a second, or
@@ -73,7 +73,7 @@ class Forecast:
         return total / (until_s - from_s)
 
     def go_at_s(self, now_s: float, latest_s: float, run_s: float) -> float:
-        """The best start from now on, no later than ``latest_s``."""
+        """Return the best start from now on, no later than ``latest_s``."""
         here = self.mean(now_s, run_s)
         if here is None or latest_s <= now_s:
             return now_s
@@ -87,7 +87,7 @@ class Forecast:
 
 
 def read(path: Path) -> Forecast:
-    """A forecast from its file. Raises InvalidInput, naming the line."""
+    """Read a forecast from its file. Raises InvalidInput, naming the line."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -138,7 +138,7 @@ class Holds:
             log.error("carbon forecast not taken over: %s", error)
 
     def go_at_s(self, pod: objects.Pod, run_s: float | None, now_s: float) -> float:
-        """When a pod with our gate may go."""
+        """Return when a pod with our gate may go."""
         # A wait that cannot be read counts as none: nobody is held by a typing mistake.
         wait_s = tenant.number(pod.metadata.annotations.get(WAIT, str(LONGEST_S))) or 0.0
         made_s = moment_s(pod.metadata.creation_timestamp)

@@ -62,7 +62,7 @@ class Claims:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def seen(self, kind: str, node: objects.Node) -> objects.Node:
-        """The node as we look at it: without our own claim, which is noted."""
+        """Return the node as we look at it: without our own claim, which is noted."""
         name, taints = node.metadata.name, node.spec.taints
         ours = [one for one in taints if one.key == CLAIM and one.value == self.owner]
         if kind == DELETED or not ours:
@@ -78,7 +78,7 @@ class Claims:
         return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=rest))
 
     def pod_seen(self, kind: str, pod: objects.Pod) -> None:
-        """A pod of another scheduler: whether a decision about it may be under way."""
+        """Note whether a decision about another scheduler's pod may be under way."""
         said = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
         decided = pod.spec.node_name or pod.ended or kind == DELETED or pod.spec.scheduling_gates
         # PodScheduled=False is written after a try: its scheduler has nothing under way for it.
@@ -90,7 +90,7 @@ class Claims:
             self._undecided[pod.metadata.uid] = next(self._numbers)
 
     def wait_until_s(self, name: str) -> float:
-        """When the node may be used; a node that is not ours yet is asked for. 0 means now."""
+        """Return when the node may be used (0: now); a node that is not ours yet is asked for."""
         now_s = self.clock()
         self.used_s[name] = now_s
         if name in self.since_s:

@@ -150,7 +150,7 @@ class Client:
         return headers
 
     def _head(self) -> str:
-        """The headers of quick requests, made anew with each new token only."""
+        """Return the headers of quick requests, made anew with each new token only."""
         if not self._made or time.monotonic() - self._bearer_at >= _TOKEN_AGE_S:
             lines = {"Host": self._host, **self._headers()}
             self._made = "".join(f"{key}: {value}\r\n" for key, value in lines.items())
@@ -158,7 +158,7 @@ class Client:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """The open session."""
+        """Return the open session."""
         if self._session is None:
             raise RuntimeError("the client is not open; use `async with`")
         return self._session
@@ -173,7 +173,7 @@ class Client:
         content: str = JSON,
         timeout_s: float = 30.0,
     ) -> bytes:
-        """One request; 429 and 503 with Retry-After are waited for and tried again, a few times."""
+        """Send one request; after 429 and 503 with Retry-After, wait and try again a few times."""
         data = msgspec.json.encode(body) if body is not None else None
         for attempt in range(_TRIES):
             await self._bucket.take()
@@ -197,7 +197,7 @@ class Client:
         raise AssertionError("unreachable")
 
     async def quick(self, method: str, path: str, body: object, timeout_s: float) -> bytes:
-        """One small request over a bare connection, where a general client's work would be most of the cost.
+        """Send one small request over a bare connection, where a general client's work would be most of the cost.
 
         Raises ConnectionError or TimeoutError where it is not known whether the server has acted.
         """
@@ -225,7 +225,7 @@ class Client:
         raise AssertionError("unreachable")
 
     async def _wire(self) -> Wire:
-        """An idle connection, or a new one."""
+        """Take an idle connection, or a new one."""
         while self._wires:
             wire = self._wires.pop()
             if wire.open:
@@ -233,7 +233,7 @@ class Client:
         return await Wire.connect(self.access)
 
     async def get(self, path: str, kind: type[T], *, query: Mapping[str, str] | None = None) -> T:
-        """One object."""
+        """Read one object."""
         return msgspec.json.decode(await self.call("GET", path, query=query), type=kind)
 
     def list_ahead(self, path: str) -> None:
@@ -244,7 +244,7 @@ class Client:
     async def list_all(
         self, path: str, kind: type[T], *, query: Mapping[str, str] | None = None, fresh: bool = False
     ) -> Listed[T]:
-        """All objects of a collection, page by page; not ``fresh`` means from the server's cache, which is cheaper."""
+        """List a collection, page by page; not ``fresh`` means from the server's cache, which is cheaper."""
         pages = _pages_of(kind)
         wanted = (_PAGED if fresh else _FROM_CACHE) | dict(query or {})
         # A list asked for ahead was asked without a query and from the cache: only the same list may take
@@ -277,7 +277,7 @@ class Client:
     async def watch(
         self, path: str, kind: type[V], version: str, *, query: Mapping[str, str] | None = None, for_s: float = 300.0
     ) -> AsyncIterator[list[Change[V]]]:
-        """Changes after a version, in batches as they arrive. Ends when the server ends it; Expired on 410."""
+        """Yield changes after a version, in batches as they arrive. Ends when the server ends it; Expired on 410."""
         wanted = {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -324,7 +324,7 @@ def uncollected() -> Iterator[None]:
 
 
 def _pages_of(kind: type[T]) -> msgspec.json.Decoder[Any]:
-    """A decoder of lists: the page and its objects in one pass."""
+    """Make a decoder of lists: the page and its objects in one pass."""
     fields = [
         ("metadata", objects.ListMeta, msgspec.field(default_factory=objects.ListMeta)),
         # `kind` is a value here, which the type system cannot use as a type.
@@ -334,12 +334,12 @@ def _pages_of(kind: type[T]) -> msgspec.json.Decoder[Any]:
 
 
 def events_of(kind: type[V]) -> msgspec.json.Decoder[Any]:
-    """A decoder of a watch's lines: the event and its object in one pass."""
+    """Make a decoder of a watch's lines: the event and its object in one pass."""
     return msgspec.json.Decoder(msgspec.defstruct(f"{kind.__name__}Event", [("type", str), ("object", kind)]))
 
 
 def changes(lines: list[bytes], decoder: msgspec.json.Decoder[Any]) -> list[Change[Any]]:
-    """The events of a watch's lines. Raises Expired or ApiError where the server ends the watch by one."""
+    """Return the events of a watch's lines. Raises Expired or ApiError where the server ends the watch by one."""
     found = []
     for line in lines:
         if not line:
@@ -407,7 +407,7 @@ def _ended_by(line: bytes) -> WattflowError:
 
 
 def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
-    """Seconds to wait as the server says; one second where a 429 does not say."""
+    """Return the seconds to wait that the server asks for; one second where a 429 does not say."""
     text = answer.headers.get("Retry-After", "")
     if text.isdigit():
         return float(text)

@@ -113,7 +113,7 @@ class _Asked:
     names: Iterable[str]
 
     async def watts(self) -> tuple[Series, Scope]:
-        """Watts of nodes by the first words that are known, and what they include."""
+        """Read the watts of nodes by the first words that are known, and what they include."""
         for query, scope in _WATTS:
             found = await self.series(query)
             if found:
@@ -121,7 +121,7 @@ class _Asked:
         return {}, Scope.PACKAGE
 
     async def series(self, query: str) -> Series:
-        """Values by node and time, of nodes of ours."""
+        """Read values by node and time, of nodes of ours."""
         # On whole steps, so that all queries of one fit answer at the same times.
         end_s = int(time.time()) // _STEP_S * _STEP_S
         span_s = self.days * 86400
@@ -145,7 +145,7 @@ class _Asked:
 
 
 def _node_of(labels: Mapping[str, str], known: set[str]) -> str | None:
-    """The node that a series is of, by whichever label names it."""
+    """Return the node that a series is of, by whichever label names it."""
     for key in ("node_name", "node", "exported_instance", "instance", "Hostname"):
         value = labels.get(key, "")
         # Scrape targets carry a port: "node-1:9100".
@@ -164,7 +164,7 @@ async def listed(client: Client, default: str = "") -> list[str]:
 
 
 def line(name: str, curve: PowerProfile | None, more: str = "") -> str:
-    """One node in words."""
+    """Describe one node in words."""
     if curve is None:
         return f"{name}: unknown"
     said = f"{name}: {curve.idle_w:.1f} to {curve.full_w:.1f} W, {curve.scope.value}, {curve.provenance.value}"

@@ -46,7 +46,7 @@ class TaskConfig(_Body):
 
 
 def read_token(path: Path) -> str:
-    """The token of a file. Raises InvalidInput where it is short, or readable by others."""
+    """Read the token of a file. Raises InvalidInput where it is short, or readable by others."""
     try:
         token, mode = path.read_text(encoding="utf-8").strip(), path.stat().st_mode
     except OSError as error:
@@ -59,7 +59,7 @@ def read_token(path: Path) -> str:
 
 
 def routes(executions: Executions, token: str) -> list[web.RouteDef]:
-    """All routes; each answers 401 without the token."""
+    """Return all routes; each answers 401 without the token."""
 
     def route(method: str, path: str, act: Callable[[str, web.Request, bytes], object]) -> web.RouteDef:
         async def answer(request: web.Request) -> web.StreamResponse:

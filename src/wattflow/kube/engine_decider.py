@@ -32,7 +32,7 @@ Capped = Callable[[str, accounting.Amounts], accounting.Amounts]
 
 
 def as_requested(policy: Policy | str) -> Policy:
-    """A policy as it can run here: whole requests at nominal frequency.
+    """Return a policy as it can run here: whole requests at nominal frequency.
 
     What a pod is guaranteed stands in its requests, which a scheduler may not edit, and nobody sets a frequency for
     one pod. A policy that would give less than is requested (the HPE rule and what is built on it) would else place
@@ -110,13 +110,13 @@ class EngineDecider:
             )
 
     def use(self, policy: Policy) -> None:
-        """Another policy from now on."""
+        """Use another policy from now on."""
         self.engine.use(as_requested(policy))
 
     # nodes
 
     def set_node(self, node: objects.Node, allocatable: accounting.Amounts, profile: PowerProfile | None) -> None:
-        """A node is there, or has changed. Another power curve counts as soon as nothing of ours is on the node."""
+        """Take up a node that is new or has changed. Another curve counts once nothing of ours is on the node."""
         name = node.metadata.name
         self._later.pop(name, None)
         if name in self._nodes and self._curves[name] != profile:
@@ -151,7 +151,7 @@ class EngineDecider:
             self.set_load(name, self._loads[name])
 
     def drop_node(self, name: str) -> None:
-        """A node is gone. What we placed there ends here; the pods themselves are the cluster's business."""
+        """Forget a node. What we placed there ends here; the pods themselves are the cluster's business."""
         id = self._nodes.pop(name, None)
         if id is None:
             return
@@ -165,12 +165,12 @@ class EngineDecider:
         self.engine.put(protocol.GONE, id)
 
     def powered(self, name: str, state: protocol.Power) -> None:
-        """A node is on, or asleep, now."""
+        """Note that a node is on, or asleep, now."""
         if name in self._nodes:
             self.engine.put(protocol.NODE, self._nodes[name], state=state)
 
     def coming_m(self, within_s: float) -> int:
-        """Milli-cores of workflows' tasks whose parents are all done or about to be."""
+        """Return the milli-cores of workflows' tasks whose parents are all done or about to be."""
         return self._structure.coming_m(self._now_s, within_s) if self._structure is not None else 0
 
     def set_load(self, name: str, amounts: accounting.Amounts) -> None:
@@ -209,7 +209,7 @@ class EngineDecider:
     # pods
 
     def want(self, wanted: Wanted) -> None:
-        """A pod wants a place; the same pod again replaces the wish."""
+        """Queue a pod that wants a place; the same pod again replaces the wish."""
         uid = wanted.pod.metadata.uid
         self.unwant(uid)
         if self._join(wanted):
@@ -226,13 +226,13 @@ class EngineDecider:
         self._uids[found[1]] = uid
 
     def past(self, pods: Sequence[objects.Pod]) -> None:
-        """Pods that ended well before we came."""
+        """Note pods that ended well before we came."""
         if self._structure is not None:
             for pod in pods:
                 self._structure.past(pod)
 
     def adopt(self, running: Sequence[tuple[Wanted, str]], now_s: float) -> set[str]:
-        """Pods that are on their nodes already become tasks that may go nowhere else, and are placed by a step."""
+        """Make running pods tasks that may go nowhere else, and place them by a step."""
         self._now_s = now_s
         where = {wanted.pod.metadata.uid: name for wanted, name in running if name in self._nodes}
         for wanted, name in running:
@@ -275,7 +275,7 @@ class EngineDecider:
         self._uids[found[1]] = uid
 
     def unwant(self, uid: str) -> None:
-        """It wants none any more; nothing where it is not waiting."""
+        """Take a pod out of the queue; nothing where it is not waiting."""
         self._part(uid)
         self._needs.pop(uid, None)
         task = self._tasks.pop(uid, None)
@@ -287,7 +287,7 @@ class EngineDecider:
             self._structure.left(uid)
 
     def started(self, uid: str) -> None:
-        """The choice was carried out."""
+        """Note that the choice was carried out."""
         attempt = self._attempts.get(uid)
         if attempt is not None:
             self.engine.put(protocol.STARTED, attempt)
@@ -298,7 +298,7 @@ class EngineDecider:
                 gang.started.add(uid)
 
     def refused(self, uid: str, until_s: float) -> None:
-        """The choice could not be carried out."""
+        """Undo a choice that could not be carried out."""
         attempt = self._attempts.pop(uid, None)
         if attempt is None:
             return
@@ -312,7 +312,7 @@ class EngineDecider:
         self.engine.put(protocol.REFUSED, attempt, until_s=until_s if math.isfinite(until_s) else 0.0)
 
     def ended(self, uid: str) -> None:
-        """The pod holds nothing any more."""
+        """Note that the pod holds nothing any more."""
         attempt = self._attempts.pop(uid, None)
         if attempt is None:
             return
@@ -326,7 +326,7 @@ class EngineDecider:
             self._structure.ended(uid)
 
     def resized(self, uid: str, amounts: accounting.Amounts) -> None:
-        """A running pod's requests changed in place."""
+        """Note that a running pod's requests changed in place."""
         attempt = self._attempts.get(uid)
         if attempt is not None:
             cores, memory = accounting.cores(amounts), amounts.get(accounting.MEMORY, 0)
@@ -368,7 +368,7 @@ class EngineDecider:
         return Chosen(choices, wake_at_s, *ordered.values())
 
     def task_of(self, uid: str) -> int | None:
-        """The engine's task for a pod that is wanted or held."""
+        """Return the engine's task for a pod that is wanted or held."""
         gang = self._gangs.of(uid)
         return self._tasks.get(uid) if gang is None or uid in self._tasks else gang.task
 
@@ -393,7 +393,7 @@ class EngineDecider:
         return {name: by_group[group] for name, group in at.items() if group in by_group}
 
     def why(self, uid: str) -> str:
-        """Why a wanted pod is not placed."""
+        """Say why a wanted pod is not placed."""
         task = self._tasks.get(uid)
         gang = self._gangs.of(uid)
         if gang is not None and task is None:
@@ -419,7 +419,7 @@ class EngineDecider:
         return True
 
     def _part(self, uid: str, ended: bool = False) -> None:
-        """A pod leaves its gang. Before the gang has started, the others wait for a full number again."""
+        """Take a pod out of its gang. Before the gang has started, the others wait for a full number again."""
         gang = self._gangs.of(uid)
         gone, again = self._gangs.leave(uid, ended)
         if gang is not None and again:
@@ -446,7 +446,7 @@ class EngineDecider:
             self._load_again(name)
 
     def _load_again(self, name: str) -> None:
-        """Something of ours has left an overbooked node, or takes another amount: what is told of the others' anew."""
+        """Tell the others' load anew after something of ours left an overbooked node or was resized."""
         if name in self._loads:
             self.set_load(name, self._loads[name])
 
@@ -458,14 +458,14 @@ class EngineDecider:
                 self.engine.drop(id)
 
     def _shape_like(self, pod: objects.Pod, amounts: accounting.Amounts, function: str | None) -> int:
-        """The shape of a pod that will be like this one, but for its amounts and its function."""
+        """Return the shape of a pod that will be like this one, but for its amounts and its function."""
         notes = {key: value for key, value in pod.metadata.annotations.items() if key != FUNCTION}
         notes |= {} if function is None else {FUNCTION: function}
         metadata = msgspec.structs.replace(pod.metadata, annotations=notes)
         return self._shape(Wanted(msgspec.structs.replace(pod, metadata=metadata), amounts))
 
     def _level(self, pod: objects.Pod) -> int:
-        """Who goes first: the pod's priority class and its workflow's own priority, then, if asked, older workflows."""
+        """Rank a pod by its priority class and its workflow's own priority, then, if asked, older workflows."""
         found = self._flows.of(pod) if self._flows is not None else None
         priority = pod.spec.priority + (found[0].priority if found is not None else 0)
         level = max(-_MOST_PRIORITY, min(_MOST_PRIORITY, priority)) * _ORDERS

@@ -23,12 +23,12 @@ _MOST_KINDS = 10_000
 
 
 def stated_s(annotations: Mapping[str, str]) -> float | None:
-    """The runtime that annotations state, or None."""
+    """Return the runtime that annotations state, or None."""
     return tenant.number(annotations.get(RUNTIME, ""))
 
 
 def stated_bytes(annotations: Mapping[str, str], key: str) -> float:
-    """The bytes that annotations state, or NaN."""
+    """Return the bytes that annotations state, or NaN."""
     found = tenant.number(annotations.get(key, ""))
     return math.nan if found is None else found
 
@@ -55,12 +55,12 @@ class Estimates:
     predicted: Predicted | None = None
 
     def of(self, pod: objects.Pod) -> float | None:
-        """Seconds to expect, None where unknown."""
+        """Return the expected runtime, None where unknown."""
         stated = stated_s(pod.metadata.annotations)
         return stated if stated is not None else self.of_kind(kind_of(pod), pod.metadata.annotations)
 
     def left(self, pod: objects.Pod, now_s: float) -> float | None:
-        """Seconds to expect of a pod that runs already; ``now_s`` since 1970. None where unknown."""
+        """Return what is left of a running pod's expected runtime; ``now_s`` since 1970. None where unknown."""
         whole, began_s = self.of(pod), moment_s(pod.status.start_time)
         if whole is None or began_s is None:
             return whole

@@ -41,14 +41,14 @@ class Asked(msgspec.Struct):
 
     @property
     def names(self) -> list[str]:
-        """The nodes' names, whichever way they came."""
+        """Return the nodes' names, whichever way they came."""
         if self.NodeNames is not None:
             return self.NodeNames
         return [node.metadata.name for node in self.Nodes.items] if self.Nodes is not None else []
 
 
 def scores(costs: Mapping[str, float], names: Iterable[str]) -> dict[str, int]:
-    """Costs as whole scores: the cheapest nodes get 10, others 0 … 9 in between; 0 where the policy would not go."""
+    """Turn costs into scores: the cheapest nodes get 10, others 0 … 9 in between; 0 where the policy would not go."""
     asked = {name: costs.get(name, math.inf) for name in names}
     known = [cost for cost in asked.values() if math.isfinite(cost)]
     if not known:
@@ -66,7 +66,7 @@ def _score(cost: float, best: float, worst: float) -> int:
 
 
 def over_cap(scheduler: Scheduler, pod: objects.Pod, names: Iterable[str]) -> dict[str, str]:
-    """The nodes where the pod would break a power cap, with the reason."""
+    """Return the nodes where the pod would break a power cap, with the reason."""
     cpu = accounting.pod_requests(pod).get(accounting.CPU, 0)
     cap_w, watts = scheduler.settings.cluster_cap_w, scheduler.watts
     drawn_w = watts.cluster_w(scheduler.book.cluster) if cap_w is not None else 0.0
@@ -85,7 +85,7 @@ def over_cap(scheduler: Scheduler, pod: objects.Pod, names: Iterable[str]) -> di
 
 
 def routes(scheduler: Scheduler) -> list[web.RouteDef]:
-    """The two verbs, ``filter`` and ``prioritize``, below ``/extender``."""
+    """Return the two verbs, ``filter`` and ``prioritize``, below ``/extender``."""
 
     async def filter_nodes(request: web.Request) -> web.Response:
         asked = await _asked(request)
@@ -126,7 +126,7 @@ async def _asked(request: web.Request) -> Asked:
 
 
 def _without_preferences(pod: objects.Pod) -> objects.Pod:
-    """The pod without its preferred nodes: kube-scheduler scores those itself."""
+    """Return the pod without its preferred nodes: kube-scheduler scores those itself."""
     affinity = pod.spec.affinity
     if affinity is None or affinity.node_affinity is None:
         return pod
@@ -140,5 +140,5 @@ def _json(value: object) -> web.Response:
 
 
 def application() -> web.Application:
-    """An application that takes lists of all nodes of a large cluster."""
+    """Make an application that takes lists of all nodes of a large cluster."""
     return web.Application(client_max_size=_MOST_BYTES)

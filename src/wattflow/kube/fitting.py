@@ -66,7 +66,7 @@ def fit(samples: Sequence[tuple[float, float, float]], threads: int, source: str
 
 
 def _binned(busy: Floats, watts: Floats, threads: int) -> tuple[Floats, Floats, Floats]:
-    """Medians of bins that have enough samples."""
+    """Return the medians of bins that have enough samples."""
     # A sample that lies on an edge belongs above it, whatever the division has rounded.
     number = np.searchsorted(_EDGES, busy / threads + 1e-9, side="right") - 1
     found = []
@@ -92,13 +92,11 @@ def _monotone(watts: Floats, weights: Floats) -> Floats:
 
 def _prolonged(at: Floats, watts: Floats, threads: int) -> tuple[list[float], list[float]]:
     """The curve from idle to all threads; slopes are those of the first two points, and of the last quarter."""
-    # The last quarter, not the last two points: their difference is mostly noise, and it is prolonged.
     span = max(2, math.ceil(len(at) / 4) + 1)
     first = (watts[1] - watts[0]) / (at[1] - at[0])
     last = (watts[-1] - watts[-span]) / (at[-1] - at[-span])
     busy, curve = at.tolist(), watts.tolist()
     if busy[0] > 1e-9:
-        # Not below zero, however steep the first two points are.
         busy, curve = [0.0, *busy], [max(0.0, curve[0] - first * busy[0]), *curve]
     else:
         busy[0] = 0.0

@@ -45,7 +45,7 @@ class Gang:
         return self.task is None and not self.started
 
     def uids(self) -> list[str]:
-        """Members in a fixed order; part i of the task is the i-th of them."""
+        """List members in a fixed order; part i of the task is the i-th of them."""
         # More may have come than its size says; the same ones at every call, since part i is the i-th.
         return sorted(self.members)[: self.size]
 
@@ -171,7 +171,7 @@ def _owner(pod: objects.Pod) -> str:
 
 
 def gang_of(pod: objects.Pod) -> tuple[str, int] | None:
-    """The gang that a pod names, or None; one of fewer than two is none."""
+    """Return the gang that a pod names, or None; one of fewer than two is none."""
     notes = pod.metadata.annotations
     size = tenant.count(notes.get(SIZE, ""))
     if GANG not in notes or size is None or not 2 <= size <= MOST:

@@ -39,7 +39,7 @@ class Held(NamedTuple):
 
 
 def wrong(pod: objects.Pod) -> str | None:
-    """Why a pod's wish cannot be read, or None."""
+    """Say why a pod's wish cannot be read, or None."""
     notes = pod.metadata.annotations
     if SHARE not in notes:
         return None
@@ -64,7 +64,7 @@ def wish(pod: objects.Pod) -> Wish | None:
 
 
 def offered(node: objects.Node) -> tuple[int, int]:
-    """How many GPUs a node shares, and bytes of each; (0, 0) where it shares none."""
+    """Return how many GPUs a node shares, and bytes of each; (0, 0) where it shares none."""
     labels = node.metadata.labels
     try:
         shared, each = tenant.count(labels.get(COUNT, "0")) or 0, quantity.whole(labels.get(EACH, "0"))
@@ -80,7 +80,7 @@ def held(pod: objects.Pod) -> Held | None:
 
 
 def place(node: objects.Node, taken: Mapping[str, Held], asked: Wish) -> int | None:
-    """The fullest GPU of a node that still has room, the first of equals; None where none has."""
+    """Return the fullest GPU of a node that still has room, the first of equals; None where none has."""
     count, each = offered(node)
     shares, memory = [0] * count, [0] * count
     for one in taken.values():

@@ -44,7 +44,7 @@ class Rules:
 
     @property
     def named(self) -> set[str]:
-        """Groups whose members matter to the pod."""
+        """Return the groups whose members matter to the pod."""
         return {one.group for one in self.apart} | {one.group for one in self.together}
 
 
@@ -124,7 +124,7 @@ class Groups:
         return new
 
     def forget(self, uid: str) -> None:
-        """A pod names nothing any more: what only it named is no group any longer."""
+        """Forget what a pod named; a group that nobody else names is gone with it."""
         for name in self._names.pop(uid, ()):
             group = self._groups[name]
             for members in (group.named_by, group.shy, group.unseen_shy):
@@ -133,14 +133,14 @@ class Groups:
                 del self._groups[name]
 
     def left(self, uid: str) -> None:
-        """A pod is on no node any more."""
+        """Note that a pod is on no node any more."""
         self._odd.pop(uid, None)
         for group in self._groups.values():
             group.unseen.discard(uid)
             group.unseen_shy.discard(uid)
 
     def placed(self, pod: objects.Pod, carried: Rules | None, names: Iterable[str] | None = None) -> list[str]:
-        """A pod is on a node, counted by the engine under these rules, or (None) not; groups that became unsure."""
+        """Note that a pod is on a node, counted under these rules or (None) not; returns groups now unsure."""
         uid, rules = pod.metadata.uid, carried or NONE
         if any(not self._mapped(term) for term in interpod.anti_affinity_terms(pod)):
             self._odd[uid] = pod
@@ -188,14 +188,14 @@ class Groups:
         return any(name in self._groups and self._groups[name].unseen_shy for name in rules.groups)
 
     def members(self, names: Iterable[str], pods: Iterable[objects.Pod]) -> list[objects.Pod]:
-        """Of some pods those that are in one of these groups."""
+        """Select the pods that are in one of these groups."""
         groups = [self._groups[name] for name in names if name in self._groups]
         return [pod for pod in pods if any(group.has(pod) for group in groups)]
 
     # inside
 
     def _named(self, pod: objects.Pod) -> Iterator[tuple[str, _Group, bool]]:
-        """Groups that a pod's wishes name, and whether it is shy of them."""
+        """Yield the groups that a pod's wishes name, and whether it is shy of them."""
         for term in interpod.anti_affinity_terms(pod):
             if self._mapped(term):
                 yield _name(term, pod), _Group(pod, term, None), True
@@ -234,6 +234,6 @@ def _set(members: set[str], uid: str, there: bool) -> None:
 
 
 def _name(term: objects.PodAffinityTerm, owner: objects.Pod) -> str:
-    """The same for terms that select the same pods."""
+    """Name a term's group: the same for terms that select the same pods."""
     spaces = sorted(term.namespaces or [owner.metadata.namespace])
     return "pods/" + msgspec.json.encode([spaces, term.label_selector]).decode()

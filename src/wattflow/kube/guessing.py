@@ -79,7 +79,7 @@ def _machines() -> list[profiles.NamedProfile]:
 
 @functools.cache
 def _usual(kind: str) -> tuple[float, float]:
-    """Median watts a thread, idle and full, of the machines of an architecture."""
+    """Return median watts a thread, idle and full, of the machines of an architecture."""
     arm = kind.startswith(("arm", "aarch"))
     # Our table has two kinds: Ampere machines stand for arm64, all others for amd64.
     chosen = [one for one in _machines() if ("Ampere" in one.about) == arm]

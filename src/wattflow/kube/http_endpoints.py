@@ -31,7 +31,7 @@ def unhealthy(scheduler: Scheduler) -> str | None:
 
 
 def unready(scheduler: Scheduler) -> str | None:
-    """Why pods would not be placed now, or None."""
+    """Say why pods would not be placed now, or None."""
     behind = [mirror.path for mirror in scheduler.mirrors if not mirror.synced.is_set()]
     if behind:
         return f"not synced: {', '.join(behind)}"

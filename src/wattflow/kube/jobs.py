@@ -72,7 +72,7 @@ class Gone:
 
 
 def manifest(job: Job, template: Template) -> dict[str, Any]:
-    """The pod of a job."""
+    """Make the pod of a job."""
     # Kubernetes counts milli-cores; a job that asks for less still gets one.
     requests: dict[str, str] = {"cpu": f"{max(1, round(job.cpus * 1000))}m"}
     limits: dict[str, str] = {}
@@ -144,7 +144,7 @@ class Jobs:
             await asyncio.gather(self._watch, return_exceptions=True)
 
     async def room(self) -> tuple[float, int, int]:
-        """CPUs and bytes that the cluster's nodes have together, and the CPUs of the largest."""
+        """Return the CPUs and bytes that the cluster's nodes have together, and the CPUs of the largest."""
         nodes = (await self.client.list_all("/api/v1/nodes", objects.Node)).items
         wanted = self.template.node_selector.items()
         usable = [

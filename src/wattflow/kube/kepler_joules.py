@@ -49,7 +49,7 @@ class _Answer(msgspec.Struct):
 async def pod_joules(
     url: str, namespace: str, span_s: tuple[float, float], names: Mapping[str, str]
 ) -> dict[str, float]:
-    """Joules by pod uid of pods that ran in a span of time (since 1970); ``names`` gives each pod's uid by its name.
+    """Read joules by pod uid for a span of time (since 1970); ``names`` gives each pod's uid by its name.
 
     Raises:
         InvalidInput: There is no Prometheus, or it knows nothing of these pods.

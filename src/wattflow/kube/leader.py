@@ -78,7 +78,7 @@ class Leader:
             await asyncio.sleep(self.retry_s)
 
     async def attempt(self) -> None:
-        """One try to take or renew the lease."""
+        """Try once to take or renew the lease."""
         # Before the request, see the module: the lease runs from when the server wrote it, which is later.
         began_s = self.clock()
         lease = await self._read()

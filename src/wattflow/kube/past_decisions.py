@@ -58,7 +58,7 @@ class Decisions:
 
 
 def candidates(folder: Path, note: Mapping[str, object], most: int = 8) -> list[str]:
-    """Lines about the candidates of a decision that a pod's note names: the cheapest first, with the terms of each."""
+    """Describe the candidates of the decision that a pod's note names, cheapest first, with the terms of each."""
     run, task = note.get("run"), note.get("task")
     if not isinstance(run, str) or not isinstance(task, int):
         return ["candidates: the scheduler kept no journal when it decided ([decisions] journal)"]

@@ -17,7 +17,7 @@ _POD = re.compile(r"(?:.*-)?pod([0-9a-f]{8}[-_][0-9a-f_-]{27})(?:\.slice)?")
 
 
 def usage_s(folder: Path) -> float | None:
-    """CPU seconds that one group counts, of version 2 or 1; None where it is gone."""
+    """Read the CPU seconds of one group, of version 2 or 1; None where it is gone."""
     with contextlib.suppress(OSError, ValueError):
         for line in (folder / "cpu.stat").read_text().splitlines():
             if line.startswith("usage_usec "):
@@ -37,7 +37,7 @@ class PodCpu:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def folders(self) -> dict[str, Path]:
-        """The folder of each pod that has one now."""
+        """Return the folder of each pod that has one now."""
         # Version 1 has a folder per controller, named either way; version 2 is the root itself.
         tops = [self.root / controller / self.group.strip("/") for controller in ("cpuacct", "cpu,cpuacct", ".")]
         found: dict[str, Path] = {}

@@ -57,14 +57,14 @@ class NodePowerProfile(objects.Object):
         return self.metadata.name
 
     def applies(self, node: objects.Node) -> bool:
-        """By name, or by all labels of its selector."""
+        """Match a node by name, or by all labels of its selector."""
         # A profile without selector and without names is for nobody, not for all nodes.
         if self.spec.nodes or not self.spec.node_selector:
             return node.metadata.name in self.spec.nodes
         return selectors.matches(objects.LabelSelector(match_labels=self.spec.node_selector), node.metadata.labels)
 
     def profile(self, threads: int) -> PowerProfile:
-        """The curve. Raises InvalidInput where the object does not make one."""
+        """Return the curve. Raises InvalidInput where the object does not make one."""
         spec = self.spec
         if spec.preset:
             return profiles.resolve_profile(spec.preset, threads)
@@ -81,7 +81,7 @@ def _by_label() -> dict[str, str]:
 
 
 def name_as_label(name: str) -> str:
-    """A profile's name in letters that a label's value may have."""
+    """Spell a profile's name in letters that a label's value may have."""
     return name.replace(":", ".").replace("/", ".")
 
 
@@ -97,7 +97,7 @@ def _labelled(value: str, threads: int) -> PowerProfile:
 
 
 def threads_of(node: objects.Node) -> int:
-    """Hardware threads: the node's CPU capacity."""
+    """Return the hardware threads: the node's CPU capacity."""
     # Capacity, not allocatable: curves are over all threads of the machine, also those kept for the
     # system.
     stated = accounting.amounts(node.status.capacity or node.status.allocatable)
@@ -105,7 +105,7 @@ def threads_of(node: objects.Node) -> int:
 
 
 def speed_of(node: objects.Node) -> float:
-    """How fast the node is, by its label; a value that is no positive number counts as 1, with a warning."""
+    """Return the node's speed by its label; a value that is no positive number counts as 1, with a warning."""
     text = node.metadata.labels.get(SPEED)
     if text is None:
         return 1.0
@@ -142,14 +142,14 @@ class Watts:
     _told: set[str] = field(default_factory=set)
 
     def on_profile(self, kind: str, one: NodePowerProfile) -> None:
-        """A NodePowerProfile came, changed or went."""
+        """Take up a NodePowerProfile that came, changed or went."""
         if kind == DELETED:
             self.known.pop(one.key, None)
         else:
             self.known[one.key] = one
 
     def profile_of(self, node: objects.Node) -> PowerProfile | None:
-        """The node's curve, None where unknown; a mistake is told once and counts as unknown."""
+        """Return the node's curve, None where unknown; a mistake is told once and counts as unknown."""
         name = node.metadata.name
         try:
             found = self._find(node, threads_of(node))
@@ -180,14 +180,14 @@ class Watts:
         return guess(node, threads) if self.guesses else None
 
     def node_w(self, view: snapshot.NodeView, more_m: int = 0) -> float | None:
-        """Modelled watts of a node with its requested cores busy, and ``more_m`` milli-cores beside."""
+        """Model the watts of a node with its requested cores busy, and ``more_m`` milli-cores beside."""
         profile = self._profiles.get(view.node.metadata.name)
         if profile is None:
             return None
         return profile.at((view.requested.get(accounting.CPU, 0) + more_m) / 1000)
 
     def _drawn_w(self, name: str, view: snapshot.NodeView) -> float | None:
-        """As `node_w`, of a node asked about again and again: curves are read anew only where requests changed."""
+        """Return `node_w` from a cache; the curve is read anew only where requests changed."""
         profile, cpu = self._profiles.get(name), view.requested.get(accounting.CPU, 0)
         if profile is None:
             return None
@@ -205,7 +205,7 @@ class Watts:
         return None if before is None or after is None else after - before
 
     def cluster_w(self, cluster: snapshot.Snapshot) -> float:
-        """Modelled watts of all nodes whose profile is known."""
+        """Sum the modelled watts of all nodes whose profile is known."""
         # `fsum`: the order of nodes must not change the cap's verdict by a rounding.
         return math.fsum(self._drawn_w(name, view) or 0.0 for name, view in cluster.nodes.items())
 
@@ -231,7 +231,7 @@ class Watts:
 
 
 def cores_below_m(profile: PowerProfile, cap_w: float) -> int:
-    """The most milli-cores that stay at or below the cap; 0 where even idling is above."""
+    """Return the most milli-cores that stay at or below the cap; 0 where even idling is above."""
     if profile.full_w <= cap_w:
         # No cap in effect: more cores than any node has, and exact as a float.
         return 2**53
@@ -247,6 +247,6 @@ def cores_below_m(profile: PowerProfile, cap_w: float) -> int:
 
 
 def _most_special(one: NodePowerProfile) -> tuple[bool, int, str]:
-    """Named nodes before selectors, more labels before fewer, then by name."""
+    """Order profiles: named nodes before selectors, more labels before fewer, then by name."""
     # The name last, so that two equal selectors always have the same winner.
     return not one.spec.nodes, -len(one.spec.node_selector), one.key

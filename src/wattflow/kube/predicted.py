@@ -39,7 +39,7 @@ class Predicted:
     _fitting: Future[runtime.RuntimeModel] | None = None
 
     def of(self, kind: str, size: float) -> float | None:
-        """Seconds of a task of this kind with so many bytes of input (NaN: unknown); None before it is known."""
+        """Predict the seconds of a task by its kind and bytes of input (NaN: unknown); None before it is known."""
         self._take_over()
         if self.served is None:
             return None
@@ -47,7 +47,7 @@ class Predicted:
         return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
     def learn(self, kind: str, size: float, seconds: float) -> None:
-        """A task has ended."""
+        """Learn from a task that has ended."""
         # Also not NaN.
         if not seconds > 0:
             return

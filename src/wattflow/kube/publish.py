@@ -37,7 +37,7 @@ class Publisher:
     written: int = 0
 
     def due(self) -> list[tuple[objects.Node, int]]:
-        """Nodes whose number is missing or out of date."""
+        """Find nodes whose number is missing or out of date."""
         found = []
         for view in self.book.cluster.nodes.values():
             most_w = self.watts.most_w(view.node.metadata.name)

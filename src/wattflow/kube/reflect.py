@@ -69,7 +69,7 @@ class Mirror(Generic[K]):
 
     @property
     def age_s(self) -> float:
-        """Seconds since the API server last said anything; bookmarks come about once a minute."""
+        """Return the seconds since the API server last said anything; bookmarks come about once a minute."""
         return time.monotonic() - self.heard_s
 
     async def run(self) -> None:

@@ -35,7 +35,7 @@ def base_m(container: objects.Container) -> int:
 
 
 def most_m(container: objects.Container) -> int:
-    """The most that may be guaranteed: a hair below the limit, so that the pod stays burstable."""
+    """Return the most that may be guaranteed: a hair below the limit, so that the pod stays burstable."""
     return accounting.amount(accounting.CPU, container.resources.limits[accounting.CPU]) - 1
 
 
@@ -45,7 +45,7 @@ def asked_m(container: objects.Container) -> int:
 
 
 def flexible(pod: objects.Pod) -> list[objects.Container]:
-    """Containers whose guarantee may move."""
+    """Find containers whose guarantee may move."""
     if pod.metadata.labels.get(GUARANTEE) != "hpe" or pod.status.phase != "Running":
         return []
     if any(one.type == "PodResizePending" for one in pod.status.conditions):
@@ -86,7 +86,7 @@ class Raiser:
         return [change for view in self.book.cluster.nodes.values() for change in self._give(view)]
 
     def pod_watts(self) -> Iterator[tuple[objects.Pod, float]]:
-        """Watts of our long-running pods: what the node draws above idle, shared by its requested cores, now."""
+        """Yield the watts of our long-running pods: the node's watts above idle, shared by its requested cores."""
         for uid in self.since_s:
             record = self.book.records.get(uid)
             view = self.book.cluster.nodes.get(record.node) if record is not None else None
@@ -116,7 +116,7 @@ class Raiser:
         self.since_s = {uid: self.since_s.get(uid, now_s) for uid in ours}
 
     def _long(self, view: snapshot.NodeView) -> list[Record]:
-        """Flexible pods of ours on a node that have run for a while, the oldest first."""
+        """List our flexible pods on a node that have run for a while, the oldest first."""
         now_s = self.clock()
         old = [uid for uid in view.pods if now_s - self.since_s.get(uid, now_s) >= self.after_s]
         found = [record for record in map(self.book.records.__getitem__, old) if flexible(record.pod)]

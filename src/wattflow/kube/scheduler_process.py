@@ -53,7 +53,6 @@ _APIS = ("/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1")
 async def missing(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> list[Problem]:
     """Tell what the cluster or our rights lack, all at once."""
     found = []
-    # Claims and sleep write taints.
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
     if chosen.mode == "extender":
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))

@@ -41,7 +41,7 @@ class Shadow:
 
     @property
     def saved_j(self) -> float:
-        """Modelled joules so far: each pod's watts for as long as it has run."""
+        """Sum the modelled joules so far: each pod's watts for as long as it has run."""
         now_s = self.clock()
         return self._done_j + sum(watts * (now_s - since_s) for watts, since_s in self._running.values())
 
@@ -61,7 +61,7 @@ class Shadow:
         return False
 
     def settle(self) -> None:
-        """A step has been made: take over what was kept."""
+        """Take over what was kept, after a step has been made."""
         for pod in self._later.values():
             self._compare(pod)
             self.book.on_pod("MODIFIED", pod)

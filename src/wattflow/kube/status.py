@@ -17,7 +17,7 @@ _USUAL = ("wattflow", "kube-system")
 
 
 async def status(where: Access, name: str, lease: str) -> str:
-    """A few lines for a person. ``lease`` is NAMESPACE/NAME; without one it is looked for where it usually is."""
+    """Describe a scheduler in a few lines. ``lease`` is NAMESPACE/NAME; without one the usual places are tried."""
     async with Client(where) as client:
         holder = await _holder(client, [lease] if lease else [f"{space}/{name}" for space in _USUAL])
         pods = (await client.list_all("/api/v1/pods", objects.Pod)).items

@@ -63,5 +63,5 @@ class Teller:
         return self.book.refused.get(uid) or self.decider.why(uid)
 
     def forget(self, uid: str) -> None:
-        """A pod waits no more."""
+        """Forget a pod that waits no more."""
         self._told.pop(uid, None)

@@ -17,7 +17,7 @@ _NEVER = (protocol.Match(NAME, "in", ()),)
 
 
 def constraint(pod: objects.Pod, nodes: tuple[str, ...] | None, rules: Rules = NONE) -> protocol.Constraint:
-    """Where the pod may go as far as nodes themselves and the engine's counters say.
+    """Say where the pod may go, as far as nodes themselves and the engine's counters say.
 
     ``nodes`` narrows it to what the filters that count pods allow.
     """
@@ -51,7 +51,7 @@ def _any_of(pod: objects.Pod) -> tuple[tuple[protocol.Match, ...], ...]:
 
 
 def _matches(term: objects.NodeSelectorTerm) -> tuple[protocol.Match, ...] | None:
-    """A term as matches, or None where it can never hold."""
+    """Translate a term into matches, or None where it can never hold."""
     found = []
     for one in (*term.match_expressions, *term.match_fields):
         if one.operator not in _OPERATORS:
@@ -74,12 +74,12 @@ def _preferences(pod: objects.Pod) -> Iterable[tuple[float, tuple[protocol.Match
 
 
 def labels(node: objects.Node) -> dict[str, str]:
-    """A node's labels for the engine."""
+    """Return a node's labels for the engine."""
     return {**node.metadata.labels, NAME: node.metadata.name}
 
 
 def taints(node: objects.Node) -> tuple[protocol.Taint, ...]:
-    """A node's taints for the engine; a cordon is one of them."""
+    """Return a node's taints for the engine; a cordon is one of them."""
     found = tuple(protocol.Taint(one.key, one.value, one.effect) for one in node.spec.taints)
     # The node controller writes the same taint a moment after a cordon.
     return (*found, _CORDON) if node.spec.unschedulable and _CORDON not in found else found

@@ -17,7 +17,7 @@ _PLAIN = ("asleep", "down", "draining")
 
 
 def waiting(why: Why) -> str:
-    """One line, as kube-scheduler's reads: how many nodes can take the pod, and what is against the others."""
+    """Write one line as kube-scheduler does: how many nodes can take the pod, and what is against the others."""
     if not why.reasons:
         return why.state
     fitting = why.nodes - sum(why.reasons.values())
@@ -35,7 +35,7 @@ def _words(reason: str) -> str:
 
 
 def asked(amounts: Mapping[str, int]) -> str:
-    """Amounts for a person: cores, bytes, pieces."""
+    """Spell amounts for a person: cores, bytes, pieces."""
     parts = []
     for name, value in amounts.items():
         if name == accounting.CPU:

@@ -38,7 +38,7 @@ class Attempt:
 
     @property
     def threads(self) -> float:
-        """Busy threads over its time: counted, or as requested."""
+        """Return the busy threads over its time: counted, or as requested."""
         if self.cpu_s is not None:
             # Times are whole seconds, so a pod may start and end in the same one.
             return self.cpu_s / max(1e-3, self.end_s - self.start_s)
@@ -46,12 +46,12 @@ class Attempt:
 
 
 def moment_s(text: str | None) -> float | None:
-    """An API time as seconds since 1970."""
+    """Return an API time as seconds since 1970."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else None
 
 
 def attempt_of(pod: objects.Pod, threads: int, cpu_s: float | None) -> Attempt | None:
-    """The run of a pod that has ended; None where it never ran."""
+    """Return the run of a pod that has ended; None where it never ran."""
     ended = [one for one in pod.status.container_statuses if one.state.terminated is not None]
     # Argo adds containers of its own ("wait", "init"); "main" is the task. Pods of other makers may
     # name theirs freely.
@@ -76,7 +76,7 @@ def collect(
     cpu_s: Mapping[str, float],
     attributed_j: Mapping[str, float] | None = None,
 ) -> Workflow:
-    """The document. Tasks that never had a pod (conditions, placeholders) are left out, order passes through them.
+    """Build the document. Tasks that never had a pod (conditions, placeholders) are left out; order passes through.
 
     ``attributed_j`` (by pod uid) stands before the model where all pods of a task have it.
     """
@@ -124,7 +124,7 @@ def _annotation(workflow: Mapping[str, object], key: str) -> str | None:
 
 
 def _given(pod: objects.Pod, id: str, workflow: str) -> str:
-    """The task's own id where the manifest carries one, else Argo's name without the workflow's."""
+    """Return the task's own id where the manifest carries one, else Argo's name without the workflow's."""
     stated = pod.metadata.annotations.get(f"{PREFIX}task-id")
     return stated or id.removeprefix(workflow).lstrip(".") or id
 
@@ -132,7 +132,7 @@ def _given(pod: objects.Pod, id: str, workflow: str) -> str:
 def _joules(
     runs: Mapping[str, list[Attempt]], nodes: Mapping[str, objects.Node], power_of: PowerOf
 ) -> dict[str, float]:
-    """Joules of each task above idle, on nodes whose curve is known."""
+    """Model the joules of each task above idle, on nodes whose curve is known."""
     by_node: dict[str, list[enrich.Busy]] = {}
     for id, attempts in runs.items():
         for one in attempts:
@@ -152,7 +152,7 @@ def _joules(
 
 
 def _parents(graph: Graph, ran: set[str]) -> dict[str, tuple[str, ...]]:
-    """Parents that ran; one that did not stands for its own parents, a placeholder for its copies."""
+    """Find the parents that ran; one that did not stands for its own parents, a placeholder for its copies."""
     copies: dict[str, list[str]] = {}
     for id in ran:
         holder = graph.placeholder_of(id)

@@ -61,7 +61,7 @@ class Structure:
         flows.on_ended = self.close
 
     def enter(self, pod: objects.Pod, shape: int, now_s: float) -> tuple[int, int] | None:
-        """The task in the engine that this pod is, and its tag; its gate is opened. None: outside the structure."""
+        """Find the engine's task for a pod, and its tag, and open its gate. None: outside the structure."""
         found = self.flows.of(pod)
         if found is None:
             return None
@@ -81,14 +81,14 @@ class Structure:
         return inside.tasks[id], inside.tags[id]
 
     def started(self, uid: str, now_s: float) -> None:
-        """A pod of a workflow runs: where its runtime is known, so is when it will end."""
+        """Note that a pod of a workflow runs; where its runtime is known, so is when it will end."""
         key, id = self._by_uid.get(uid, ("", ""))
         inside = self._inside.get(key)
         if inside is not None and id in inside.estimates_s:
             inside.ends_s[id] = now_s + inside.estimates_s[id]
 
     def coming_m(self, now_s: float, within_s: float) -> int:
-        """Milli-cores of tasks without a pod yet, all of whose parents are done or end within so many seconds."""
+        """Sum the milli-cores of tasks without a pod whose parents are all done or end within so many seconds."""
         total = 0
         for inside in self._inside.values():
             # Parents that are late have passed their expected end and still count: their children come any
@@ -108,13 +108,13 @@ class Structure:
         return total
 
     def past(self, pod: objects.Pod) -> None:
-        """A pod that ended well before we came: its task is no part of what is opened later."""
+        """Note a pod that ended well before we came: its task is no part of what is opened later."""
         found = self.flows.of(pod)
         if found is not None and found[0].key not in self._inside:
             self._past.setdefault(found[0].key, set()).add(found[1])
 
     def left(self, uid: str) -> None:
-        """A pod is not wanted any more, and its task cancelled: tasks that follow go outside the structure."""
+        """Note that a pod's task was cancelled: tasks that follow go outside the structure."""
         key, id = self._by_uid.pop(uid, ("", ""))
         inside = self._inside.get(key)
         if inside is None:
@@ -129,13 +129,13 @@ class Structure:
             lost += after
 
     def ended(self, uid: str) -> None:
-        """A pod of a workflow is over."""
+        """Note the end of a pod of a workflow."""
         key, id = self._by_uid.pop(uid, ("", ""))
         if key in self._inside:
             self._inside[key].done.add(id)
 
     def close(self, key: str) -> None:
-        """A workflow has ended: what is left of it in the engine is not wanted."""
+        """Cancel what is left in the engine of a workflow that has ended."""
         self._past.pop(key, None)
         inside = self._inside.pop(key, None)
         if inside is not None:

@@ -14,7 +14,7 @@ _MOST = 20_000
 
 
 def parameters(spec: Raw) -> dict[str, str]:
-    """Values of the workflow's own parameters."""
+    """Read the values of the workflow's own parameters."""
     arguments = spec.get("arguments")
     listed = arguments.get("parameters") if isinstance(arguments, dict) else None
     found = {}
@@ -27,7 +27,7 @@ def parameters(spec: Raw) -> dict[str, str]:
 
 
 def items(step: Raw, known: Mapping[str, str]) -> list[str] | None:
-    """Texts of the copies that a step makes: empty for a single run without fan-out, None where nobody knows yet.
+    """List the texts of a step's copies: empty for a single run without fan-out, None where nobody knows yet.
 
     A text is what Argo writes into the node's name after the index.
     """
@@ -51,7 +51,7 @@ def fans_out(step: Raw) -> bool:
 
 
 def item_text(item: object) -> str:
-    """An item as Argo shows it in the name of a node."""
+    """Spell an item as Argo does in the name of a node."""
     if isinstance(item, dict):
         # Argo prints a map item as sorted "key:value" pairs.
         return ",".join(sorted(f"{key}:{_plain(value)}" for key, value in item.items()))

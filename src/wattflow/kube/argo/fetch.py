@@ -19,13 +19,13 @@ ENDED = ("Succeeded", "Failed", "Error")
 
 
 async def raw(client: Client, path: str, query: Mapping[str, str] | None = None) -> dict[str, object]:
-    """One object or list as plain JSON."""
+    """Read one object or list as plain JSON."""
     found: dict[str, object] = msgspec.json.decode(await client.call("GET", path, query=query))
     return found
 
 
 async def library(client: Client, namespace: str) -> Library:
-    """All WorkflowTemplates that a workflow of this namespace can name."""
+    """Read all WorkflowTemplates that a workflow of this namespace can name."""
     known: dict[tuple[str, bool], Raw] = {}
     places = ((f"{API}/namespaces/{namespace}/workflowtemplates", False), (f"{API}/clusterworkflowtemplates", True))
     for path, whole in places:
@@ -43,7 +43,7 @@ async def library(client: Client, namespace: str) -> Library:
 
 
 async def watts_of(client: Client, default: str = "") -> Watts:
-    """Power profiles as the cluster's NodePowerProfiles state them."""
+    """Read power profiles as the cluster's NodePowerProfiles state them."""
     watts = Watts(default)
     try:
         for one in (await client.list_all(GROUP, NodePowerProfile)).items:
@@ -57,7 +57,7 @@ async def watts_of(client: Client, default: str = "") -> Watts:
 async def finished(
     client: Client, namespace: str, name: str, power_of: PowerOf, cpu_s: Mapping[str, float], prometheus: str = ""
 ) -> Workflow:
-    """One finished workflow as a document; with the address of a Prometheus, joules are Kepler's.
+    """Read one finished workflow as a document; with the address of a Prometheus, joules are Kepler's.
 
     Raises InvalidInput while it runs or where it is not there.
     """

@@ -79,7 +79,7 @@ class Graph:
         return graph
 
     def find(self, node_name: str) -> str | None:
-        """The task of a pod by Argo's node name, or None. Copies of a placeholder are made when first seen."""
+        """Find the task of a pod by Argo's node name, or None. Copies of a placeholder are made when first seen."""
         # As it stands first, then without the numbers of retries in its middle (`_BARE`); a copy's index
         # carries its item, so it stays.
         for id in (task_id(node_name), task_id(_BARE.sub("", node_name))):
@@ -99,12 +99,12 @@ class Graph:
                 self._builder.expand(call, id[: end + 1], parents, 1)
 
     def placeholder_of(self, id: str) -> str | None:
-        """The placeholder whose copy a task is, or None."""
+        """Return the placeholder whose copy a task is, or None."""
         return next((f"{base}(*)" for base in self._fans if id.startswith(f"{base}(") and id != f"{base}(*)"), None)
 
 
 def task_id(node_name: str) -> str:
-    """Argo's node name without items and without the number of a retry."""
+    """Return Argo's node name without items and without the number of a retry."""
     # Two patterns share their brackets: "(2:item)" is a copy and keeps its index, "(1)" at the end is a
     # retry and goes. The "@" marks copies while retries are taken off.
     return _RETRY.sub("", _INDEX.sub(r"(\1@)", node_name)).replace("@)", ")")
@@ -129,7 +129,7 @@ def _list(raw: object) -> list[Raw]:
 
 
 def _whole_spec(spec: Raw, library: Library | None, name: str) -> Raw:
-    """The spec with what a ``workflowTemplateRef`` brings; the workflow's own keys win."""
+    """Return the spec with what a ``workflowTemplateRef`` brings; the workflow's own keys win."""
     reference = _mapping(spec.get("workflowTemplateRef"))
     if not reference:
         return spec
@@ -239,7 +239,7 @@ class _Builder:
         return tuple(dict.fromkeys(exits)) or parents
 
     def _resolve(self, step: Raw, scope: Mapping[str, Raw]) -> tuple[Raw | None, Mapping[str, Raw]]:
-        """The template that a step uses, and the templates that it can name in turn."""
+        """Return the template that a step uses, and the templates that it can name in turn."""
         if isinstance(step.get("inline"), dict):
             return _mapping(step["inline"]), scope
         reference = _mapping(step.get("templateRef"))
@@ -271,7 +271,7 @@ def dependencies(task: Raw, steps: Iterable[str]) -> tuple[str, ...]:
 
 
 def in_order(needs: Mapping[str, tuple[str, ...]], where: str) -> list[str]:
-    """Keys with everything they need before them. Raises InvalidInput on a cycle or an unknown name."""
+    """Sort keys so that everything they need comes before them. Raises InvalidInput on a cycle or an unknown name."""
     unknown = sorted({need for all_needs in needs.values() for need in all_needs} - set(needs))
     if unknown:
         raise InvalidInput(where, f"a task depends on {', '.join(unknown)}, which the DAG does not have")

@@ -38,7 +38,7 @@ class ArgoWorkflow(objects.Object):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def plain(self) -> Raw:
-        """The object as `Graph.of` reads it."""
+        """Return the object as `Graph.of` reads it."""
         spec: Raw = msgspec.json.decode(self.spec) if bytes(self.spec) else {}
         return {"metadata": {"name": self.metadata.name}, "spec": spec}
 
@@ -86,14 +86,14 @@ class Flows:
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def on_template(self, kind: str, template: ArgoTemplate) -> None:
-        """A template that workflows may refer to."""
+        """Take up a template that workflows may refer to."""
         if kind == DELETED:
             self.templates.pop(template.key, None)
         else:
             self.templates[template.key] = {"spec": msgspec.json.decode(template.spec)}
 
     def on_workflow(self, kind: str, workflow: ArgoWorkflow) -> None:
-        """A workflow came, changed or went."""
+        """Take up a workflow that came, changed or went."""
         key = workflow.key
         if kind == DELETED or workflow.status.phase in ENDED:
             if self.known.pop(key, None) is not None:
@@ -126,7 +126,7 @@ class Flows:
         return self.templates.get(f"{'' if whole else workflow.metadata.namespace}/{name}")
 
     def of(self, pod: objects.Pod) -> tuple[Flow, str] | None:
-        """The workflow of a pod and the task it is, or None."""
+        """Return the workflow of a pod and the task it is, or None."""
         name = pod.metadata.labels.get(WORKFLOW)
         flow = self.known.get(f"{pod.metadata.namespace}/{name}") if name else None
         if flow is None:
@@ -136,7 +136,7 @@ class Flows:
 
 
 def _due_s(workflow: ArgoWorkflow) -> float | None:
-    """Seconds that a workflow may take, by its deadline or its objective. What cannot be read is told and left out."""
+    """Return how long a workflow may take, by deadline or objective. What cannot be read is told and left out."""
     notes = workflow.metadata.annotations
     objective = notes.get(OBJECTIVE, OBJECTIVES[0])
     if objective not in OBJECTIVES:

@@ -98,7 +98,7 @@ class Ledger:
     # what watches say
 
     def on_page(self, kind: str, page: Page) -> None:
-        """A page came, changed or went: what others promise counts, what they took back does not."""
+        """Take up a page that came, changed or went: what others promise counts, what they took back does not."""
         known = self.pages.get(page.node)
         if kind == DELETED:
             # News may come twice and late: our own write tells of a page before the watch does.
@@ -110,7 +110,7 @@ class Ledger:
             self._count(page.node, page.entries())
 
     def on_pod(self, kind: str, pod: objects.Pod) -> None:
-        """A pod ended, which ends its entries; or it is bound, and counts by itself from now on."""
+        """Drop the entries of a pod that ended; one that is bound counts by itself from now on."""
         uid = pod.metadata.uid
         if kind == DELETED or pod.ended:
             self._gone[uid] = None
@@ -124,7 +124,7 @@ class Ledger:
             self._uncount(pod.spec.node_name, uid)
 
     def begin(self, pods: Iterable[objects.Pod]) -> None:
-        """Entries that we, or who was this placer before, left without a binding are taken back."""
+        """Take back entries that we, or who was this placer before, left without a binding."""
         bound = {pod.metadata.uid for pod in pods if pod.spec.node_name and not pod.ended}
         for node, page in self.pages.items():
             for uid, entry in page.entries().items():
@@ -150,7 +150,7 @@ class Ledger:
         return None
 
     def withdraw(self, uid: str, node: str) -> None:
-        """The binding did not come about."""
+        """Take an entry back: the binding did not come about."""
         self._withdrawn[uid] = node
 
     async def sweep(self) -> None:
@@ -203,7 +203,7 @@ class Ledger:
         return record is not None and record.node == node
 
     def _promised(self, uid: str, entry: Entry, node: str) -> objects.Pod:
-        """The pod as if bound, under a uid of its own: itself where the watch knows it, else its amounts.
+        """Return the pod as if bound, under a uid of its own: itself where the watch knows it, else its amounts.
 
         A pod may stand on two pages for a moment, where its placer decided anew: it then counts on both nodes.
         """

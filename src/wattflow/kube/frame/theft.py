@@ -45,7 +45,7 @@ class Thief:
         return self.role.frame.stealing.retry_s
 
     def victims(self, pods: Iterable[objects.Pod], now_s: float) -> dict[int, list[objects.Pod]]:
-        """Pods that wait with others for at least a pause, oldest first."""
+        """Find pods that wait with other placers for at least a pause, oldest first."""
         found: dict[int, list[objects.Pod]] = {}
         seen: dict[str, float] = {}
         for pod in pods:
@@ -66,7 +66,7 @@ class Thief:
         return found
 
     def choose(self, queues: dict[int, list[objects.Pod]]) -> list[objects.Pod]:
-        """Half of the longest queue among those asked, as far as we have room for them."""
+        """Take half of the longest queue among those asked, as far as we have room for them."""
         others = [k for k in range(self.role.count) if k != self.role.index]
         # A sample, not the longest of all queues: several thieves would go to the same victim.
         asked = self.rng.sample(others, min(self.role.asks, len(others)))
@@ -96,7 +96,7 @@ class Thief:
     async def run(
         self, idle: Callable[[], bool], pods: Callable[[], Iterable[objects.Pod]], clock: Callable[[], float]
     ) -> None:
-        """Whenever there is nothing to do, take work from others."""
+        """Take work from others whenever there is nothing to do."""
         while True:
             await asyncio.sleep(self.pause_s)
             chosen = self.choose(self.victims(pods(), clock())) if idle() else []
