@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from wattflow.cli.screen import remark
 
@@ -48,8 +49,8 @@ def prepare(workflow: str, policy: str, quiet: bool) -> None:
 
     # The environment for children, the setting for this process: numba has read it already.
     os.environ["NUMBA_DISABLE_JIT"] = "1"
-    settings: object = numba.config
-    settings.reload_config()  # type: ignore[attr-defined]
+    settings: Any = numba.config
+    settings.reload_config()
     if not _is_alive(base / _MARK):
         _compile_aside(base, policy)
     remark("this run is plain Python: the simulator is compiled aside for the next ones, once, about a minute", quiet)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -80,8 +80,8 @@ def predict(
         typer.echo(line, err=True)
 
 
-def _write(file: object, answer: _Answer) -> None:
-    writer = csv.writer(file)  # type: ignore[arg-type]
+def _write(file: TextIO, answer: _Answer) -> None:
+    writer = csv.writer(file)
     writer.writerow(answer.columns)
     writer.writerows(answer.rows)
 
@@ -92,7 +92,7 @@ def _shown(values: Iterable[float]) -> list[str]:
 
 
 def _errors(what: str, found: tuple[Floats, Floats, Floats], true: Floats) -> list[str]:
-    """One sentence on how far the predictions are from the truth, where there is any."""
+    """Return one sentence on how far the predictions are from the truth, where there is any."""
     import numpy as np
 
     from wattflow.predict.evaluate import HeldOut

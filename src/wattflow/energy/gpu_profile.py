@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,7 +146,7 @@ class GpuProfiler:
         self._add_point(point | {key: about[key] for key in ("sm_mhz", "temperature_c")}, windows, done)
 
     def _windows(self, seconds: float) -> list[float]:
-        """Mean watts of consecutive windows, by the energy counter (by sampled watts without one)."""
+        """Return the mean watts of consecutive windows, by the energy counter (by sampled watts without one)."""
         gpu = self.meter.domains[0]
         watts: list[float] = []
         before, end_s = self.meter.read(), self.clock() + seconds
@@ -162,7 +163,7 @@ class GpuProfiler:
         return watts
 
     def _interference(self, kernel: str) -> None:
-        """A benchmark of fixed work on a share, beside a rising co-load; then beside whole jobs in turns."""
+        """Time a benchmark of fixed work on a share, beside a rising co-load; then beside whole jobs in turns."""
         share = BENCH_SHARE
         trial = self.start_load(self.program, LoadSpec(kernel, share, 1.0), self.mps).finish()
         # As many rounds as take `bench_s` alone; the same work is then timed beside others.
@@ -264,7 +265,7 @@ def knee(share: Sequence[float], watts: Sequence[Sequence[float]], *, draws: int
 
 
 def _joined(x: NDArray[np.float64], at: float) -> NDArray[np.float64]:
-    """Columns of two lines joined at ``at``; a single line when that is the last point."""
+    """Return columns of two lines joined at ``at``; a single line when that is the last point."""
     return np.stack([np.ones_like(x), x, np.maximum(0.0, x - at)], axis=1)
 
 
@@ -276,7 +277,7 @@ def _residual(x: NDArray[np.float64], at: float, columns: NDArray[np.float64]) -
 
 
 def read_document(path: Path) -> Mapping[str, object]:
-    """A measured document; an unknown version is an error."""
+    """Read a measured document; an unknown version is an error."""
     document = json.loads(path.read_text())
     if document.get("version") != VERSION:
         raise InvalidInput(
@@ -286,7 +287,7 @@ def read_document(path: Path) -> Mapping[str, object]:
 
 
 def shipped() -> dict[str, Mapping[str, object]]:
-    """The measured GPU profiles that come with wattflow, by file name."""
+    """Return the measured GPU profiles that come with wattflow, by file name."""
     folder = resources.files("wattflow") / "data" / "profiles"
     found: dict[str, Mapping[str, object]] = {}
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
@@ -299,23 +300,23 @@ def shipped() -> dict[str, Mapping[str, object]]:
 
 
 def by_share(document: Mapping[str, object], kernel: str) -> tuple[list[float], list[list[float]]]:
-    """Shares and the windows measured at each, all repeats together."""
+    """Return shares and the windows measured at each, all repeats together."""
     groups: dict[float, list[float]] = {}
     for point in _rows(document, "points"):
         if point["kind"] == "share" and point["kernel"] == kernel:
-            groups.setdefault(float(point["share"]), []).extend(point["windows_w"])  # type: ignore[arg-type]
+            groups.setdefault(float(point["share"]), []).extend(point["windows_w"])
     shares = sorted(share for share, values in groups.items() if values)
     return shares, [groups[share] for share in shares]
 
 
 def idle_w(document: Mapping[str, object]) -> float | None:
-    """Watts before any context existed."""
+    """Return watts before any context existed."""
     values = [point["watts"] for point in _rows(document, "points") if point["kind"] == "idle"]
-    return None if not values or values[0] is None else float(values[0])  # type: ignore[arg-type]
+    return None if not values or values[0] is None else float(values[0])
 
 
 def device_profile(document: Mapping[str, object], kernel: str = "gemm") -> DeviceProfile:
-    """Watts by share as a simulator's device profile, idle included."""
+    """Return watts by share as a simulator's device profile, idle included."""
     shares, windows = by_share(document, kernel)
     idle = idle_w(document)
     if idle is None or not shares:
@@ -327,7 +328,7 @@ def device_profile(document: Mapping[str, object], kernel: str = "gemm") -> Devi
     return DeviceProfile((0.0, *shares), (idle, *watts), Provenance.MEASURED, source)
 
 
-def _rows(document: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
+def _rows(document: Mapping[str, object], key: str) -> list[Mapping[str, Any]]:
     rows = document[key]
     assert isinstance(rows, list)
     return rows

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from wattflow.files.reading import small_text
 from wattflow.files.whole import write_text
@@ -51,7 +52,7 @@ class FunctionProfile:
 
     @property
     def response(self) -> Response:
-        """The curve through the runs."""
+        """Return the curve through the runs."""
         return Response(self.runs, self.idle_w)
 
     def age_days(self, today: datetime.date | None = None) -> int:
@@ -122,12 +123,12 @@ def read_profile(path: Path, model: str | None = None) -> FunctionProfile:
 
 
 def _parse(document: Mapping[str, object], source: str) -> FunctionProfile:
-    facts = dict(document)
+    facts: dict[str, Any] = dict(document)
     if facts.pop("version") != VERSION:
         raise InvalidInput(source, f"has version {document['version']}; this program reads {VERSION}")
     rows = facts.pop("runs")
     assert isinstance(rows, list)
-    profile = FunctionProfile(runs=tuple(LevelRun(**row) for row in rows), **facts)  # type: ignore[arg-type]
+    profile = FunctionProfile(runs=tuple(LevelRun(**row) for row in rows), **facts)
     # Raises on what is no date: the age is asked for later, where nobody would know which file it was.
     datetime.date.fromisoformat(profile.measured_at)
     # Raises on runs that make no curve.

@@ -11,13 +11,14 @@ import ctypes
 import importlib
 import math
 import os
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 from wattflow.energy.meters import nvml
 from wattflow.energy.meters.port import NoReading
 from wattflow.levels.port import Kind, Knob, LevelRefused
 
+T = TypeVar("T")
 SM = 1
 """NVML's number of the clock of the multiprocessors."""
 MHZ_STEP = 15.0
@@ -109,17 +110,17 @@ class NvmlActuator:
     def _default_limit(self, handle: object) -> int:
         return int(self._nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle))
 
-    def _ask(self, call: object, *arguments: object) -> object | None:
+    def _ask(self, call: Callable[..., T], *arguments: object) -> T | None:
         """Return the call's answer, or None where the card or driver does not support it."""
         try:
-            return call(*arguments)  # type: ignore[operator, no-any-return]
+            return call(*arguments)
         except Exception:
             return None
 
-    def _do(self, knob: Knob, call: object, *arguments: object) -> None:
+    def _do(self, knob: Knob, call: Callable[..., object], *arguments: object) -> None:
         """Make a call that changes something; NVML's errors become one kind."""
         try:
-            call(*arguments)  # type: ignore[operator]
+            call(*arguments)
         except Exception as error:
             raise LevelRefused(f"{knob.id}: NVML refuses: {error}; {knob.who} may set it") from error
 

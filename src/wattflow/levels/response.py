@@ -11,7 +11,7 @@ Between runs the curve is bent through them: its log-residuals are interpolated.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,12 +98,12 @@ class Response:
 
     @property
     def full(self) -> float:
-        """The level of full clock."""
+        """Return the level of full clock."""
         return float(self._levels[-1])
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The curve in numbers, for people."""
+        """Return the curve in numbers, for people."""
         base, knee, slope = self._curve.time
         return {
             "seconds": math.exp(base),
@@ -168,10 +168,10 @@ class Response:
         squares = [2 * SPREAD**2 + sum(error[i] ** 2 for error in errors) for i in (0, 1)]
         return math.sqrt(squares[0] / (2 + len(errors))), math.sqrt(squares[1] / (2 + len(errors)))
 
-    def _estimate(self, level: float, curve: object, bend: Floats, spread: float) -> Estimate:
+    def _estimate(self, level: float, curve: Callable[[Floats], Floats], bend: Floats, spread: float) -> Estimate:
         at = np.array([level])
         bent = np.interp(np.log(at), np.log(self._levels), bend)
-        value = float(curve(at)[0] * math.exp(bent[0]))  # type: ignore[operator]
+        value = float(curve(at)[0] * math.exp(bent[0]))
         # Zero at a level that was run; at REACH away the whole spread, never more than twice of it.
         gap = float(np.min(np.abs(np.log(self._levels) - math.log(level)))) / REACH
         half = Z95 * math.hypot(NOISE, spread * min(2.0, gap))

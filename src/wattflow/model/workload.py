@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,14 +116,14 @@ class Workload:
         return len(self.parent)
 
     def task_id(self, task: int) -> str:
-        """The task's own id, or its number where the source had none."""
+        """Return the task's own id, or its number where the source had none."""
         return self.ids[task] if self.ids is not None else str(task)
 
     def parents_of(self, task: int) -> Indices:
         return self.parent[self.parent_start[task] : self.parent_start[task + 1]]
 
     def children(self) -> tuple[Ints, Indices, Floats]:
-        """The edges turned round: (child_start, child, bytes), children in index order. The last answer is kept."""
+        """Turn the edges round: (child_start, child, bytes), children in index order. The last answer is kept."""
         edges = (self.parent_start, self.parent, self.parent_bytes)
         # By identity: arrays are shared between a workload and its copies with other estimates.
         if len(_last_children) == 2 and all(a is b for a, b in zip(_last_children[0], edges, strict=True)):
@@ -145,7 +145,7 @@ class Workload:
         return turned[0].copy(), turned[1].copy(), turned[2].copy()
 
     def topological_order(self) -> Ints:
-        """Tasks so that parents come first; ties by index. Raises InvalidInput on a cycle, naming its tasks."""
+        """Sort tasks so that parents come first; ties by index. Raises InvalidInput on a cycle, naming its tasks."""
         waiting = np.diff(self.parent_start).astype(np.int64)
         start, child, _ = self.children()
         # First in, first out: ties by index, since children are listed by index too.
@@ -166,7 +166,7 @@ class Workload:
         return np.array(order, np.int64)
 
     def _cycle(self, waiting: Ints) -> list[int]:
-        """One cycle among the tasks that still wait, each before the one that waits for it."""
+        """Find one cycle among the tasks that still wait, each before the one that waits for it."""
         task = int(np.flatnonzero(waiting > 0)[0])
         seen: dict[int, int] = {}
         while task not in seen:
@@ -176,7 +176,7 @@ class Workload:
         return list(seen)[seen[task] :][::-1]
 
     def with_estimates(self, estimate_s: Floats) -> Workload:
-        """The same workload with other estimates (NaN is unknown)."""
+        """Return the same workload with other estimates (NaN is unknown)."""
         return replace(self, estimate_s=np.ascontiguousarray(estimate_s, np.float64))
 
     @classmethod
@@ -199,8 +199,7 @@ class Workload:
         parent_bytes = np.zeros(0)
         if edges is not None:
             parents, children = (np.asarray(side, np.int32) for side in edges)
-            # Stable: the parents of one task keep the order that they were given in.
-            order = np.argsort(children, kind="stable")
+            order = np.argsort(children, kind="stable")  # parents of one task keep their order
             parent = np.ascontiguousarray(parents[order])
             parent_bytes = np.ascontiguousarray(
                 np.asarray(columns.pop("edge_bytes", np.zeros(len(parents))), np.float64)[order]
@@ -210,7 +209,7 @@ class Workload:
             columns |= {"workflow": np.arange(count, dtype=np.int32), "workflow_names": NumberedNames(name, count)}
         workflow = np.asarray(columns.pop("workflow", np.zeros(count, np.int32)), np.int32)
         workflows = int(workflow.max()) + 1 if count else 0
-        defaults: dict[str, object] = {
+        defaults: dict[str, Any] = {
             "estimate_s": runtime_s,
             "shape": np.zeros(count, np.int32),
             "input_bytes": zeros,
@@ -222,7 +221,6 @@ class Workload:
             defaults["workflow_names"] = names
         if "workflow_submit_s" not in columns:
             submit = np.full(workflows, np.inf)
-            # Without a stated submission a workflow begins with its first task.
             np.minimum.at(submit, workflow, np.asarray(release_s, np.float64))
             defaults["workflow_submit_s"] = submit
         for key, value in (defaults | columns).items():
@@ -240,7 +238,7 @@ class Workload:
             parent_bytes=parent_bytes,
             shapes=tuple(shapes),
             functions=tuple(functions),
-            **defaults,  # type: ignore[arg-type]
+            **defaults,
         )
 
     @classmethod
@@ -251,7 +249,7 @@ class Workload:
         *,
         allow_unknown_runtimes: bool = False,
     ) -> Workload:
-        """Columns of one or several workflow documents.
+        """Make columns of one or several workflow documents.
 
         A task with unknown runtime is an error. With ``allow_unknown_runtimes``, ``UNKNOWN_RUNTIME_S`` stands in for
         it, its estimate is unknown, and the column ``runtime_known`` says which tasks these are.
@@ -394,7 +392,7 @@ _RECORDED = (
 
 
 def _recorded_columns(tasks: Sequence[Task]) -> dict[str, NDArray[np.generic]]:
-    """Columns that at least one task has a value for."""
+    """Return columns that at least one task has a value for."""
     columns: dict[str, NDArray[np.generic]] = {}
     for name in _RECORDED:
         values = [getattr(task, name) for task in tasks]

@@ -40,7 +40,7 @@ class Backbone:
     highest: Floats
 
     def curve(self, task: Ints, size: Floats) -> Floats:
-        """Natural log of seconds at offset 0. An unknown size is taken as the middle of what was seen."""
+        """Return the natural log of seconds at offset 0. An unknown size is taken as the middle of what was seen."""
         # The geometric middle: sizes spread over orders of magnitude.
         middle = np.sqrt(np.maximum(self.lowest[task], 1.0) * np.maximum(self.highest[task], 1.0))
         known = np.where(np.isfinite(size), size, middle) / SIZE_UNIT
@@ -49,13 +49,13 @@ class Backbone:
         return np.log(np.maximum(line, self.floor[task]))
 
     def predict(self, task: Ints, machine: Ints, size: Floats) -> Floats:
-        """Natural log of seconds; NaN where the task never ran on the machine."""
+        """Return the natural log of seconds; NaN where the task never ran on the machine."""
         return self.curve(task, size) + self.offset[task, machine]
 
 
 @compiled
-def relative_line(x, t):  # type: ignore[no-untyped-def]
-    """(a, b) that make a + b·x close to t in relative error, by iteratively reweighted least squares."""
+def relative_line(x: Floats, t: Floats) -> tuple[float, float]:
+    """Fit (a, b) that make a + b·x close to t in relative error, by iteratively reweighted least squares."""
     weight = np.ones(t.size)
     a, b = 0.0, 0.0
     for _ in range(_REWEIGHTS):
@@ -81,8 +81,8 @@ def relative_line(x, t):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def medians(values, group, count):  # type: ignore[no-untyped-def]
-    """Median of the values of each group 0 … count − 1; NaN for an empty one."""
+def medians(values: Floats, group: Ints, count: int) -> Floats:
+    """Return the median of the values of each group 0 … count − 1; NaN for an empty one."""
     # Counting sort into one array: a list per group would not compile.
     size = np.zeros(count + 1, np.int64)
     for g in group:
@@ -115,7 +115,7 @@ def fit_backbone(task: Ints, machine: Ints, size: Floats, log_s: Floats, counts:
 
 
 @compiled
-def _fit_task(x, log_s, machine, machines):  # type: ignore[no-untyped-def]
+def _fit_task(x: Floats, log_s: Floats, machine: Ints, machines: int) -> tuple[tuple[float, float, float], Floats]:
     # Start with the machine's median; the line is then fitted to what is left.
     offset = medians(log_s, machine, machines)
     a, b, floor = 1.0, 0.0, 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import SupportsFloat
 
 import numpy as np
 
@@ -58,16 +59,16 @@ class Table:
         return np.array(["" if v is None else str(v) for v in self._table[name].to_pylist()], np.str_)
 
     def numbers(self, name: str) -> Floats:
-        """Numbers; what is no number (a dash) is NaN."""
+        """Read numbers; what is no number (a dash) is NaN."""
         return np.array([_number(v) for v in self._table[name].to_pylist()], np.float64)
 
 
-def _number(value: object) -> float:
+def _number(value: str | SupportsFloat | None) -> float:
     # pyarrow may read a column as booleans; 1 and 0 are no measurement.
     if value is None or isinstance(value, bool):
         return float("nan")
     try:
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
     except (TypeError, ValueError):
         return float("nan")
 
@@ -78,7 +79,7 @@ def file_sha256(path: Path) -> str:
 
 
 def lotaru(data: Path, keep_copies: bool = False) -> Observations:
-    """Lotaru's execution reports: five nf-core workflows, down-sampled (train-1, train-2) and full size (test).
+    """Read Lotaru's execution reports: five nf-core workflows, down-sampled (train-1, train-2) and full size (test).
 
     Rows that repeat another machine's row in runtime, CPU, memory and bytes are copies of one measurement (154 rows of
     methylseq on n2 and c2); they would leak across machines, so only the first is kept.
@@ -126,7 +127,7 @@ def lotaru(data: Path, keep_copies: bool = False) -> Observations:
 
 
 def lotaru_benchmarks(data: Path) -> dict[str, dict[str, float]]:
-    """Median seconds of Lotaru's micro-benchmarks by machine and task; −1 and three times 1.0 mean not measured."""
+    """Read median seconds of Lotaru's micro-benchmarks; −1 and three times 1.0 mean not measured."""
     repeats = ("Realtime1", "Realtime2", "Realtime3")
     table = Table(data / LOTARU / "microbenchmarks.csv", ("Workflow", "Task", "Machine", *repeats))
     values = np.column_stack([table.numbers(name) for name in repeats])
@@ -141,7 +142,7 @@ def lotaru_benchmarks(data: Path) -> dict[str, dict[str, float]]:
 
 
 def kepler(data: Path, scope: str) -> tuple[dict[str, Floats], Floats]:
-    """Kepler's nx12 rows in time order: counters by name, and platform (wall) or package watts."""
+    """Read Kepler's nx12 rows in time order: counters by name, and platform (wall) or package watts."""
     file, label = {"wall": ("acpi_basic", "platform_power"), "package": ("rapl_basic", "package_power")}[scope]
     counters = ("bpf_cpu_time_us", "cache_miss", "cpu_cycles", "cpu_instructions")
     table = Table(data / KEPLER / f"{file}.csv.gz", ("timestamp", *counters, label))
@@ -153,7 +154,7 @@ def kepler(data: Path, scope: str) -> tuple[dict[str, Floats], Floats]:
 
 
 def greenfaas(data: Path) -> tuple[serverless.Calls, int]:
-    """GreenFaaS calls with attributed energy, in order of start, and how many had no energy and are left out."""
+    """Read GreenFaaS calls with attributed energy, in order of start, and how many had no energy and are left out."""
     table = Table(
         data / GREENFAAS,
         ("block_id", "func_name", "machine", "endpoint_status", "start", "duration_s", "avg_power_W", "energy_J"),
@@ -178,7 +179,7 @@ def greenfaas(data: Path) -> tuple[serverless.Calls, int]:
 
 
 def sizey(data: Path) -> Observations:
-    """Sizey's Nextflow runs: finished tasks with requested and peak memory. The run is the sample (tag)."""
+    """Read Sizey's Nextflow runs: finished tasks with requested and peak memory. The run is the sample (tag)."""
     parts = []
     for path in sorted((data / SIZEY).glob("*.csv.gz")):
         table = Table(path, ("process", "tag", "status", "cpus", "memory", "realtime", "%cpu", "peak_rss", "task_id"))

@@ -9,6 +9,10 @@ import numpy as np
 from wattflow.predict import conformal, runtime
 from wattflow.predict.compiled import compiled
 from wattflow.predict.core import LARGE
+from wattflow.predict.observations import Floats, Ints
+
+Process = tuple[Floats, Floats, Floats, Floats, Ints, Ints, Floats, Ints, Floats]
+"""Lines, offsets, nearness of machines and scales; then start, machine, size, data and weight of the fitted rows."""
 
 
 class RowPredictor:
@@ -46,7 +50,7 @@ class RowPredictor:
         }
 
     def predict_s(self, task: str, machine: str, size: float = math.nan, data: str = "") -> float:
-        """Seconds; NaN for a task that was never profiled, or for a novelty the model was not fitted for."""
+        """Predict seconds; NaN for a task that was never profiled, or for a novelty the model was not fitted for."""
         k = self._task.get(task, -1)
         if k < 0:
             return math.nan
@@ -67,8 +71,14 @@ class RowPredictor:
 
 
 @compiled
-def _log_seconds(row, inputs, process, plain, weights):  # type: ignore[no-untyped-def]
-    """(log seconds of the weighted members, whether the size is among the largest); see `Core.members`."""
+def _log_seconds(
+    row: tuple[int, int, float, int],
+    inputs: tuple[float, float, float],
+    process: Process,
+    plain: tuple[Floats, Floats],
+    weights: Floats,
+) -> tuple[float, bool]:
+    """Return (log seconds of the weighted members, whether the size is among the largest); see `Core.members`."""
     k, m, size, data = row
     same, here, steadied = inputs
     line, smooth = _smooth(k, m, size, data, process)
@@ -95,13 +105,13 @@ def _log_seconds(row, inputs, process, plain, weights):  # type: ignore[no-untyp
 
 
 @compiled
-def _along(intercept, slope, floor, x, otherwise):  # type: ignore[no-untyped-def]
+def _along(intercept: float, slope: float, floor: float, x: float, otherwise: float) -> float:
     seconds = intercept + slope * x
     return math.log(max(seconds, floor)) if seconds == seconds else otherwise
 
 
 @compiled
-def _smooth(k, m, size, data, arrays):  # type: ignore[no-untyped-def]
+def _smooth(k: int, m: int, size: float, data: int, arrays: Process) -> tuple[float, float]:
     line, offset, near, scales, start, machines, log_sizes, datas, weight = arrays
     # The middle of the sizes seen (`Backbone.curve`), but 0 for the process (`Rows.places`).
     known = size if size == size else line[k, 3]

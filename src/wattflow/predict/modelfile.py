@@ -12,7 +12,7 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class Manifest:
 
     kind: str
     data: tuple[Mapping[str, object], ...] = ()
-    metrics: Mapping[str, float] = ()  # type: ignore[assignment]
+    metrics: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
 
 
@@ -93,7 +93,7 @@ def save(path: Path, model: object, manifest: Manifest) -> str:
 
 
 def find(name: str | Path) -> Path:
-    """The file of a model.
+    """Find the file of a model.
 
     Raises:
         InvalidInput: There is none.

@@ -9,6 +9,8 @@ import numpy as np
 from wattflow.predict.compiled import compiled
 from wattflow.predict.observations import Floats
 
+Weights = tuple[Floats, Floats, Floats, Floats, Floats]
+
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -24,7 +26,7 @@ class Network:
     b3: float
 
     def predict(self, rows: Floats) -> Floats:
-        """Output for each row."""
+        """Return the output for each row."""
         # Within four deviations: far outside tanh saturates anyway, and inputs unlike the training must not
         # explode.
         scaled = np.clip((rows - self.mean) / self.spread, -4.0, 4.0)
@@ -32,13 +34,13 @@ class Network:
         return np.asarray(hidden @ self.w3 + self.b3)
 
     def predict_row(self, row: Floats) -> float:
-        """One row, compiled."""
+        """Predict one row, compiled."""
         weights = (self.w1, self.b1, self.w2, self.b2, self.w3)
         return float(_forward(row, self.mean, self.spread, weights, self.b3))
 
 
 @compiled
-def _forward(row, mean, spread, weights, b3):  # type: ignore[no-untyped-def]
+def _forward(row: Floats, mean: Floats, spread: Floats, weights: Weights, b3: float) -> float:
     w1, b1, w2, b2, w3 = weights
     first = np.empty(b1.size)
     for j in range(b1.size):
@@ -57,7 +59,7 @@ def _forward(row, mean, spread, weights, b3):  # type: ignore[no-untyped-def]
 
 
 def fit_network(rows: Floats, target: Floats, hidden: int = 16, steps: int = 1500, seed: int = 0) -> Network:
-    """Full-batch Adam on squared error with a small weight decay. Same seed, same weights."""
+    """Train by full-batch Adam on squared error with a small weight decay. Same seed, same weights."""
     rng = np.random.default_rng(seed)
     # A trifle, for columns that never vary.
     mean, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-12

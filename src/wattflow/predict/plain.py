@@ -46,20 +46,20 @@ class Keyed:
 
     @classmethod
     def medians(cls, key: Ints, value: Floats) -> Keyed:
-        """The median of each key's values; keys below 0 are left out."""
+        """Return the median of each key's values; keys below 0 are left out."""
         some = key >= 0
         found, group = np.unique(key[some], return_inverse=True)
         return cls(found.astype(np.int64), lines.medians(value[some], group.astype(np.int64), len(found)))
 
     @classmethod
     def median_seconds(cls, key: Ints, log_s: Floats) -> Keyed:
-        """The same of seconds: between two runs lies their mean, not the root of their product."""
+        """Take the median of seconds: between two runs lies their mean, not the root of their product."""
         # Seconds, not logs: for two runs the median is their mean.
         found = cls.medians(key, np.exp(log_s))
         return cls(found.key, np.log(found.value))
 
     def at(self, key: Ints) -> Floats:
-        """The values; NaN where the key is not known."""
+        """Return the values; NaN where the key is not known."""
         if not len(self.key):
             return np.full(len(key), np.nan)
         # The key may be beyond the last one; whether it is there is tested next.
@@ -97,7 +97,7 @@ class Plain:
         return np.where((key >= 0) & (machine >= 0), key * self.pair.shape[2] + machine, -1)
 
     def predict(self, task: Ints, machine: Ints, size: Floats, data: Ints) -> Floats:
-        """Natural log of seconds, [row, member] in the order of `NAMES`; NaN where a member does not know the row."""
+        """Predict log seconds, [row, member] in the order of `NAMES`; NaN where a member does not know the row."""
         here, alone = self.pair[:, task, machine], self.task[:, task]
         gigabytes = size / lines.SIZE_UNIT
         key = self.data_key(task, data)
@@ -136,7 +136,7 @@ def fit_plain(
 
 
 def carried(fitted: Plain, offset: Floats) -> Plain:
-    """Lines of each task also for machines where it never ran: the mean of those it has, by the machines' factors.
+    """Carry lines to machines where a task never ran: the mean of those it has, by the machines' factors.
 
     ``offset`` holds the natural logs of the factors, [task, machine], all known.
     """
@@ -153,7 +153,7 @@ def carried(fitted: Plain, offset: Floats) -> Plain:
 
 
 def _steadied(key: Ints, log_s: Floats, centre: Floats, inputs: int) -> Keyed:
-    """Medians by task and input, drawn towards the task's by v / n against the variance between inputs."""
+    """Return medians by task and input, drawn towards the task's by v / n against the variance between inputs."""
     some = key >= 0
     found, group = np.unique(key[some], return_inverse=True)
     if not len(found):
@@ -177,7 +177,7 @@ def _steadied(key: Ints, log_s: Floats, centre: Floats, inputs: int) -> Keyed:
 
 
 def _held(median: Floats, task: Ints, count: Ints, centre: Floats, deviations: float) -> Floats:
-    """A single run far outside what the task's other inputs took is held at so many of their (robust) deviations."""
+    """Hold a single run far outside what the task's other inputs took at so many robust deviations of theirs."""
     away = median - centre[task]
     # 1.4826 turns a median absolute deviation into a standard one, for normal errors.
     typical = 1.4826 * lines.medians(np.abs(away), task, len(centre))
@@ -188,7 +188,7 @@ def _held(median: Floats, task: Ints, count: Ints, centre: Floats, deviations: f
 
 
 def _spreads(value: Floats, task: Ints, tasks: int) -> Floats:
-    """Standard deviation of each task's values; 0 where there are none."""
+    """Return the standard deviation of each task's values; 0 where there are none."""
     good = np.isfinite(value)
     value, task = value[good], task[good]
     count = np.maximum(np.bincount(task, minlength=tasks), 1)
@@ -197,7 +197,7 @@ def _spreads(value: Floats, task: Ints, tasks: int) -> Floats:
 
 
 def best_sizes(task: Ints, machine: Ints, sizes: Floats, log_s: Floats, counts: tuple[int, int]) -> Ints:
-    """The size column of each task whose lines, one per machine, miss the fewest seconds; the first if as good."""
+    """Choose each task's size column whose lines, one per machine, miss the fewest seconds; the first if as good."""
     tasks, machines = counts
     if sizes.shape[1] < 2:
         return np.zeros(tasks, np.int64)
@@ -215,8 +215,8 @@ def best_sizes(task: Ints, machine: Ints, sizes: Floats, log_s: Floats, counts: 
 
 
 @compiled
-def _even_line(x, t):  # type: ignore[no-untyped-def]
-    """(a, b) of a line for errors that grow with the root of the seconds, by iteratively reweighted least squares."""
+def _even_line(x: Floats, t: Floats) -> tuple[float, float]:
+    """Fit a line (a, b) for errors that grow with the root of the seconds, by reweighted least squares."""
     mean, weight = t.mean(), np.ones(t.size)
     a, b = 0.0, 0.0
     for _ in range(_REWEIGHTS):
@@ -240,8 +240,8 @@ def _even_line(x, t):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def by_group(group, x, log_s, count):  # type: ignore[no-untyped-def]
-    """[median, last, intercept, slope, floor, least squares' two] of each group; lines only where two sizes were seen.
+def by_group(group: Ints, x: Floats, log_s: Floats, count: int) -> Floats:
+    """Fit [median, last, intercept, slope, floor, least squares' two] of each group; lines where two sizes were seen.
 
     The first line stands between relative error and seconds, the second is fitted to seconds: it leans on the largest
     rows, which lie nearest to what a larger input will take.
@@ -271,7 +271,7 @@ def by_group(group, x, log_s, count):  # type: ignore[no-untyped-def]
 
 
 def likeness_of_inputs(task: Ints, data: Ints, log_s: Floats) -> float:
-    """How much of a task's spread comes with the input, from one run of each: 0 none, 1 all.
+    """Estimate how much of a task's spread comes with the input, from one run of each: 0 none, 1 all.
 
     An input that is large is slow for every task that reads it. So the correlation, over inputs, of how far different
     tasks lie from their own medians tells identity from noise, without any input having run twice.

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import lightgbm
     from sklearn.ensemble import HistGradientBoostingRegressor
 
+Arrays = tuple[Ints, Ints, Floats, Ints, Ints, Ints, Floats]
+"""Columns of `Trees` as the compiled loop takes them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trees:
@@ -46,15 +49,15 @@ class Trees:
         return out
 
     def predict_row(self, row: Floats) -> float:
-        """One row; the caller hands over a contiguous float64 vector."""
+        """Predict one row; the caller hands over a contiguous float64 vector."""
         return float(_predict_row(row, self._arrays(), self.base))
 
-    def _arrays(self) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints, Floats]:
+    def _arrays(self) -> Arrays:
         return self.root, self.feature, self.threshold, self.left, self.right, self.missing, self.value
 
 
 @compiled
-def _predict_row(row, arrays, base):  # type: ignore[no-untyped-def]
+def _predict_row(row: Floats, arrays: Arrays, base: float) -> float:
     root, feature, threshold, left, right, missing, value = arrays
     total = base
     for t in range(root.size):
@@ -76,7 +79,7 @@ def _predict_row(row, arrays, base):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _predict_rows(rows, arrays, base, out):  # type: ignore[no-untyped-def]
+def _predict_rows(rows: Floats, arrays: Arrays, base: float, out: Floats) -> None:
     for i in range(rows.shape[0]):
         out[i] = _predict_row(rows[i], arrays, base)
 
@@ -100,12 +103,12 @@ class _Builder:
 
 
 def none(base: float = 0.0) -> Trees:
-    """No trees at all: the base everywhere."""
+    """Make an ensemble of no trees: the base everywhere."""
     return _Builder().build(base)
 
 
 def mean(ensembles: Sequence[Trees]) -> Trees:
-    """The mean of several ensembles as one."""
+    """Average several ensembles into one."""
     count, shift = len(ensembles), np.cumsum([0] + [len(e.value) for e in ensembles])
 
     def joined(name: str, moved: bool) -> Ints:
@@ -125,12 +128,12 @@ def mean(ensembles: Sequence[Trees]) -> Trees:
 
 
 def shrunk(ensemble: Trees, share: float) -> Trees:
-    """The same trees, counting by a share of what they say."""
+    """Shrink the trees: they count by a share of what they say."""
     return replace(ensemble, value=ensemble.value * share, base=ensemble.base * share)
 
 
 def renamed(ensemble: Trees, columns: Ints) -> Trees:
-    """The same trees over a wider table in which their feature i stands at ``columns[i]``."""
+    """Move the trees to a wider table in which their feature i stands at ``columns[i]``."""
     feature = np.where(ensemble.feature >= 0, columns[np.maximum(ensemble.feature, 0)], -1)
     return replace(ensemble, feature=feature)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ _KEPT = frozenset({*_NUMBERS, *_WHOLE, "machine", "energy_provenance", "runtime_
 
 
 def to_workload(found: Sequence[Workflow], name: str, notes: Sequence[str] = ()) -> Workload:
-    """One workload of all documents; what had to be assumed stands in its notes."""
+    """Make one workload of all documents; what had to be assumed stands in its notes."""
     workload = Workload.of(found, found[0].name if len(found) == 1 else name, allow_unknown_runtimes=True)
     tasks = [task for workflow in found for task in workflow.tasks]
     lines = list(notes)
@@ -34,7 +35,7 @@ def to_workload(found: Sequence[Workflow], name: str, notes: Sequence[str] = ())
 
 
 def of_workload(workload: Workload) -> tuple[tuple[Workflow, ...], tuple[str, ...]]:
-    """The workload's documents, made from its columns where it has none, and what they cannot hold.
+    """Return the workload's documents, made from its columns where it has none, and what they cannot hold.
 
     Columns that a run or a predictor has put over the documents (runtimes, estimates, energy) are taken over into them.
     """
@@ -49,7 +50,7 @@ def of_workload(workload: Workload) -> tuple[tuple[Workflow, ...], tuple[str, ..
 
 
 def _updated(workload: Workload) -> tuple[Workflow, ...]:
-    """The documents with the workload's present estimates and recorded columns."""
+    """Return the documents with the workload's present estimates and recorded columns."""
     found, base = [], 0
     recorded = _recorded(workload)
     for document in workload.documents:
@@ -69,15 +70,15 @@ def _updated(workload: Workload) -> tuple[Workflow, ...]:
             usual = runtime if task.estimate_s is None else task.estimate_s
             if not math.isnan(estimate) and task.runtime_s is not None and estimate != usual:
                 changes["estimate_s"] = estimate
-            tasks.append(dataclasses.replace(task, **changes) if changes else task)  # type: ignore[arg-type]
+            tasks.append(dataclasses.replace(task, **changes) if changes else task)
         found.append(dataclasses.replace(document, tasks=tuple(tasks)))
         base += len(document.tasks)
     return tuple(found)
 
 
-def _recorded(workload: Workload) -> list[dict[str, object]]:
-    """Per task the recorded values as Python numbers; unknown is None."""
-    rows: list[dict[str, object]] = [{} for _ in range(len(workload))]
+def _recorded(workload: Workload) -> list[dict[str, Any]]:
+    """Return, per task, the recorded values as Python numbers; unknown is None."""
+    rows: list[dict[str, Any]] = [{} for _ in range(len(workload))]
     for name in (*_NUMBERS, *_WHOLE):
         if name in workload.columns:
             for row, value in zip(rows, workload.columns[name].astype(np.float64).tolist(), strict=True):
@@ -91,7 +92,7 @@ def _recorded(workload: Workload) -> list[dict[str, object]]:
 
 
 def _from_columns(workload: Workload) -> tuple[Workflow, ...]:
-    """Documents made from columns. Bytes become files, see `_Files`."""
+    """Make documents from columns. Bytes become files, see `_Files`."""
     ids = [workload.task_id(t) for t in range(len(workload))]
     # Ids come from several documents and may repeat; a document needs them unique.
     if len(set(ids)) < len(ids):
@@ -124,7 +125,7 @@ def _from_columns(workload: Workload) -> tuple[Workflow, ...]:
                 deadline_s=deadline - submit if math.isfinite(deadline) else None,
                 # As above: an estimate equal to the runtime is left out.
                 estimate_s=None if math.isnan(estimate) or (has_runtime and estimate == runtime) else estimate,
-                **recorded[t],  # type: ignore[arg-type]
+                **recorded[t],
             )
         )
     return tuple(
@@ -141,7 +142,7 @@ def _from_columns(workload: Workload) -> tuple[Workflow, ...]:
 
 
 def as_one_workflow(workload: Workload) -> Workload:
-    """The jobs of a log as the tasks of one workflow, each released when it was."""
+    """Make the jobs of a log tasks of one workflow, each released when it was."""
     return dataclasses.replace(
         workload,
         workflow=np.zeros(len(workload), np.int32),
@@ -151,7 +152,7 @@ def as_one_workflow(workload: Workload) -> Workload:
 
 
 def _functions_of(workload: Workload) -> list[tuple[Function, ...]]:
-    """The functions that each workflow uses, in order of number."""
+    """Return the functions that each workflow uses, in order of number."""
     function = np.array([shape.function for shape in workload.shapes] or [0], np.int64)
     # One number per pair of workflow and function; `unique` sorts them, so functions keep their order.
     pairs = np.unique(workload.workflow * len(workload.functions) + function[workload.shape])

@@ -23,7 +23,7 @@ _RECORDS = {"Variant": Variant, "Function": Function, "Machine": Machine, "File"
 
 
 def encode(value: object) -> object:
-    """A model value as JSON; records leave out fields that have their default."""
+    """Encode a model value as JSON; records leave out fields that have their default."""
     if isinstance(value, Variant | Function | Machine | File):
         return {
             field.name: encode(getattr(value, field.name))
@@ -36,7 +36,7 @@ def encode(value: object) -> object:
 
 
 def differing(written: Record, wanted: Record, skip: frozenset[str] = frozenset()) -> dict[str, object]:
-    """The fields of ``wanted`` that ``written`` does not have, as JSON."""
+    """Return the fields of ``wanted`` that ``written`` does not have, as JSON."""
     return {
         field.name: encode(getattr(wanted, field.name))
         for field in dataclasses.fields(wanted)
@@ -45,7 +45,7 @@ def differing(written: Record, wanted: Record, skip: frozenset[str] = frozenset(
 
 
 def merged(record: Record, extension: object, where: str, check: Check) -> Record:
-    """The record with the fields of an extension object put over it.
+    """Put the fields of an extension object over the record.
 
     Energy and start are in standard fields too, in other units; the extension only holds what rounding took. Where
     the two disagree by more than that, another program changed the standard field, and that wins.
@@ -82,7 +82,7 @@ _BAD = object()
 
 
 def decode(raw: object, kind: str, where: str, check: Check) -> object:
-    """JSON to the value of a field declared as ``kind``; ``_BAD`` after noting a problem."""
+    """Decode JSON to the value of a field declared as ``kind``; ``_BAD`` after noting a problem."""
     if raw is None:
         if "None" in kind:
             return None
@@ -104,9 +104,9 @@ def decode(raw: object, kind: str, where: str, check: Check) -> object:
     value = check.as_number(raw, where, minimum=0.0)
     if value is None:
         return _BAD
-    if base == "int":
+    if base == "int" and isinstance(raw, int | float):  # as `as_number` has found
         # Through `raw`, not `value`: integers above 2**53 must stay exact.
-        return int(raw) if float(raw).is_integer() else _bad(check, where, "a whole number", raw)  # type: ignore
+        return int(raw) if float(raw).is_integer() else _bad(check, where, "a whole number", raw)
     return value
 
 
@@ -146,6 +146,6 @@ def _bad(check: Check, where: str, wanted: str, raw: object) -> object:
 
 
 def shown(raw: object) -> str:
-    """A value for a message, cut to a readable length."""
+    """Cut a value for a message to a readable length."""
     text = repr(raw)
     return text if len(text) <= 60 else text[:57] + "…"

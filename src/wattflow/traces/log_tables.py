@@ -7,7 +7,7 @@ import math
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from wattflow.traces.source import HEAD_BYTES, open_stream, stream_error
 
 # Only for types: pyarrow is slow to import, and most commands need none of it.
 if TYPE_CHECKING:
+    from io import BufferedIOBase
+
     import pyarrow as pa
 
 Floats = NDArray[np.float64]
@@ -56,13 +58,13 @@ class TraceTable:
             raise _lacks(self.path, missing, self.names)
 
     def texts(self, name: str) -> list[str]:
-        """A column as text; unknown is the empty string. A missing column is all unknown."""
+        """Return a column as text; unknown is the empty string. A missing column is all unknown."""
         if not self.has(name):
             return [""] * len(self)
         return ["" if value is None else str(value).strip() for value in self.table[name].to_pylist()]
 
     def numbers(self, name: str, parse: Callable[[str], float] | None = None) -> tuple[Floats, Mask]:
-        """A column as numbers (NaN is unknown) and where a value is there but is not a number.
+        """Return a column as numbers (NaN is unknown) and where a value is there but is not a number.
 
         Args:
             name: The column; a missing one is all unknown.
@@ -90,7 +92,7 @@ class TraceTable:
         return values, bad
 
     def _cast(self, name: str) -> Floats | None:
-        """The column as floats in one step, or None where some value needs a look."""
+        """Return the column as floats in one step, or None where some value needs a look."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -111,7 +113,7 @@ class TraceTable:
         return values
 
     def edges(self, name: str) -> tuple[NDArray[np.int64], Floats]:
-        """A column of id lists as (row, id) pairs; ids that are no whole numbers are NaN."""
+        """Return a column of id lists as (row, id) pairs; ids that are no whole numbers are NaN."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -128,7 +130,7 @@ class TraceTable:
         return rows.astype(np.int64), np.array([id for found in lists for id in found], np.float64)
 
     def lists(self, name: str) -> list[list[int]]:
-        """A column of id lists, whether they are ints, floats or text such as ``"[1, 2]"``; bad ids are left out."""
+        """Read a column of id lists: ints, floats or text such as ``"[1, 2]"``; bad ids are left out."""
         if not self.has(name):
             return [[] for _ in range(len(self))]
         return [_ids(raw) for raw in self.table[name].to_pylist()]
@@ -139,7 +141,7 @@ def _lacks(path: Path, missing: Sequence[str], names: Sequence[str]) -> InvalidI
     return InvalidInput(str(path), f"lacks the columns {', '.join(missing)}; it has {has}")
 
 
-def _number(raw: object, parse: Callable[[str], float] | None) -> float:
+def _number(raw: str | SupportsFloat, parse: Callable[[str], float] | None) -> float:
     if isinstance(raw, str):
         try:
             return float(raw)
@@ -147,7 +149,7 @@ def _number(raw: object, parse: Callable[[str], float] | None) -> float:
             if parse is None:
                 raise
             return parse(raw.strip())
-    return float(raw)  # type: ignore[arg-type]
+    return float(raw)
 
 
 def _ids(raw: object) -> list[int]:
@@ -170,7 +172,7 @@ def _ids(raw: object) -> list[int]:
 
 
 def read_csv(path: Path, *needed: str) -> TraceTable:
-    """A comma- or tab-separated file, packed or not; every value as text. Rows of another width are counted, not read.
+    """Read a comma- or tab-separated file, packed or not, every value as text; count rows of another width.
 
     Args:
         path: The file.
@@ -218,7 +220,7 @@ class _Bounded:
     Bytes that are not UTF-8 become question marks, so that one bad name does not cost a whole log.
     """
 
-    def __init__(self, stream: object, path: Path) -> None:
+    def __init__(self, stream: BufferedIOBase, path: Path) -> None:
         self.stream, self.path, self.left, self.closed = stream, path, CSV_LIMIT_BYTES, False
         codecs.register_error("wattflow.question", _question)
         self.decoder = codecs.getincrementaldecoder("utf-8")("wattflow.question")
@@ -226,7 +228,7 @@ class _Bounded:
     def read(self, size: int = -1) -> bytes:
         while True:
             # What the decoder held back may come on top; never hand over more than was asked for.
-            data: bytes = self.stream.read(max(size - 4, 1) if size >= 0 else -1)  # type: ignore[attr-defined]
+            data: bytes = self.stream.read(max(size - 4, 1) if size >= 0 else -1)
             self.left -= len(data)
             if self.left < 0:
                 raise InvalidInput(str(self.path), "larger than 2 GiB once unpacked; split it")
@@ -272,7 +274,7 @@ def _header(path: Path) -> tuple[list[str], str]:
 
 
 def read_parquet(paths: Sequence[Path]) -> TraceTable:
-    """One or several parquet files of one table, columns joined by name; types may differ between the files."""
+    """Read one or several parquet files of one table, columns joined by name; types may differ between the files."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -331,7 +333,7 @@ class Skips:
 
 
 def distinct(*columns: Sequence[object]) -> tuple[NDArray[np.int32], list[tuple[object, ...]]]:
-    """Codes of each row's combination of values, and the combinations in order of first appearance."""
+    """Number each row's combination of values, and list the combinations in order of first appearance."""
     known: dict[tuple[object, ...], int] = {}
     # `setdefault` numbers combinations in the order in which they appear, which is stable for equal
     # files.
@@ -342,7 +344,7 @@ def distinct(*columns: Sequence[object]) -> tuple[NDArray[np.int32], list[tuple[
 def match_edges(
     ids: Floats, keep: Mask, edges: tuple[NDArray[np.int64], Floats], skips: Skips
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """(parents, children) as positions among the kept rows; edges to unknown, skipped or same rows are counted."""
+    """Return (parents, children) as positions among the kept rows; count edges to unknown, skipped or same rows."""
     rows, wanted = edges
     position = np.cumsum(keep) - 1
     order = np.argsort(ids, kind="stable")

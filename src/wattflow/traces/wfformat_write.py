@@ -66,7 +66,7 @@ def write_document(workflow: Workflow, path: Path) -> None:
 
 
 def dumps(workflow: Workflow) -> str:
-    """The document as JSON text. Raises InvalidInput for values that JSON cannot hold."""
+    """Return the document as JSON text. Raises InvalidInput for values that JSON cannot hold."""
     try:
         # `allow_nan=False`: NaN is not JSON, though Python writes it.
         return json.dumps(to_json(workflow), indent=1, allow_nan=False) + "\n"
@@ -75,7 +75,7 @@ def dumps(workflow: Workflow) -> str:
 
 
 def to_json(workflow: Workflow) -> dict[str, object]:
-    """The document as JSON values, valid against the schema of WfFormat 1.5."""
+    """Return the document as JSON values, valid against the schema of WfFormat 1.5."""
     if not workflow.tasks:
         raise InvalidInput(workflow.name, "WfFormat needs at least one task and there is none")
     ids = _spelled([task.id for task in workflow.tasks], _TASK_LETTERS)
@@ -84,8 +84,9 @@ def to_json(workflow: Workflow) -> dict[str, object]:
     for task in workflow.tasks:
         for parent in task.parents:
             children.setdefault(parent, []).append(ids[task.id])
+    entries = [_specified(task, ids, files, children[task.id]) for task in workflow.tasks]
     specification: dict[str, object] = {
-        "tasks": [_specified(task, ids, files, children[task.id]) for task in workflow.tasks],
+        "tasks": entries,
         "files": [
             {"id": files[file.id], "sizeInBytes": file.size_bytes}
             | ({extension.KEY: {"id": file.id}} if files[file.id] != file.id else {})
@@ -106,7 +107,6 @@ def to_json(workflow: Workflow) -> dict[str, object]:
     if seen is None:
         raise InvalidInput(workflow.name, problems)
     real = {safe: id for id, safe in ids.items()}
-    entries: list[dict[str, object]] = specification["tasks"]  # type: ignore[assignment]
     for entry, was, wanted in zip(entries, seen.tasks, workflow.tasks, strict=True):
         # Ids were respelled for the schema; compared as the reader will see them after the extension is
         # applied.
@@ -148,13 +148,13 @@ def _fits(key: str, value: object) -> bool:
 
 
 def _loose_files(workflow: Workflow) -> list[str]:
-    """Files that tasks name and the list of files does not."""
+    """Return files that tasks name and the list of files does not."""
     listed = {file.id for file in workflow.files}
     return [f for task in workflow.tasks for f in (*task.inputs, *task.outputs) if f not in listed]
 
 
 def _spelled(ids: list[str], letters: re.Pattern[str]) -> dict[str, str]:
-    """Each id in letters that the schema allows, unique; ids that are fine stay."""
+    """Spell each id in letters that the schema allows, unique; ids that are fine stay."""
     # Ids that are fine keep their spelling and must not be taken by a respelled one.
     taken = {id for id in ids if id and not letters.search(id)}
     spelled: dict[str, str] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,21 +33,21 @@ _NUMBERS = (
 
 
 def claims(probe: Probe) -> bool:
-    """The trace's folder, or a parquet file of its tasks."""
+    """Recognise the trace's folder, or a parquet file of its tasks."""
     if probe.folder:
         return bool(_parts(probe.path, "tasks"))
     return probe.head.startswith(b"PAR1") and _root(probe.path) != probe.path
 
 
 def _root(path: Path) -> Path:
-    """The trace's folder where a file below its ``tasks`` was named."""
+    """Return the trace's folder where a file below its ``tasks`` was named."""
     if path.is_dir():
         return path
     return next((parent.parent for parent in path.parents if parent.name == "tasks"), path)
 
 
 def _parts(folder: Path, kind: str) -> list[Path]:
-    """The parquet files of one object of the format, of its newest schema version."""
+    """Return the parquet files of one object of the format, of its newest schema version."""
     base = folder / kind
     if not base.is_dir():
         return []
@@ -56,7 +57,7 @@ def _parts(folder: Path, kind: str) -> list[Path]:
 
 
 def read(path: Path) -> Workload:
-    """A trace. Tasks of unknown runtime (−1) stay in the DAG with 1 s in its place; other bad rows are skipped."""
+    """Read a trace. Tasks of unknown runtime (−1) stay in the DAG with 1 s in its place; other bad rows are skipped."""
     path = _root(path)
     files = _parts(path, "tasks")
     if not files:
@@ -202,7 +203,7 @@ class _Trace:
         return np.array(codes, np.int32), list(shapes), list(functions)
 
     def _extras(self, params: list[str]) -> dict[int, _Extra]:
-        """Extensions by task; ones that cannot be read are counted and passed over."""
+        """Return extensions by task; ones that cannot be read are counted and passed over."""
         found: dict[int, _Extra] = {}
         bad = 0
         for t, text in enumerate(params):
@@ -223,13 +224,15 @@ def _extra(text: str) -> _Extra | None:
         raw = json.loads(text)[extension.KEY]
         check = Check()
         fields = {"variants": "tuple[Variant, ...]", "function": "Function"}
-        values = {name: extension.decode(raw[name], kind, name, check) for name, kind in fields.items() if name in raw}
+        values: dict[str, Any] = {
+            name: extension.decode(raw[name], kind, name, check) for name, kind in fields.items() if name in raw
+        }
         for name in ("parts", "estimate_s", "deadline_s", "input_bytes", "output_bytes"):
             if name in raw:
                 values[name] = extension.decode(raw[name], "int" if name == "parts" else "float", name, check)
         if "provenance" in raw:
             values["provenance"] = str(Provenance(raw["provenance"]))
-        extra = _Extra(**values)  # type: ignore[arg-type]
+        extra = _Extra(**values)
         # What cannot be a task counts as unreadable as a whole.
         return extra if not check.problems and extra.parts >= 1 and extra.variants != () else None
     except (ValueError, KeyError, TypeError, RecursionError):
