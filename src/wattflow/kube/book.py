@@ -1,4 +1,4 @@
-"""What is known of the cluster: nodes, every pod on them whoever bound it, our pods that wait, and what is assumed.
+"""Keep what is known of the cluster: nodes, every pod on them whoever bound it, our waiting pods, what is assumed.
 
 Watches write here; the decider is told what it must know. An assumed pod counts on its node from the moment of the
 decision, so nothing is given away twice while a binding is on its way.
