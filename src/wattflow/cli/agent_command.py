@@ -93,9 +93,18 @@ def agent(
 
         transport = HttpTransport(server, token, str(ca) if ca else None)
         found = device_executors(where, sharing, fpgas)
-        made = make_agent(transport, where, name=name, cpus=cpus, memory_bytes=memory_bytes,
-                          preload=tuple(preload.split(",")), executors=found,
-                          keep_alive_s=keep_alive_s, privileges=apart, lineage=lineage.id)  # fmt: skip
+        made = make_agent(
+            transport,
+            where,
+            name=name,
+            cpus=cpus,
+            memory_bytes=memory_bytes,
+            preload=tuple(preload.split(",")),
+            executors=found,
+            keep_alive_s=keep_alive_s,
+            privileges=apart,
+            lineage=lineage.id,
+        )
         made.boot = lineage.boot()
         if levels:
             made.levels = _levels()

@@ -153,8 +153,15 @@ class Pods(Devices):
         self._over_s += end.cpu_s
         shift_s = time.monotonic() - time.time()  # pods tell the wall's time
         result = end.result.data if end.result is not None else None
-        return Finish(end.outcome, (end.started_s or 0.0) + shift_s, (end.ended_s or 0.0) + shift_s, cpu_s=end.cpu_s,
-                      peak_bytes=end.peak_bytes, result=result, reason=end.reason)  # fmt: skip
+        return Finish(
+            end.outcome,
+            (end.started_s or 0.0) + shift_s,
+            (end.ended_s or 0.0) + shift_s,
+            cpu_s=end.cpu_s,
+            peak_bytes=end.peak_bytes,
+            result=result,
+            reason=end.reason,
+        )
 
 
 def _started_s(place: Path, began_s: float) -> float:

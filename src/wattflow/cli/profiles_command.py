@@ -102,12 +102,20 @@ def _gpu_rows(wanted: str) -> list[Row]:
         for kernel in kernels:
             profile = gpu_profile.device_profile(document, kernel)
             if wanted in f"gpu:{name}/{kernel} {model}".lower():
-                rows.append({
-                    "profile": f"gpu:{name}/{kernel}", "machine": f"{model}, {kernel} by {document['sharing']} share",
-                    "threads": None, "idle W": round(profile.idle_w, 1), "full W": round(profile.watts[-1], 1),
-                    "points": len(profile.share), "scope": "device", "provenance": profile.provenance.value,
-                    "age": _age(year), "licence": "Apache-2.0",
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "profile": f"gpu:{name}/{kernel}",
+                        "machine": f"{model}, {kernel} by {document['sharing']} share",
+                        "threads": None,
+                        "idle W": round(profile.idle_w, 1),
+                        "full W": round(profile.watts[-1], 1),
+                        "points": len(profile.share),
+                        "scope": "device",
+                        "provenance": profile.provenance.value,
+                        "age": _age(year),
+                        "licence": "Apache-2.0",
+                    }
+                )
     return rows
 
 

@@ -123,8 +123,16 @@ def fit(functions: Sequence[str], activity: Floats, watts: Floats) -> ActivityMo
         # A logistic keeps the smoothing between 0 and 1.
         smoothing = 1.0 / (1.0 + np.exp(np.clip(-parameters[count + 5], -30, 30)))
         idle, delay = parameters[count], parameters[count + 4]
-        return ActivityModel(tuple(functions), tuple(weight.tolist()), float(idle), float(rise), float(bend),
-                             float(slope), float(np.clip(delay, -5, 15)), float(smoothing))  # fmt: skip
+        return ActivityModel(
+            tuple(functions),
+            tuple(weight.tolist()),
+            float(idle),
+            float(rise),
+            float(bend),
+            float(slope),
+            float(np.clip(delay, -5, 15)),
+            float(smoothing),
+        )
 
     def residual(parameters: Floats) -> Floats:
         error = (model(parameters).watts(activity)[known] - seen) / seen

@@ -194,11 +194,18 @@ class GpuProfiler:
         watts = None if start_j is None or end_j is None else (end_j - start_j) / (after.time_s - before.time_s)
         rows = self.document["interference"]
         assert isinstance(rows, list)
-        rows.append({
-            "kernel": bench.kernel, "share": bench.share, "co_share": sum(spec.share for spec in beside),
-            "co_runners": len(beside), "sharing": "mps" if mps.active else "time-slice",
-            "rounds": done.rounds, "runtime_s": done.seconds, "watts": watts,
-        })  # fmt: skip
+        rows.append(
+            {
+                "kernel": bench.kernel,
+                "share": bench.share,
+                "co_share": sum(spec.share for spec in beside),
+                "co_runners": len(beside),
+                "sharing": "mps" if mps.active else "time-slice",
+                "rounds": done.rounds,
+                "runtime_s": done.seconds,
+                "watts": watts,
+            }
+        )
 
     def _add_point(self, point: Mapping[str, object], windows: Sequence[float], done: Done | None) -> None:
         rows = self.document["points"]
@@ -206,8 +213,15 @@ class GpuProfiler:
         rate = None if done is None else done.rounds_per_s
         achieved = None if done is None else done.busy_s / done.seconds
         watts = float(np.mean(windows)) if windows else None
-        rows.append(dict(point) | {"watts": watts, "windows_w": [round(w, 3) for w in windows],
-                                   "rounds_per_s": rate, "achieved_duty": achieved})  # fmt: skip
+        rows.append(
+            dict(point)
+            | {
+                "watts": watts,
+                "windows_w": [round(w, 3) for w in windows],
+                "rounds_per_s": rate,
+                "achieved_duty": achieved,
+            }
+        )
 
     def _note(self, text: str) -> None:
         notes = self.document["notes"]

@@ -117,8 +117,16 @@ class Profiler:
                 return profile
             _log.warning("%s is of another machine or meter: begun anew", self.path)
         counted, scope = _scope(self.meter)
-        return CpuProfile(node, name, self.topology.threads, self.topology.cores, scope, not counted, _now(),
-                          conditions=dict(machine_facts.conditions()))  # fmt: skip
+        return CpuProfile(
+            node,
+            name,
+            self.topology.threads,
+            self.topology.cores,
+            scope,
+            not counted,
+            _now(),
+            conditions=dict(machine_facts.conditions()),
+        )
 
     def _window(self, k: int) -> Window:
         self.load.start(self.topology.order[:k])

@@ -100,11 +100,18 @@ class Recipe:
             if not inputs:
                 inputs = (f"{ids[i]}.in",)
                 files.append(File(inputs[0], in_bytes[i]))
-            tasks.append(Task(
-                id=ids[i], name=ids[i], function=step.function, runtime_s=runtime_s[i], inputs=inputs,
-                variants=self._variants(step.function), parents=tuple(ids[parent] for parent in step.parents),
-                outputs=(f"{ids[i]}.out",),
-            ))  # fmt: skip
+            tasks.append(
+                Task(
+                    id=ids[i],
+                    name=ids[i],
+                    function=step.function,
+                    runtime_s=runtime_s[i],
+                    inputs=inputs,
+                    variants=self._variants(step.function),
+                    parents=tuple(ids[parent] for parent in step.parents),
+                    outputs=(f"{ids[i]}.out",),
+                )
+            )
         names = dict.fromkeys(step.function for step in steps)
         return Workflow(
             name=name,

@@ -122,10 +122,21 @@ class Binder:
         """Say in the pod's status why it waits."""
         # The uid in metadata is a precondition: a new pod of this name must not get the old one's
         # condition.
-        body = {"status": {"conditions": [{
-            "type": "PodScheduled", "status": "False", "reason": reason, "message": text[:1024],
-            "lastProbeTime": None, "lastTransitionTime": stamp(),
-        }]}, "metadata": {"uid": pod.metadata.uid}}  # fmt: skip
+        body = {
+            "status": {
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": reason,
+                        "message": text[:1024],
+                        "lastProbeTime": None,
+                        "lastTransitionTime": stamp(),
+                    }
+                ]
+            },
+            "metadata": {"uid": pod.metadata.uid},
+        }
         path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
         try:
             await self.client.call("PATCH", path, body, content=STRATEGIC)

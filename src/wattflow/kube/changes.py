@@ -51,5 +51,13 @@ def matters(old: objects.Node, new: objects.Node) -> bool:
 def wishes(pod: objects.Pod) -> tuple[object, ...]:
     """Tell what of a waiting pod may change and matters."""
     spec = pod.spec
-    return (spec.containers, spec.node_selector, spec.affinity, spec.tolerations, spec.priority, pod.metadata.labels,
-            spec.scheduling_gates, pod.metadata.annotations)  # fmt: skip
+    return (
+        spec.containers,
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.priority,
+        pod.metadata.labels,
+        spec.scheduling_gates,
+        pod.metadata.annotations,
+    )

@@ -48,11 +48,19 @@ def _lightgbm(rows: Floats, target: Floats, setting: Setting, seed: int) -> tree
         raise MissingExtra("boosting needs LightGBM; install wattflow[predict]") from None
     options = {
         "objective": "regression_l1" if setting.loss == "l1" else "regression",
-        "learning_rate": setting.rate, "num_leaves": setting.leaves, "min_child_samples": setting.least_rows,
-        "bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.9, "seed": seed, "verbose": -1,
+        "learning_rate": setting.rate,
+        "num_leaves": setting.leaves,
+        "min_child_samples": setting.least_rows,
+        "bagging_fraction": 0.8,
+        "bagging_freq": 1,
+        "feature_fraction": 0.9,
+        "seed": seed,
+        "verbose": -1,
         # One thread and row-wise: the same rows give the same trees on any machine.
-        "num_threads": 1, "deterministic": True, "force_row_wise": True,
-    }  # fmt: skip
+        "num_threads": 1,
+        "deterministic": True,
+        "force_row_wise": True,
+    }
     booster = lightgbm.train(options, lightgbm.Dataset(rows, target), setting.rounds)
     return trees.from_lightgbm(booster)
 

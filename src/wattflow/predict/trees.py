@@ -98,8 +98,16 @@ class _Builder:
     def build(self, base: float) -> Trees:
         table = np.array(self.nodes, np.float64).reshape(len(self.nodes), 6)
         whole: list[NDArray[np.int64]] = [table[:, i].astype(np.int64) for i in (0, 2, 3, 4)]
-        return Trees(np.array(self.root, np.int64), whole[0], table[:, 1].copy(), whole[1], whole[2], whole[3],
-                     table[:, 5].copy(), base)  # fmt: skip
+        return Trees(
+            np.array(self.root, np.int64),
+            whole[0],
+            table[:, 1].copy(),
+            whole[1],
+            whole[2],
+            whole[3],
+            table[:, 5].copy(),
+            base,
+        )
 
 
 def none(base: float = 0.0) -> Trees:

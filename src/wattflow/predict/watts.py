@@ -183,9 +183,16 @@ def fit(counters: Mapping[str, Floats], watts: Floats, scope: Scope, kinds: Sequ
     calibration = conformal.calibrate(blended[settled], regime[settled], block[settled], 2)
     costs = {kind: _cost(residual[later, i]) for i, kind in enumerate(kinds)} | {"blend": _cost(blended[later])}
     return WattsModel(
-        {kind: train(kind, rows, target) for kind in kinds}, weights, Familiar.of(rows), scope, float(watts.min()),
-        float(watts.max()), calibration, costs, *_drift(blended[later], excess[later]),
-    )  # fmt: skip
+        {kind: train(kind, rows, target) for kind in kinds},
+        weights,
+        Familiar.of(rows),
+        scope,
+        float(watts.min()),
+        float(watts.max()),
+        calibration,
+        costs,
+        *_drift(blended[later], excess[later]),
+    )
 
 
 def _cost(residual: Floats) -> float:
