@@ -29,7 +29,6 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     draft = Path(name)
     try:
         yield draft
-        # `mkstemp` makes it private; the file should be as any other that the user writes.
         draft.chmod(0o666 & ~_umask())
         draft.replace(target)
     finally:
