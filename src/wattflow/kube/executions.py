@@ -20,6 +20,8 @@ from wattflow.model.errors import WattflowError
 
 PROCESS = "PROCESS"
 STRATEGIES = ("fifo", "rank", "rank_min", "rank_max")
+# `EngineDecider._level` multiplies priorities by it and adds an order: the product must stay within
+# 32 bits.
 ORDERS = 10_000
 """Orders within one priority are 0 to this, less one; higher goes first."""
 # (600 + 1) * 16 < ORDERS: rank and size share one number, the rank first.

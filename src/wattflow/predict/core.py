@@ -11,6 +11,8 @@ from wattflow.predict import backbone as lines
 from wattflow.predict import kriging, plain
 from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations, Texts
 
+# `fast._log_seconds` adds the members up in this order, and falls back as `_WIDER` says: change
+# both together.
 MEMBERS = ("process", "backbone", *plain.NAMES)
 LARGE = 5.0
 """A size within this factor of the largest seen, or above it, is one of the largest."""
@@ -30,6 +32,7 @@ _WIDER = (
 _NEIGHBOURS, _SHARPNESS = 3, 4.0
 INPUTS = ("new input", "known input", "known input here")
 """Whether the task ran on the input before, and on the same machine."""
+# Position i + 3 is regime i at the largest sizes; `Trainer.weigh` and `fast` count on it.
 REGIMES = (*INPUTS, *(f"{name}, largest sizes" for name in INPUTS))
 
 

@@ -16,6 +16,7 @@ from wattflow.predict import backbone as lines
 from wattflow.predict.compiled import compiled
 from wattflow.predict.observations import Floats, Ints
 
+# `core.MEMBERS` and the columns of `Plain.predict` have this order.
 NAMES = (
     "median",
     "median here",
