@@ -36,6 +36,7 @@ async def _sleep(where: Access, what: str, namespace: str) -> str:
         path = f"/api/v1/namespaces/{namespace}"
         try:
             if what != "status":
+                # None takes the annotation off.
                 body = {"metadata": {"annotations": {SWITCH: "off" if what == "off" else None}}}
                 await client.call("PATCH", path, body, content=MERGE)
             off = (await client.get(path, objects.Namespace)).metadata.annotations.get(SWITCH) == "off"
@@ -43,6 +44,7 @@ async def _sleep(where: Access, what: str, namespace: str) -> str:
             if error.code == 404:
                 raise InvalidInput("--lease-namespace", f"there is no namespace {namespace!r}") from None
             raise
+        # Fresh: the scheduler may have marked a node a moment ago.
         nodes = (await client.list_all("/api/v1/nodes", objects.Node, fresh=True)).items
     asleep = sorted(one.metadata.name for one in nodes if ASLEEP in one.metadata.annotations)
     named = ", ".join(asleep) if asleep else "none"

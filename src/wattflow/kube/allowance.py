@@ -1,4 +1,4 @@
-"""What an operator allows of sleep: how many nodes stay on, how often and when nodes are switched, and who comes first.
+"""Limit sleep as an operator allows: how many nodes stay on, how often and when they are switched, who comes first.
 
 A cordon, a drain, an eviction or a maintenance note that somebody else put on a node wins, before and after: such a
 node is neither put to sleep nor woken, and nothing of theirs is ever taken off.

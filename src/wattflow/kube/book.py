@@ -1,4 +1,4 @@
-"""What is known of the cluster: nodes, every pod on them whoever bound it, our pods that wait, and what is assumed.
+"""Keep what is known of the cluster: nodes, every pod on them whoever bound it, our waiting pods, what is assumed.
 
 Watches write here; the decider is told what it must know. An assumed pod counts on its node from the moment of the
 decision, so nothing is given away twice while a binding is on its way.
@@ -80,11 +80,11 @@ class Book:
     _doubted: set[str] = field(default_factory=set)
     _groups: Groups = field(default_factory=Groups)
     _rules: dict[str, Rules] = field(default_factory=dict)
-    _counted: dict[str, int] = field(default_factory=dict)
+    _counted: dict[str, int] = field(default_factory=dict)  # -1: asks the filters again
     _amounts: dict[str, accounting.Amounts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.offers = Offers(self.cluster, serves=lambda node: self.serves(node))
+        self.offers = Offers(self.cluster, serves=lambda node: self.serves(node))  # late: frames set it
 
     # what watches say
 

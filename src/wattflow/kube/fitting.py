@@ -49,6 +49,7 @@ def fit(samples: Sequence[tuple[float, float, float]], threads: int, source: str
         InvalidInput: too few samples, or all at one load.
     """
     table: Floats = np.asarray(samples, float).reshape(-1, 3)
+    # A rate over a counter may exceed the threads a little; more is a broken sample.
     good = np.isfinite(table).all(axis=1) & (table[:, 2] > 0) & (table[:, 1] >= 0) & (table[:, 1] <= 1.05 * threads)
     table = table[good]
     if len(table) < _LEAST:
@@ -65,7 +66,8 @@ def fit(samples: Sequence[tuple[float, float, float]], threads: int, source: str
 
 
 def _binned(busy: Floats, watts: Floats, threads: int) -> tuple[Floats, Floats, Floats]:
-    """Medians of bins that have enough samples."""
+    """Return the medians of bins that have enough samples."""
+    # A sample that lies on an edge belongs above it, whatever the division has rounded.
     number = np.searchsorted(_EDGES, busy / threads + 1e-9, side="right") - 1
     found = []
     for one in range(len(_EDGES)):
@@ -78,6 +80,7 @@ def _binned(busy: Floats, watts: Floats, threads: int) -> tuple[Floats, Floats, 
 
 def _monotone(watts: Floats, weights: Floats) -> Floats:
     """Pool neighbours that fall until none does."""
+    # Value, weight and length of a block: the result must have as many points as there were.
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(watts.tolist(), weights.tolist(), strict=True):
         blocks.append((value, weight, 1))

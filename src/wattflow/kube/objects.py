@@ -10,6 +10,8 @@ import msgspec
 Resources = dict[str, str]
 
 
+# `gc=False`: objects hold no cycles, and tens of thousands of them would make every collection
+# slow.
 class Object(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, gc=False):
     """Base of all: camelCase on the wire."""
 
@@ -27,6 +29,7 @@ class Metadata(Object):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    # msgspec copies an empty default for each object, unlike a plain class.
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     creation_timestamp: str | None = None
@@ -138,7 +141,7 @@ class Named(Object):
 
 
 class VolumeSource(Object):
-    """What is read of any kind of volume."""
+    """Hold what is read of any kind of volume."""
 
     claim_name: str = ""
     read_only: bool = False
@@ -421,7 +424,7 @@ class ListMeta(Object):
 
 
 class Status(Object):
-    """What the API answers instead of an object when it refuses."""
+    """Hold what the API answers instead of an object when it refuses."""
 
     message: str = ""
     reason: str = ""

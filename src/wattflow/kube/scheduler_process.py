@@ -77,6 +77,7 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
         try:
             await client.call("GET", path)
         except ApiError as error:
+            # A wrong token is no missing API: nothing else can be asked either.
             if error.code == 401:
                 raise
             if error.code == 404:
@@ -87,6 +88,7 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
         name, _, sub = resource.partition("/")
         asked = {"group": group, "resource": name, "subresource": sub, "verb": verb}
         if name == "leases":
+            # A right to the lease may be limited to its name; one to list cannot be.
             asked |= {"namespace": chosen.lease_namespace} | ({"name": chosen.lease} if verb == "update" else {})
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
                 "spec": {"resourceAttributes": asked}}  # fmt: skip
@@ -139,6 +141,7 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
         scheduler.note_of = decisions.note
         scheduler.extra.append(decisions.run)
     if chosen.joules < 1 and not extends:
+        # Before pods, so that most owners are listed when their pods come.
         scheduler.mirrors[:0] = scheduler.book.offers.replicas.mirrors(client)
     if chosen.preempt and chosen.mode == "schedule":
         preemptor = Preemptor(client, scheduler.book, scheduler.binder, scheduler.clock)
@@ -148,6 +151,8 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
         told = scheduler.aside.told
         flows.on_unread = lambda workflow, what: scheduler.aside.of("Workflow", workflow.metadata, what)
         template, workflow = flows.on_template, flows.on_workflow
+        # Templates before workflows before pods: a pod whose workflow is not known yet is placed as one
+        # without structure.
         scheduler.mirrors[:0] = [
             Mirror(client, f"{ARGO}/clusterworkflowtemplates", ArgoTemplate, template, aside=told, optional=True),
             Mirror(client, f"{ARGO}/workflowtemplates", ArgoTemplate, template, aside=told, optional=True),
@@ -158,7 +163,9 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
 
 async def run(where: Access, chosen: SchedulerSettings, config: Path | None = None, role: Role | None = None) -> None:
     """Run until SIGTERM or SIGINT; the lease is given back."""
+    # 16 beside the bindings: watches, lists and writes of other parts.
     async with Client(where, per_s=chosen.per_s, burst=chosen.burst, most=chosen.concurrency + 16) as client:
+        # Asked for first: the server's answers to these two are the longest wait of a start.
         for path in ("/api/v1/pods", "/api/v1/nodes"):
             client.list_ahead(path)
         problems = await missing(client, chosen, role)
@@ -174,6 +181,7 @@ async def run(where: Access, chosen: SchedulerSettings, config: Path | None = No
         async with serving(scheduler) as port:
             log.warning("scheduling for %r by %s; http://%s:%d", chosen.name, chosen.policy, chosen.address, port)
             await _until_told(scheduler.run())
+            # Before the lease: another leader must not find claims of one that is gone.
             if scheduler.claims is not None and scheduler.may_bind:
                 await scheduler.claims.give_back()
             await _give_back(scheduler.leader)
@@ -192,6 +200,7 @@ async def _until_told(job: Coroutine[None, None, None]) -> None:
     task = asyncio.create_task(job)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
+        # Cancelled, not stopped: `finally` blocks and context managers run.
         loop.add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -220,6 +229,7 @@ async def follow(config: Path, scheduler: Scheduler) -> None:
                 continue
             seen = changed
             new = settings.read(config)
+            # In a frame the lease's name differs by placer.
             role = scheduler.role
             reload(scheduler, new if role is None else fleet.placer_settings(new, role.index))
         except WattflowError as error:
@@ -245,11 +255,14 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)
     other = (old.policy, dict(old.params)) != (new.policy, dict(new.params))
+    # The engine keeps its State; only the rule is exchanged.
     if other and isinstance(scheduler.decider, EngineDecider):
         scheduler.decider.use(registry.load(new.policy, **new.params))
+    # Fixed keys keep their old value, so that what is shown is what runs.
     scheduler.settings = dataclasses.replace(new, **{key: getattr(old, key) for key in fixed})
     if old.node_cap_w != new.node_cap_w:
         scheduler.watts.node_cap_w = new.node_cap_w
+        # Nodes are told again with other room.
         for view in scheduler.book.cluster.nodes.values():
             scheduler.book.tell_node(view)
     log.warning("configuration taken over: policy %s", new.policy)

@@ -20,7 +20,7 @@ MODES = ("schedule", "shadow", "extender")
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    """What a scheduler runs with. ``docs/kube.md`` describes every key.
+    """Configure a scheduler. ``docs/kube.md`` describes every key.
 
     Attributes:
         name: The ``schedulerName`` of the pods that it owns.
@@ -108,6 +108,7 @@ class SchedulerSettings:
     @property
     def who(self) -> str:
         """This process among those that want the Lease."""
+        # Unique among replicas on one host too.
         return self.identity or f"{socket.gethostname()}_{os.getpid()}"
 
 
@@ -190,8 +191,11 @@ def _read(root: StrictTable) -> SchedulerSettings:
         table = root.table(section)
         if table is not None:
             found |= _section(table, keys, base)
+    # After all sections: keys that nobody asked for are told.
     root.finish()
     settings = SchedulerSettings(**found)  # type: ignore[arg-type]
+    # `Leader` gives itself `renew_s`, and bindings time out within lease_s - renew_s - 1: both must be
+    # positive.
     if not settings.retry_s < settings.renew_s < settings.lease_s - 1:
         root.problem("lease", "retry_s < renew_s < lease_s − 1 must hold, or two schedulers could bind at once")
     if settings.default_profile:
@@ -223,6 +227,7 @@ def _section(table: StrictTable, keys: tuple[str, ...], base: SchedulerSettings)
         if not table.has(key):
             continue
         usual = getattr(base, key)
+        # Before `int`: a bool is one in Python.
         if isinstance(usual, bool):
             value = table.value(key)
             if not isinstance(value, bool):
