@@ -140,6 +140,10 @@ class Agent:
         """Warm up, announce the node, begin."""
         self._folder.mkdir(parents=True, exist_ok=True)
         await self._warm_up()
+        # The first window must be open before the first lease can come: CPU time from before it is in no window, and
+        # a task that had ended by then would be told nought joules.
+        with self.aside.guard("first reading of", self.node.name):
+            await asyncio.to_thread(self._energy.sample, self._clock.now(), {})
         await self._announce()
         loops = (self._poll, self._report, self._watch, self._tidy, self._look_after_levels)
         self._loops = [asyncio.create_task(self._for_ever(one)) for one in loops]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from msgspec import structs
 
@@ -12,6 +15,8 @@ from wattflow.live.protocol import Placement
 from wattflow.model.errors import WattflowError
 from wattflow.model.own_code import own_fault
 from wattflow.runtime.messages import Blob, Lease, Level, Outcome, Outcomes, Submission, Task
+
+T = TypeVar("T")
 
 
 class Broken(WattflowError):
@@ -241,7 +246,7 @@ class Attempts(dict[int, AttemptRecord]):
     def __init__(self) -> None:
         super().__init__()
         self._of_engine: dict[int, int] = {}
-        self._recent = Recent()
+        self._recent: Recent[Trace] = Recent()
 
     def add(self, attempt: AttemptRecord) -> None:
         """An attempt is placed."""
@@ -252,7 +257,7 @@ class Attempts(dict[int, AttemptRecord]):
         """An attempt is over."""
         del self[attempt.fence]
         del self._of_engine[attempt.engine]
-        self._recent.add(attempt)
+        self._recent.add(attempt.fence, attempt.trace)
 
     def trace(self, fence: int) -> Trace | None:
         """Which one it is or lately was; None for one that is long over or unknown."""
@@ -264,23 +269,29 @@ class Attempts(dict[int, AttemptRecord]):
         return self.get(self._of_engine.get(engine, -1))
 
 
-class Recent:
-    """Traces of the latest attempts that are over."""
+class Recent(Generic[T]):
+    """What is remembered of the latest attempts that are over, by fence.
 
-    def __init__(self, most: int = 65_536) -> None:
-        self._most = most
-        self._traces: dict[int, Trace] = {}
+    It is bounded by age, not only by number: a number large enough for thousands of ends a second would be minutes of
+    a slower server's memory, which then grows for as long as that.
+    """
 
-    def add(self, attempt: AttemptRecord) -> None:
+    def __init__(self, most: int = 65_536, for_s: float = 120.0, now: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._for_s, self._now = most, for_s, now
+        self._kept: OrderedDict[int, tuple[float, T]] = OrderedDict()
+
+    def add(self, fence: int, kept: T) -> None:
         """An attempt is over."""
-        self._traces[attempt.fence] = attempt.trace
-        if len(self._traces) > self._most:
-            for fence in list(self._traces)[: self._most // 2]:
-                del self._traces[fence]
+        now_s = self._now()
+        self._kept[fence] = now_s, kept
+        # In the order of their ends, so the first one that is young enough ends the search.
+        while len(self._kept) > self._most or next(iter(self._kept.values()))[0] < now_s - self._for_s:
+            self._kept.popitem(last=False)
 
-    def get(self, fence: int) -> Trace | None:
-        """Which one it was; None for one that is long over or unknown."""
-        return self._traces.get(fence)
+    def get(self, fence: int) -> T | None:
+        """What is remembered of one; None where it is long over or unknown."""
+        found = self._kept.get(fence)
+        return None if found is None else found[1]
 
 
 def outcomes_after(outcomes: Sequence[Outcome], sequence: int, most: int = 1000) -> list[Outcome]:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +23,7 @@ from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.lineage import lineage_of
 from wattflow.runtime.messages import Ended, Lease, Level, Node, Orders, Sync, Warm
 from wattflow.runtime.power_hooks import HookFailed, PowerHook
+from wattflow.runtime.records import Recent
 
 log = logging.getLogger(__name__)
 LOST_AFTER_S = 3.0
@@ -37,8 +38,6 @@ FALLING_S = 10.0
 """An agent that calls so soon after its node was told to sleep is not awake again."""
 WAKING_EVERY_S, WATCH_WAKING_S = 1.0, 600.0
 """How often and for how long a waking node's watts are asked for, where somebody outside it measures them."""
-OVER = 65_536
-"""Attempts that ended and whose nodes are remembered: their joules and last lines come after the end."""
 ASLEEP_WAIT_S = 5.0
 """Longest wait for what a sleeping node draws, before it is woken."""
 WAKE_S = 60.0
@@ -96,7 +95,7 @@ class AgentsDriver:
         self._agents: dict[str, _Agent] = {}
         self._waiting: dict[str, list[Lease]] = {}
         self._where: dict[int, str] = {}
-        self._over: OrderedDict[int, str] = OrderedDict()
+        self._over: Recent[str] = Recent()  # nodes of attempts whose joules and last lines are still to come
         self._given_up: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._sink: Sink | None = None
@@ -283,7 +282,7 @@ class AgentsDriver:
         return agent is not None and agent.token in ("", token)
 
     def _node_of(self, fence: int) -> str:
-        return self._where.get(fence) or self._over.get(fence, "")
+        return self._where.get(fence) or self._over.get(fence) or ""
 
     def knows(self, node: str, boot: str) -> bool:
         """Whether this agent has announced itself in this life; not asked again after a restart of the server."""
@@ -313,15 +312,13 @@ class AgentsDriver:
         for end in sync.ended:
             if self._is_its(end.fence, sync.node):
                 self._forget(agent, end.fence)
-                self._over[end.fence] = sync.node
+                self._over.add(end.fence, sync.node)
                 yield partial(self.sink.ended, end)
         for told in sync.warmed:
             yield partial(self.sink.warmed, sync.node, told)
         for joules in sync.energy:
             if self._is_its(joules.fence, sync.node):
                 yield partial(self.sink.energy, joules)
-        while len(self._over) > OVER:
-            self._over.popitem(last=False)
 
     def _is_its(self, fence: int, node: str) -> bool:
         """Say whether a report is about the node's own attempt. An orphan's is not: it was leased anew since."""
