@@ -105,5 +105,7 @@ def check_submission(
     if found:
         raise InvalidInput(name, found)
     if workflow is not None and submission.objective not in (None, workflow.objective):
-        said = f"was opened with the objective {workflow.objective}, not {submission.objective!r}"
-        raise InvalidInput(name, f"{said}; open another for it")
+        # Its weights stand in the engine from its first task on, and what is placed by them cannot be placed anew.
+        before = f"with the objective {workflow.objective}" if workflow.objective else "without an objective"
+        asked = f"so tasks for {submission.objective} cannot join it; open another workflow (a Client of its own)"
+        raise InvalidInput(name, f"was opened {before}, {asked}")
