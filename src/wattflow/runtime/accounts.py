@@ -132,6 +132,8 @@ class Accounts:
         """An attempt is over; its joules are still to come."""
         if trace.reserved_j:
             self._over.append((self.now(), trace))
+        # Here, too: where nobody has a budget nobody asks `beyond`, and every attempt that ever ran would stay.
+        self._forget_unsettled()
 
     def settle(self, trace: Trace, more_j: float) -> None:
         """Measured joules take the place of reserved ones."""

@@ -123,7 +123,9 @@ def test_a_workflow_keeps_the_objective_that_it_was_opened_with(tmp_path: Path) 
     async def body() -> None:
         service, _, writer = await opened(tmp_path)
         await service.submit(m.Submission(workflow="w", tasks=[task("a")], objective="energy"), "me")
-        with pytest.raises(InvalidInput, match="with the objective energy, so tasks for makespan cannot.*a Client of its"):
+        with pytest.raises(
+            InvalidInput, match="with the objective energy, so tasks for makespan cannot.*a Client of its"
+        ):
             await service.submit(m.Submission(workflow="w", tasks=[task("b")], objective="makespan"), "me")
         # Beside others with unlike ones, and where none was named, it is refused in as many words.
         await service.submit(m.Submission(workflow="plain", tasks=[task("a")]), "me")
