@@ -14,6 +14,7 @@ import os
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import uvloop
@@ -45,10 +46,9 @@ class Played(asyncio.Protocol):
         self._window_s = time.time()
         self._got = b""
         self._idle = fleet.request("/v1/agents/sync", self._sync({}, []))
-        self._transport: asyncio.Transport | None = None
+        self._transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._announce()
 
@@ -75,7 +75,6 @@ class Played(asyncio.Protocol):
         self._send(self._fleet.request("/v1/nodes", m.Announcement(node, self.name, m.PROTOCOL)))
 
     def _send(self, request: bytes) -> None:
-        assert self._transport is not None
         self._transport.write(request)
 
     def _answered(self, body: bytes) -> None:
@@ -185,9 +184,12 @@ async def _played(home: Home, seconds: float, nodes: int) -> tuple[dict[str, flo
     status = await asyncio.to_thread(boss.call, "GET", "/v1/status")
     fleet.over = True
     first, settled, last = (_mean(rss, at_s) for at_s in (0.0, min(WARM_UP_S, took_s / 2), took_s - LOOK_S))
-    print(f"# {submitted} tasks, {ended} ended; RSS {first / MIB:.1f} MiB at first, {settled / MIB:.1f} after "
-          f"{min(WARM_UP_S, took_s / 2):.0f} s, {last / MIB:.1f} after {took_s:.0f} s, at most "
-          f"{max(size for _, size in rss) / MIB:.1f}; the players took {own_s / took_s:.2f} cores", flush=True)  # fmt: skip
+    print(
+        f"# {submitted} tasks, {ended} ended; RSS {first / MIB:.1f} MiB at first, {settled / MIB:.1f} after "
+        f"{min(WARM_UP_S, took_s / 2):.0f} s, {last / MIB:.1f} after {took_s:.0f} s, at most "
+        f"{max(size for _, size in rss) / MIB:.1f}; the players took {own_s / took_s:.2f} cores",
+        flush=True,
+    )
     told = {"tasks": submitted, "seconds": took_s, "cpu": cpu_s / took_s, "nodes": status["nodes"],
             "growth": 100 * (last / settled - 1), "growth_whole": 100 * (last / first - 1),
             "rate": ended / max(1e-9, took_s - RUN_S), "players": own_s / took_s}  # fmt: skip

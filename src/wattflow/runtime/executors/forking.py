@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -157,7 +158,7 @@ class Zygote:
                 file.write(blob)
             os.lseek(fd, 0, os.SEEK_SET)
             self._loading = asyncio.get_running_loop().create_future()
-            await self._ask(json.dumps({"op": "load", "function": function}).encode(), [fd])
+            await self._ask({"op": "load", "function": function}, [fd])
             loaded = await asyncio.wait_for(self._loading, LOAD_S)
         except (OSError, TimeoutError) as error:
             raise Unfit(str(error) or f"it took longer than {LOAD_S:g} s") from None
@@ -225,7 +226,7 @@ class Zygote:
             theirs += [channel, pipe]
         wanted = [(process.number, list(paths)) for process, paths in zip(made, joins, strict=True)]
         try:
-            await self._ask(json.dumps({"op": "fork", "children": wanted}).encode(), theirs)
+            await self._ask({"op": "fork", "children": wanted}, theirs)
         except OSError:
             self._lost()
             for process in made:
@@ -245,8 +246,9 @@ class Zygote:
         process = self._children[self._number] = Process(self._number, ours, pipe)
         return process, theirs.detach(), their_pipe
 
-    async def _ask(self, request: bytes, fds: list[int]) -> None:
-        """Send a request; raises OSError where the zygote died before it was taken."""
+    async def _ask(self, order: dict[str, Any], fds: list[int]) -> None:
+        """Send an order; raises OSError where the zygote died before it was taken."""
+        request = pickle.dumps(order, 5)
         while True:
             if self._control is None:
                 raise OSError("the zygote is gone")

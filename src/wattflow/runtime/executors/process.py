@@ -124,7 +124,7 @@ class _Worker:
             self.known = {work.function}
         self.known.add(work.function)
         terms, self.process.terms = self.process.terms, {}  # it keeps to them from its first call on
-        self.writer.write(child.frame({**work.header(), "keep": True, **terms}, blobs))
+        self.writer.write(child.request({**work.header(), "keep": True, **terms}, blobs))
 
 
 class ProcessExecutor:
@@ -368,7 +368,7 @@ async def _talk(process: Process, work: Work) -> Answer | None:
     """Send the call, read the answer; None when the child ended without one."""
     loop, channel = asyncio.get_running_loop(), process.channel
     with contextlib.suppress(OSError):
-        await loop.sock_sendall(channel, child.frame({**work.header(), **process.terms}, list(work.blobs)))
+        await loop.sock_sendall(channel, child.request({**work.header(), **process.terms}, list(work.blobs)))
         channel.shutdown(socket.SHUT_WR)
         try:
             head = await _receive(channel, child.HEAD.size)
