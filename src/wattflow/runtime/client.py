@@ -78,6 +78,7 @@ class Client(concurrent.futures.Executor):
         if server is not None:
             check_server(server)
         self._server = server or home.addresses()
+        self._look = home.addresses if server is None else None
         self._token = token or home.token("user")
         self._ca = ca or (home.ca() if server is None else None)
         self._patience_s = units.duration_s(patience)
@@ -325,7 +326,7 @@ class Client(concurrent.futures.Executor):
                 future.set_running_or_notify_cancel()
 
     def _connect(self) -> Connection:
-        return Connection(self._server, self._token, self._ca)
+        return Connection(self._server, self._token, self._ca, look=self._look)
 
     def _function(self, function: Callable[..., Any]) -> str:
         """The function's object; a plain function's is remembered for as long as the function lives."""

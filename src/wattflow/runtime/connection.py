@@ -6,6 +6,7 @@ import http.client
 import ssl
 import time
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -28,12 +29,20 @@ class Connection:
 
     Args:
         server: An address, or several with commas between: a server and those that take over from it.
+        look: Where to look for it again when it does not answer.
     """
 
-    def __init__(self, server: str, token: str, ca: str | None = None, timeout_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        server: str,
+        token: str,
+        ca: str | None = None,
+        timeout_s: float = 60.0,
+        look: Callable[[], str] | None = None,
+    ) -> None:
         self._http: http.client.HTTPConnection | None = None
         self._asked = False
-        self.addresses, self._timeout_s = Addresses(server), timeout_s
+        self.addresses, self._timeout_s = Addresses(server, look=look), timeout_s
         self._headers = {"authorization": f"Bearer {token}", "content-type": MSGPACK, "accept": MSGPACK}
         self._context = ssl.create_default_context(cafile=ca) if "https://" in server else None
 

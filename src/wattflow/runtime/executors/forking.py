@@ -23,9 +23,9 @@ ZYGOTE = Path(child.__file__)
 LOG_CHUNK = 1 << 16
 LOAD_S = 120.0
 """Longest wait for a function to be loaded ahead of need."""
-SPARES = 8
+SPARES = child.MOST_FORKS
 """Children forked ahead of need, several at once when half are used: the next task finds a process that waits for it.
-One takes a megabyte of its own."""
+The zygote copies pages of its own once for all that it forks at once; one takes most of a megabyte."""
 
 
 class Unfit(Exception):
