@@ -140,14 +140,18 @@ class Decider:
         self._use(policy)
         self._own = policy
 
+    def keep(self) -> None:
+        """Take the policy in use for the server's own."""
+        self._own = self.policy
+
     def serve(self, objectives: Collection[str | None]) -> None:
         """Use what serves the objectives of all open workflows (None for one without) from now on: the policy of the
         one that they have in common, else the weights of each."""
         wanted = {POLICY_OF[one] if one is not None else self._own for one in objectives}
-        if any(one is not None for one in objectives) or self.policy == WEIGHTED:
-            chosen = wanted.pop() if len(wanted) == 1 else WEIGHTED
-            if chosen != self.policy:
-                self._use(chosen)
+        chosen = wanted.pop() if len(wanted) == 1 else WEIGHTED
+        # Also back to the server's own: an objective is its workflow's, not that of whoever comes after it.
+        if chosen != self.policy:
+            self._use(chosen)
 
     def _use(self, policy: str) -> None:
         self._call("use", policy)
@@ -165,6 +169,8 @@ class Decider:
             if self.policy == FALLBACK:
                 raise
             self.aside.put("policy", self.policy, error)
+            if self._own == self.policy:
+                self._own = FALLBACK  # else the next submission would bring the broken one back
             self.policy, self.rehearsing = FALLBACK, None
             step = self._call("step_on", FALLBACK)
         chosen = self._look_ahead(now_s)

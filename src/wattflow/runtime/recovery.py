@@ -53,8 +53,11 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
     # A snapshot may have taken the whole journal with it: its number counts, too.
     service.ledger.next_entry = max(service.ledger.next_entry, replayed.sequence + 1)
     service.ledger.checksum = replayed.checksum
-    if decider.policy != policy and not any(w.state == "open" for w in service.workflows.values()):
+    still_open = [w for w in service.workflows.values() if w.state == "open"]
+    if decider.policy != policy and not still_open:
         decider.use(policy)
+    elif not any(w.objective for w in still_open):
+        decider.keep()  # work that is open under one policy ends under it, whatever this start was told
     return service
 
 

@@ -138,6 +138,23 @@ def test_a_workflow_keeps_the_objective_that_it_was_opened_with(tmp_path: Path) 
     asyncio.run(body())
 
 
+def test_an_objective_ends_with_its_workflow(tmp_path: Path) -> None:
+    """Whoever comes after a user with an objective, and names none, is served by the server's own policy."""
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(FRUGAL)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], objective="makespan", seal=True), "me")
+        assert service.decider.policy == "heft"
+        service.ended(m.Ended(fence=driver.leases[0].fence, outcome="done"))
+        await service.stored()
+        await service.submit(m.Submission(workflow="plain", tasks=[task("a")]), "you")
+        assert service.decider.policy == "fifo"
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
 def test_weights_travel_in_one_number() -> None:
     with pytest.raises(ValueError, match="energy, time, packing"):
         packed(short=1.0)
