@@ -1,4 +1,4 @@
-"""What users and projects may use: budgets of joules and grams a month, quotas, shares and priorities.
+"""Limits of users and projects: budgets of joules and grams a month, quotas, shares and priorities.
 
 A budget is kept by reservation. An attempt is started only where its predicted joules fit beside what was used and what
 the attempts that run have reserved; its measured joules settle that, and what it did not use is free again. So a hard
@@ -34,7 +34,7 @@ WEIGHT = 0.2
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):
-    """What a user or a project may use.
+    """Limits of a user or a project.
 
     Attributes:
         energy_j, carbon_g: In a month (UTC).

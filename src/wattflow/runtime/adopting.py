@@ -51,7 +51,7 @@ class Adopting:
         return lost.fence
 
     def settle(self) -> None:
-        """What was not placed may go anywhere again."""
+        """Let what was not placed go anywhere again."""
         left = [task.engine for task in self._pinned if task.state == "waiting"]
         if left:
             self._decider.pin(left, None)

@@ -52,7 +52,7 @@ NAME_TAKEN_S = 8.0
 
 
 class Executor(Protocol):
-    """What an agent asks of whatever runs its attempts."""
+    """The calls that an agent makes to whatever runs its attempts."""
 
     async def start(self) -> None:
         """Be ready to run."""
@@ -330,7 +330,7 @@ class Agent:
         self._news.set()
 
     def _cooled(self, function: str) -> None:
-        """What was warm is not any more, or could not be made so after a cold start."""
+        """Tell that what was warm is not any more, or could not be made so after a cold start."""
         name = self._name_of.get(function)
         if name is not None:
             self._outbox.warmed.append(m.Warmed(name, False, reason="given up after its keep-alive, or not fit for it"))

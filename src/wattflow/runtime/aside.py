@@ -18,7 +18,7 @@ TOLD = 20
 
 @dataclass(slots=True)
 class Aside:
-    """What was set aside: how many of each kind, and the latest with their reasons.
+    """Keep what was set aside: how many of each kind, and the latest with their reasons.
 
     Attributes:
         counts: How many, by kind of item; for metrics.

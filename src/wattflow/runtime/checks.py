@@ -1,4 +1,4 @@
-"""What a submission must keep before any of it is taken."""
+"""Rules that a submission must keep before any of it is taken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wattflow.runtime.records import WorkflowRecord
 
 
 def problems(new: Sequence[Task], before: Container[str]) -> Iterable[Problem]:
-    """What is wrong with new tasks; ``before`` holds the keys that are there (a large workflow's: not copied)."""
+    """Find what is wrong with new tasks; ``before`` holds the keys that are there (a large workflow's: not copied)."""
     known: set[str] = set()
     for task in new:
         where = f"task {task.key}"
@@ -60,7 +60,7 @@ def _lacks_python(python: str | None, nodes: Sequence[m.Node]) -> str | None:
 
 
 def _lacking(way: m.Variant, nodes: Sequence[m.Node]) -> str | None:
-    """What no node has of a variant's needs; None where one has all."""
+    """Find what no node has of a variant's needs; None where one has all."""
     kind = "fpga" if way.fpga else "gpu" if way.gpu else None
     count = math.ceil(way.gpu) if kind == "gpu" else 1
 

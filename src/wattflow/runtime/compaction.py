@@ -38,7 +38,7 @@ NICE = 10
 PIECE, PAUSE_S = 128, 0.005
 """Entries of the journal that are forgotten with one group, and a pause after it."""
 KEEP_BYTES = 256 << 20
-"""What snapshots and journal may take together; the latest snapshot and what follows it are kept in any case."""
+"""Bytes that snapshots and journal may take together; the latest snapshot and what follows it are kept in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ async def _forget(writer: Writer, database: sa.Engine, keep_bytes: int) -> None:
 
 
 def main() -> None:
-    """What `take_snapshot` starts."""
+    """Run the process that `take_snapshot` starts."""
     with contextlib.suppress(OSError):
         os.nice(NICE)
     given = json.load(sys.stdin)

@@ -46,7 +46,7 @@ WEIGHTS_OF = {
 WEIGHTED = "weighted"
 """The policy that serves several objectives at once, each workflow by its own weights."""
 FALLBACK = "least-energy"
-"""What decides where the policy in use broke its contract."""
+"""The policy that decides where the one in use broke its contract."""
 CHOSEN = "chosen"
 """In a journal, in place of `use`: the policy that was chosen by rehearsal, not the one that was asked for."""
 NEVER = 1_000_000
@@ -80,7 +80,7 @@ class Decider:
         return int(self._call("node", facts.node_of(node)))
 
     def shape(self, variants: list[m.Variant], function: str, duties: Sequence[float] = ()) -> int:
-        """What a kind of task needs. The engine gives the same id for the same values, so each is asked once.
+        """Tell the engine what a kind of task needs. It gives the same id for the same values, so each is asked once.
 
         ``duties`` are those of the variants on their GPUs, as measured; empty where none is known.
         """
@@ -96,7 +96,7 @@ class Decider:
         return self.engine.functions.get(function, Function(function)).cold_start_s
 
     def knows(self, function: str) -> bool:
-        """Whether the engine has seen a function."""
+        """Say whether the engine has seen a function."""
         return function in self.engine.functions
 
     def function_name(self, number: int) -> str:

@@ -35,7 +35,7 @@ RECKON_S = 0.1
 PREFERRED = 64
 """Waiting tasks of a party that are put first at a time."""
 LEAST_J = 1e-6
-"""What any task uses."""
+"""Joules that any task uses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What ends on GPUs teach: the duty of each function's variants, and how much tasks on one GPU slow each other down.
+"""Lessons of ends on GPUs: the duty of each function's variants, and how much tasks on one GPU slow each other down.
 
 Both are numbers that engine and simulator have had all along. *Duty* is the part of its run for which a task keeps its
 share busy (`Variant.device_duty`). *Interference* is a device's: beside others that keep a share b of it busy, a task

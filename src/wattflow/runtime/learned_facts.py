@@ -1,4 +1,4 @@
-"""What starts, ends, wakes and meters teach the engine: cold starts, runtimes, GPUs, nodes' speeds, wakes, curves."""
+"""Lessons of starts, ends, wakes and meters: cold starts, runtimes, GPUs, nodes' speeds, wake times, curves."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Learning:
         }  # fmt: skip
 
     def drew(self, node: m.Node, load: m.Load, at_s: float) -> None:
-        """What a node's counter said while so much of it was busy. Modelled watts are the curve's own: no news."""
+        """Learn from a node's counter while so much of it was busy. Modelled watts are the curve's own: no news."""
         before, self._busy[node.name] = self._busy.get(node.name, -1.0), load.cpu_busy
         if load.watts is None or load.provenance in ("modelled", "guessed") or len(node.busy) < 2:
             return

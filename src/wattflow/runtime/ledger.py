@@ -1,4 +1,4 @@
-"""What the service writes: rows gather during a turn and go to the writer together, the engine's calls with them."""
+"""Rows that the service writes: they gather during a turn and go to the writer together with the engine's calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Counts:
-    """What was written since the start, for whoever watches the server.
+    """Count what was written since the start, for whoever watches the server.
 
     Attributes:
         attempts: Attempts that ended, by outcome.
@@ -96,7 +96,7 @@ class Ledger:
         self.audit(at_s, "wattflow", "alert", account=" ".join(account), said=said)
 
     def account(self, scope: str, name: str, limits: object) -> None:
-        """What a user or a project may use."""
+        """Write what a user or a project may use."""
         self._put(Change.ACCOUNT, {"scope": scope, "name": name, "limits": m.pack(limits)})
 
     def workflow(self, workflow: WorkflowRecord) -> None:

@@ -64,7 +64,7 @@ def lock_file(folder: Path) -> Path:
 
 
 def lineage_of(boot: str) -> str:
-    """What lives of one lineage have in common; an agent that names none is its own."""
+    """Give what lives of one lineage have in common; an agent that names none is its own."""
     return boot.split(".", 1)[0]
 
 

@@ -12,7 +12,7 @@ from wattflow.runtime.transport import Denied, Transport, Unreachable
 
 NEWS = ("started", "ended", "energy", "windows", "warmed")
 MOST_NEWS, MOST_BYTES = 4096, 16 << 20
-"""What one report brings at most, of each kind, and bytes of results: the server takes 64 MiB."""
+"""Items that one report brings at most, of each kind, and bytes of results: the server takes 64 MiB."""
 LOG_EVERY_S = 0.1
 LOG_PIECE = 4 << 20
 
@@ -43,7 +43,7 @@ class Outbox:
         return taken
 
     def put_back(self, taken: Outbox) -> None:
-        """What was taken did not arrive: it goes first next time."""
+        """Put back what did not arrive: it goes first next time."""
         for name in NEWS:
             setattr(self, name, getattr(taken, name) + getattr(self, name))
 
@@ -113,7 +113,7 @@ class Output:
             self._sending = asyncio.create_task(self._later())
 
     def goes_on(self, fence: int) -> None:
-        """What comes from now on is another attempt's output, which begins with it."""
+        """Take what comes from now on for another attempt's output, which begins with it."""
         self.fence, self._sent = fence, 0
 
     async def _later(self) -> None:

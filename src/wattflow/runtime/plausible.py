@@ -13,7 +13,7 @@ from wattflow.runtime.messages import Energy, Node, Window
 BASE_W, CPU_W, DEVICE_W = 1000.0, 100.0, 2000.0
 """More than a board, a processor and a device of any machine draw."""
 SLACK_S = 10.0
-"""What clocks of two machines may differ by, and what a meter may lag behind."""
+"""Seconds that clocks of two machines may differ by, and that a meter may lag behind."""
 SLACK_J = 1e-6
 """Rounding: an account that should be 0 may be a little less."""
 

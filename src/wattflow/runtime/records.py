@@ -1,4 +1,4 @@
-"""What the service remembers of open workflows, tasks and attempts. The store has all of it too."""
+"""Records of open workflows, tasks and attempts, as the service remembers them. The store has all of it too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Broken(WattflowError):
 
     @classmethod
     def under(cls, policy: str, error: Exception) -> Broken:
-        """What went wrong, under which policy."""
+        """Name the fault and the policy that met it."""
         said = (
             str(error) if isinstance(error, WattflowError) else own_fault(error) or f"{type(error).__name__}: {error}"
         )
@@ -157,7 +157,7 @@ class WorkflowRecord:
 
 @dataclass(slots=True)
 class Trace:
-    """What is remembered of an attempt when it is over: its joules and last lines come after its end.
+    """Remember an attempt when it is over: its joules and last lines come after its end.
 
     Attributes:
         energy_j: Joules that were told of it so far; a second report replaces the first.
@@ -270,7 +270,7 @@ class Attempts(dict[int, AttemptRecord]):
 
 
 class Recent(Generic[T]):
-    """What is remembered of the latest attempts that are over, by fence.
+    """Remember something of the latest attempts that are over, by fence.
 
     It is bounded by age, not only by number: a number large enough for thousands of ends a second would be minutes of
     a slower server's memory, which then grows for as long as that.
@@ -289,7 +289,7 @@ class Recent(Generic[T]):
             self._kept.popitem(last=False)
 
     def get(self, fence: int) -> T | None:
-        """What is remembered of one; None where it is long over or unknown."""
+        """Give what is remembered of one; None where it is long over or unknown."""
         found = self._kept.get(fence)
         return None if found is None else found[1]
 

@@ -94,7 +94,7 @@ def _accounts(service: Service, database: sa.Engine) -> None:
 
 
 def _gpu_use(service: Service, row: Found) -> None:
-    """What was learned on GPUs before is learned again, from the ends that taught it."""
+    """Learn again what was learned on GPUs before, from the ends that taught it."""
     node = service.nodes.get(row["node"])
     _, spec = _TASK.decode(row["spec"])
     if node is not None:

@@ -55,7 +55,7 @@ class RedfishHook:
         await asyncio.to_thread(self._reset, node, _WAKE)
 
     async def watts(self, node: str) -> float | None:
-        """What its chassis draws, where the controller measures it."""
+        """Read what its chassis draws, where the controller measures it."""
         drawn: float | None = await asyncio.to_thread(self._connected, node, self._drawn)
         return drawn
 

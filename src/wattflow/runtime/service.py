@@ -275,7 +275,7 @@ class Service:
         self.joules.window(node, window)
 
     def load(self, node: str, load: m.Load) -> None:
-        """What a node looks like."""
+        """Take how a node looks."""
         if node in self.nodes:
             self.nodes[node].load = load
             self.learning.drew(self.nodes[node].spec, load, self.now())
@@ -402,7 +402,7 @@ class Service:
         outcomes: Iterable[tuple[WorkflowRecord, m.Outcome]],
         actions: Iterable[Action],
     ) -> None:
-        """What was decided is on disk: answer and act."""
+        """Answer and act: what was decided is on disk."""
         settle(waiters)
         for attempt in placed:
             attempt.released = True

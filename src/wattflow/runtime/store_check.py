@@ -1,4 +1,4 @@
-"""What is wrong with a store, all of it at once: its file, its journal, its snapshots, its objects, its tasks."""
+"""A check of a store that names all faults at once: of its file, journal, snapshots, objects and tasks."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Denied(WattflowError):
 
 
 class Transport(Protocol):
-    """What an agent asks of its server."""
+    """The calls that an agent makes to its server."""
 
     async def announce(self, node: Node, boot: str) -> None:
         """Say what this node is."""
@@ -197,7 +197,7 @@ async def _pieces(data: bytes) -> AsyncIterator[bytes]:
 
 
 def _reason(data: bytes) -> str:
-    """What a server says is wrong, out of its answer."""
+    """Find what a server says is wrong, out of its answer."""
     try:
         return str(msgspec.json.decode(data)["error"])[:300]
     except (msgspec.DecodeError, KeyError, TypeError):

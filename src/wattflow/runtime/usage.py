@@ -1,4 +1,4 @@
-"""What was used in a month, by owner, project and function: the books that budgets and reports are made from."""
+"""Use of a month, by owner, project and function: the books that budgets and reports are made from."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Usage:
         self._book(_key(trace, at_s), Sums(energy_j=energy_j, carbon_g=grams))
 
     def used(self, scope: str, name: str, at_s: float) -> Sums:
-        """What a user or a project used in the month of a moment."""
+        """Sum up what a user or a project used in the month of a moment."""
         return self._of.get((month_of(at_s), scope, name)) or Sums()
 
     def rows(self) -> list[dict[str, object]]:

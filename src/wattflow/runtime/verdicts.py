@@ -1,4 +1,4 @@
-"""What becomes of a task after an attempt that did not end well: tried again after a while, or failed for good.
+"""The verdict on a task after an attempt that did not end well: tried again after a while, or failed for good.
 
 A refusal and a lost node are not the task's own doing at first sight, so they do not use up its ``retries``; but a
 payload that no node can load, or one that takes its node down, must not go round for ever. Each has a cap.
@@ -47,7 +47,7 @@ def judge(task: TaskRecord, end: Ended, node: str, stopping: bool = False) -> Ve
 
 
 def met(task: TaskRecord) -> str | None:
-    """What a task that waits has met so far, in words; None where nothing was in its way."""
+    """Tell what a task that waits has met so far, in words; None where nothing was in its way."""
     counts = ((task.refusals, REFUSALS, "refused"), (task.losses, LOSSES, "lost with its node"))
     told = [f"{what} {count} of {most} times" for count, most, what in counts if count]
     return f"{' and '.join(told)} (last: {task.history[-1]})" if told and task.history else None

@@ -75,7 +75,7 @@ class Waking:
             self.forget(node)
 
     def wake_s(self, node: str) -> float | None:
-        """What was learned of a node."""
+        """Return what was learned of a node."""
         return self._learned_s.get(node)
 
     def _later(self, node: str, expected_s: float) -> asyncio.TimerHandle:

@@ -1,4 +1,4 @@
-"""What operators and monitors call: figures, tokens, limits, books, the audit log."""
+"""Routes of operators and monitors: figures, tokens, limits, books, the audit log."""
 
 from __future__ import annotations
 

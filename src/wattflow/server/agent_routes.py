@@ -1,4 +1,4 @@
-"""What agents call. Each answer comes after the store has what the call brought."""
+"""Routes of agents. Each answer comes after the store has what the call brought."""
 
 from __future__ import annotations
 

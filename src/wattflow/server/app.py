@@ -210,7 +210,7 @@ def _ready(house: House) -> Response:
 
 
 def _is_agents(request: Request) -> bool:
-    """Whether it is a request that only agents make."""
+    """Say whether it is a request that only agents make."""
     return request.url.path.startswith(("/v1/agents", "/v1/nodes", "/v1/attempts", "/v1/objects"))
 
 
@@ -258,7 +258,7 @@ async def thin(house: House, most: int = THIN_MOST) -> None:
 
 
 def _expire(house: House, before_s: float) -> None:
-    """What ended before a time leaves the store, its output and its objects the disk."""
+    """Let what ended before a time leave the store, its output and its objects the disk."""
     gone = 0
     for attempts in reads.expire(house.database, before_s):
         house.service.logs.drop(attempts)

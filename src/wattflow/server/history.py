@@ -1,4 +1,4 @@
-"""What a server's store tells of finished workflows, as work to learn from on a twin of the cluster.
+"""Finished workflows in a server's store, as work to learn from on a twin of the cluster.
 
 Read from the tables beside a running server. Seconds on a node become seconds on a node of speed 1. The twin is
 refitted to what was recorded: nodes on which the same functions took longer or shorter than their speed says get
@@ -161,7 +161,7 @@ def _paces(done: Sequence[_Done], nodes: Mapping[str, Node]) -> dict[str, float]
 
 
 def _drawn(node: Node, windows: Sequence[Found], done: Sequence[_Done]) -> float:
-    """What a node's counter counted over what its curve says for the attempts of the same time."""
+    """Divide what a node's counter counted by what its curve says for the attempts of the same time."""
     if node.power is None or len(windows) < ENOUGH:
         return 1.0
     began, ended, cores = (

@@ -66,7 +66,7 @@ class LearnSettings:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a learner must know after a restart.
+    """Keep what a learner must know after a restart.
 
     Attributes:
         seen: Workflows that had ended at the last round, also those that the store has forgotten since.
@@ -255,7 +255,7 @@ def _round(learner: Learner, database: sa.Engine, ended: int, last_s: float) -> 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """What `wattflow up --learn` starts."""
+    """Run the process that `wattflow up --learn` starts."""
     parser = argparse.ArgumentParser(prog="wattflow-learner")
     parser.add_argument("--home", required=True)
     parser.add_argument("--policy", default="learned")

@@ -1,4 +1,4 @@
-"""What users and operators call."""
+"""Routes of users and operators."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ async def nodes(request: Request) -> Response:
 
 @router.get("/functions")
 async def functions(request: Request) -> Response:
-    """What was learned of each function: its runtime on a node of speed 1, its cold start, its duty on GPUs."""
+    """Tell what was learned of each function: its runtime on a node of speed 1, its cold start, its duty on GPUs."""
     allowed(request, "user")
     service = house_of(request).service
     learned = service.learning

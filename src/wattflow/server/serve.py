@@ -103,7 +103,7 @@ def _wait_for(writing: WritingProcess, settings: ServerSettings) -> None:
 
 
 def _settle_memory() -> None:
-    """What start-up made stays; the collector need not look at it again, for that would hold the loop up for long."""
+    """Settle what start-up made: the collector need not look at it again, for that would hold the loop up for long."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -237,7 +237,7 @@ class _Server(_server_class()):  # type: ignore[misc]
 
 
 def _about(settings: ServerSettings, url: str) -> dict[str, object]:
-    """What the home says of the server that runs there."""
+    """Write what the home says of the server that runs there."""
     about: dict[str, object] = {"url": url}
     if settings.tls_cert is not None:
         about["ca"] = str(settings.tls_cert.absolute())

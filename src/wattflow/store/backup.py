@@ -33,7 +33,7 @@ _CONTENT = (schema.workflows, schema.nodes)
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup holds.
+    """Describe what a backup holds.
 
     Attributes:
         digest: SHA-256 of its store's file.
@@ -73,7 +73,7 @@ def back_up(database: sa.Engine, objects: Objects, folder: Path, named: Callable
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What a backup says of itself, once its store is what was written."""
+    """Read what a backup says of itself, once its store is what was written."""
     try:
         manifest = Manifest(**json.loads((folder / MANIFEST).read_text()))
         digest = hashlib.sha256((folder / STORE).read_bytes()).hexdigest()

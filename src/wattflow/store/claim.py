@@ -205,7 +205,7 @@ class _Watch:
         self._since_s = time.monotonic()
 
     def stands_still(self, process: str, count: int) -> bool:
-        """Whether nothing was counted for long. A pause of this process itself is no sign: it looks once more."""
+        """Say whether nothing was counted for long. A pause of this process itself is no sign: it looks once more."""
         now_s = time.monotonic()
         if self._last != (process, count):
             self._last, self._since_s = (process, count), now_s

@@ -68,7 +68,7 @@ def chained(before: int, sequence: int, data: bytes) -> int:
 
 
 def head(sequence: int, checksum: int) -> schema.Row:
-    """What ``meta`` says of the last entry."""
+    """Make what ``meta`` says of the last entry."""
     return {"key": HEAD, "value": f"{sequence} {checksum}"}
 
 

@@ -92,7 +92,7 @@ def with_joules(database: sa.Engine, found: list[Found]) -> list[Found]:
 
 
 def payloads(database: sa.Engine) -> Iterator[Found]:
-    """What every task was given and gave back, one after the other."""
+    """Read what every task was given and gave back, one after the other."""
     table = schema.tasks
     with database.connect() as connection:
         query = sa.select(table.c.spec, table.c.result)
@@ -166,7 +166,7 @@ def last_window_s(database: sa.Engine, node: str) -> float:
 
 
 def usage(database: sa.Engine, month: str, owner: str | None = None) -> list[Found]:
-    """What was used in a month, by owner, project and function."""
+    """Read what was used in a month, by owner, project and function."""
     table = schema.usage
     query = sa.select(table).where(table.c.month == month)
     return rows(database, query if owner is None else query.where(table.c.owner == owner))

@@ -105,7 +105,7 @@ class S3Objects:
         return data
 
     def has(self, name: str) -> bool:
-        """Whether a name is here."""
+        """Say whether a name is here."""
         status, _ = self._ask("HEAD", self._path(name))
         if status not in (200, 404):
             raise self._problem("look for", name, status, b"")

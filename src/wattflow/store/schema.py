@@ -187,7 +187,7 @@ accounts = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("limits", sa.LargeBinary, nullable=False),
 )  # fmt: skip
-"""What a user or a project may use (``runtime.accounts.Limits``)."""
+"""Limits of a user or a project (``runtime.accounts.Limits``)."""
 
 usage = sa.Table(
     "usage", metadata,
@@ -200,4 +200,4 @@ usage = sa.Table(
     sa.Column("energy_j", sa.Float, nullable=False),
     sa.Column("carbon_g", sa.Float),
 )  # fmt: skip
-"""What was used in a month (UTC, ``2026-11``). It stays when the workflows themselves are forgotten."""
+"""Use of a month (UTC, ``2026-11``). It stays when the workflows themselves are forgotten."""

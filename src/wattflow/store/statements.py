@@ -40,7 +40,7 @@ from wattflow.store.schema import (
 from wattflow.store.writing import Statement
 
 FROM_VALUES = sqlite3.sqlite_version_info >= (3, 33)
-"""Whether SQLite can change many rows in one statement; an older one takes them one after the other."""
+"""True where SQLite can change many rows in one statement; an older one takes them one after the other."""
 SIZES = (64, 16, 4, 1)
 """Rows in one statement of SQLite's; each size is prepared once and kept."""
 

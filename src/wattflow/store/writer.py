@@ -37,7 +37,7 @@ LEAST, MOST = 32, 256
 """Rows in a group, whatever they take: below, the disk's part is all there is; a batch is never split."""
 WEIGHT = 0.2
 PASSING = (sa.exc.OperationalError, sa.exc.InterfaceError, OSError)
-"""What may go away by itself: a full disk, a lost server."""
+"""Errors that may go away by themselves: a full disk, a lost server."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Figures:
 
 @dataclass(slots=True)
 class Group:
-    """What is written at once, whom to tell, and when the first of it was put."""
+    """Rows that are written at once, whom to tell, and when the first of them was put."""
 
     rows: dict[Change, list[Row]]
     callbacks: list[Callable[[], None]]
@@ -239,7 +239,7 @@ class Writer:
             raise
 
     def _there(self, rows: dict[Change, list[Row]]) -> bool:
-        """Whether the group is in the store after all: a commit whose answer was lost must not be made again."""
+        """Say whether the group is in the store after all: a commit whose answer was lost must not be made again."""
         entries = rows.get(Change.JOURNAL)
         if not entries:
             return False

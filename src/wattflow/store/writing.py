@@ -172,7 +172,7 @@ def _file(store: Path) -> tuple[int, int] | None:
 
 
 def _passes(error: sqlite3.Error) -> bool:
-    """Whether it may go away by itself, as a full disk does; a statement that SQLite does not understand never does."""
+    """Say whether it may go away by itself, as a full disk does; a statement that is not understood never does."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR
 

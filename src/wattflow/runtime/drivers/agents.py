@@ -41,7 +41,7 @@ WAKING_EVERY_S, WATCH_WAKING_S = 1.0, 600.0
 ASLEEP_WAIT_S = 5.0
 """Longest wait for what a sleeping node draws, before it is woken."""
 WAKE_S = 60.0
-"""What waking is taken to last before it was ever seen."""
+"""Seconds that waking is taken to last before it was ever seen."""
 
 
 class NameTaken(WattflowError):
@@ -285,14 +285,14 @@ class AgentsDriver:
         return self._where.get(fence) or self._over.get(fence) or ""
 
     def knows(self, node: str, boot: str) -> bool:
-        """Whether this agent has announced itself in this life; not asked again after a restart of the server."""
+        """Say whether this agent has announced itself in this life; not asked again after a restart of the server."""
         agent = self._agents.get(node)
         if agent is not None and not agent.boot:
             agent.boot = boot
         return agent is not None and agent.boot == boot
 
     async def report(self, sync: Sync) -> None:
-        """What happened on a node, a piece at a time: thousands of short tasks must not hold up the loop."""
+        """Take in what happened on a node, a piece at a time: thousands of short tasks must not hold up the loop."""
         agent = self._agents[sync.node]
         agent.silent_s = 0.0
         for number, tell in enumerate(self._news_of(agent, sync), start=1):
@@ -331,7 +331,7 @@ class AgentsDriver:
         return False
 
     async def orders(self, sync: Sync) -> Orders:
-        """What the agent is to do; waits for something while its turn allows."""
+        """Tell the agent what to do; waits for something while its turn allows."""
         loop = asyncio.get_running_loop()
         # Only a call counts as a sign of life, so nobody waits here for as long as it takes to be given up.
         deadline = loop.time() + min(sync.wait_s, self._lost_after_s / 2)

@@ -142,7 +142,7 @@ class Zygote:
 
     @property
     def alive(self) -> bool:
-        """Whether it can fork at once."""
+        """Return whether it can fork at once."""
         return self._control is not None
 
     @property

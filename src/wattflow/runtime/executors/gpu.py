@@ -134,7 +134,7 @@ class GpuExecutor:
                 gpu.slices.give_back(lease.fence)
 
     def environment(self, index: int, share: float, memory_bytes: int) -> Mapping[str, str]:
-        """What makes a process see one GPU, and under MPS its share of it."""
+        """Make a process see one GPU, and under MPS its share of it."""
         mps = self._gpus[index].mps
         if self.sharing != "mps" or mps is None:
             return {"CUDA_VISIBLE_DEVICES": str(index)}
@@ -164,7 +164,7 @@ class GpuExecutor:
             self._uses.sample(gpu.index, gpu.running, pids, turns=self.sharing == "time-slice")
 
     def use(self, fence: int) -> GpuUse | None:
-        """What work that is over made of its GPU."""
+        """Tell what work that is over made of its GPU."""
         return self._uses.take(fence)
 
     async def close(self) -> None:
@@ -197,7 +197,7 @@ class GpuExecutor:
 
 
 def _alive(mps: Mps) -> bool:
-    """Whether the daemon's process is there."""
+    """Say whether the daemon's process is there."""
     try:
         pid = int((mps.folder / "nvidia-cuda-mps-control.pid").read_text())
         return Path(f"/proc/{pid}").exists()

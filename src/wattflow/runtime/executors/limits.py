@@ -56,7 +56,7 @@ class Group:
         self.killed_before = self._killed()
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel ended a process of it for its memory since `limit`."""
+        """Say whether the kernel ended a process of it for its memory since `limit`."""
         return self.limits and self._killed() > self.killed_before
 
     def end(self) -> bool:
@@ -196,7 +196,7 @@ class Places:
 
 
 def process_limits(memory_bytes: int, group: Group | None, pinned: Sequence[int]) -> dict[str, object]:
-    """What a new process is told to keep to: its group, or what it can limit by itself."""
+    """Tell a new process what to keep to: its group, or what it can limit by itself."""
     if group is not None:
         return {"groups": group.joins}
     limits: dict[str, object] = {"cpus": list(pinned)} if pinned else {}

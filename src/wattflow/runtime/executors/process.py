@@ -31,7 +31,7 @@ _Moment = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 class Header(Struct, frozen=True):
-    """What a child says of a call, ahead of its bytes. A task can write on its channel too, so nothing is taken on
+    """Describe a call as its child does, ahead of the bytes. A task can write on its channel, so nothing is taken on
     trust: what is no such header ends the attempt, not the agent."""
 
     sizes: Annotated[list[Annotated[int, Meta(ge=0, le=2**62)]], Meta(max_length=8)]
@@ -80,7 +80,7 @@ class Work:
     on_log: Callable[[bytes], None] = lambda data: None
 
     def header(self) -> dict[str, Any]:
-        """What the child must know beside the blobs."""
+        """Tell what the child must know beside the blobs."""
         if self.command is not None:
             return {"op": "exec", "id": self.fence, "command": list(self.command), "env": self.environment,
                     "cwd": self.folder}  # fmt: skip
@@ -439,7 +439,7 @@ def _follow(process: Process, on_log: Callable[[bytes], None]) -> None:
 
 
 def _limited(work: Work) -> bool:
-    """Whether a control group is worth its milliseconds: a function that names no memory is held to its CPUs anyway."""
+    """Say whether a control group is worth its cost: a function that names no memory is held to its CPUs anyway."""
     return work.memory_bytes > 0 or (work.command is not None and work.cpus > 0)
 
 
@@ -453,7 +453,7 @@ def _told(header: Header, result: bytes, asked_s: float) -> Finish:
 
 
 def _finish(work: Work, asked_s: float, process: Process, answer: Answer | None, ended: dict[str, Any]) -> Finish:
-    """What the child said, what the kernel said, and why it was stopped, as one account."""
+    """Bring what the child said, what the kernel said and why it was stopped into one account."""
     usage = {"cpu_s": ended["cpu_s"], "peak_bytes": ended["peak_bytes"]}
     now_s = time.monotonic()
     if process.stop_reason is not None:

@@ -51,7 +51,7 @@ MOST_FORKS = 16
 """Children that are asked for at once."""
 TRACE_CHARACTERS = 16_384
 _CAUGHT = (_signal.SIGCHLD, _signal.SIGINT)
-"""What a zygote catches and its children do not; plain numbers: the names of `signal` would cost a child 0.1 ms."""
+"""Signals that a zygote catches and its children do not; plain numbers: names of `signal` cost a child 0.1 ms."""
 REHEARSALS = 20
 """Calls before a zygote's first fork: Python has specialised what they touch by then."""
 _NEEDLESS: list[dict[str, Any]] = []
@@ -224,7 +224,7 @@ def too_large(size: int) -> str:
 
 
 def _failed(error: BaseException) -> Answer:
-    """What went wrong, for whoever reads the answer (its reason) and for the client (its exception, its traceback)."""
+    """Tell what went wrong: a reason for whoever reads the answer, exception and traceback for the client."""
     with contextlib.suppress(Exception):  # the output may be closed
         traceback.print_exc()
     reason = _text(_said(error))[:2000]
@@ -291,7 +291,7 @@ def _hold_in(paths: Sequence[str]) -> None:
     for path in paths:
         try:
             _join(path)
-        except OSError:  # noqa: PERF203 (there is one, and a context manager would be pages more)
+        except OSError:  # no context manager: it would be pages more
             continue
 
 
@@ -399,7 +399,12 @@ def _order(control: _socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _fork_all(
-    control: _socket.socket, wake_read: int, wake_write: int, wanted: list[Any], fds: list[int], children: dict[int, int]
+    control: _socket.socket,
+    wake_read: int,
+    wake_write: int,
+    wanted: list[Any],
+    fds: list[int],
+    children: dict[int, int],
 ) -> None:
     """Fork so many children, each with a channel and a log pipe of its own; then tell of all of them at once.
 
@@ -475,7 +480,7 @@ def _hold(control: _socket.socket, name: str, fds: list[int]) -> None:
 
 
 def _unfit() -> str | None:
-    """What forbids to fork this process now that a function's modules are in it; None where nothing does."""
+    """Say what forbids to fork this process now that a function's modules are in it; None where nothing does."""
     threading = sys.modules.get("threading")
     if threading is not None and threading.active_count() > 1:
         return "its modules start threads, which a fork would leave behind"
