@@ -90,6 +90,7 @@ class Accounts:
 
     def predicted_j(self, task: m.Task, variant: int, node: m.Node, runtime_s: float | None) -> float:
         """Joules that an attempt will probably use: as its function's last ones, else its time by its part of watts."""
+        # Measured joules of the function win over any estimate: they hold its real time and its real watts.
         known = self._mean_j.get(task.function_name)
         if known is not None:
             return known
@@ -137,6 +138,7 @@ class Accounts:
 
     def settle(self, trace: Trace, more_j: float) -> None:
         """Measured joules take the place of reserved ones."""
+        # Released before the measured joules are booked, so that no moment counts both against the budget.
         self._release(trace)
         self.usage.joules(trace, more_j, self.now())
         mean_j = self._mean_j.get(trace.function, trace.energy_j)
@@ -148,6 +150,7 @@ class Accounts:
     def _tell(self, account: Account, what: str, budget_j: float, used_j: float) -> None:
         month = month_of(self.now())
         for share in ALERTS:
+            # Once a month for each share: an alert at every attempt would be read by nobody.
             if used_j >= share * budget_j and (month, account, share) not in self._told:
                 self._told.add((month, account, share))
                 self._alert(

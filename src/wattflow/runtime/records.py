@@ -119,6 +119,7 @@ class WorkflowRecord:
         Raises:
             Broken: There are none, and the service decides nothing any more.
         """
+        # The loop's clock, not the service's: a wall clock that is set back must not hold a client's poll.
         deadline = asyncio.get_running_loop().time() + wait_s
         while True:
             found = outcomes_after(self.outcomes, after)
@@ -151,6 +152,7 @@ class WorkflowRecord:
 
     def told(self) -> None:
         """Wake whoever waits for outcomes."""
+        # A new event for whoever waits next: clearing the old one would lose those who have not woken yet.
         event, self.changed = self.changed, asyncio.Event()
         event.set()
 
@@ -232,6 +234,7 @@ class AttemptRecord:
     def adopt(self, before: int | None) -> None:
         """Go on with an attempt that was given up; None where it begins anew."""
         if before is not None:
+            # A lease is frozen: it may be on its way to an agent already, which must not see half of a change.
             self.lease = structs.replace(self.lease, adopts=before)
 
     def slow_down(self, frequency: int, clocks_mhz: Sequence[float]) -> None:

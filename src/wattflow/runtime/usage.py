@@ -73,6 +73,7 @@ class Usage:
 
     def rows(self) -> list[dict[str, object]]:
         """Rows that changed since they were last asked for: whole sums, so writing one twice changes nothing."""
+        # Whole sums are written, not differences: a commit that is repeated after a lost answer changes nothing.
         changed, self._changed = self._changed, {}
         made: list[dict[str, object]] = []
         for key in changed:
@@ -84,6 +85,7 @@ class Usage:
 
     def _book(self, key: Key, more: Sums) -> None:
         month, owner, project, _ = key
+        # The sums of users and projects are kept beside the rows: a budget is asked for every placement.
         places = [self._sums[key], self._of[month, "user", owner]]
         places += [self._of[month, "project", project]] if project else []
         for sums in places:

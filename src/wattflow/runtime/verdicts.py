@@ -34,12 +34,15 @@ def judge(task: TaskRecord, end: Ended, node: str, stopping: bool = False) -> Ve
         task.history = [*task.history[1 - KEPT :], f"{end.outcome} on {node}: {said}"]
     if end.outcome == "refused":
         task.refusals += 1
+        # Doubled each time: what a node lacks now (an object on its way, a daemon that restarts) it may have in a
+        # while.
         again, wait_s = task.refusals < REFUSALS, min(LONGEST_WAIT_S, 2.0 ** (task.refusals - 1))
         return Verdict(again and not stopping, wait_s, said if again else _given_up(task))
     if end.outcome == "node_lost":
         task.losses += 1
         again = task.losses < LOSSES
         return Verdict(again and not stopping, reason=said if again else _given_up(task))
+    # Not the task's fault and not asked for: its agent stopped it as an orphan, or made room for somebody else.
     if end.outcome == "cancelled":
         return Verdict(not stopping and task.failures <= task.spec.retries, reason=said)
     task.failures += 1

@@ -50,6 +50,7 @@ class Waking:
         """Wake a node; one that is on its way already is left alone."""
         if node in self._orders:
             return
+        # Before the driver is told: it may answer at once, and `awake` must find the order.
         self._orders[node] = _Order(self._now(), 1, self._later(node, expected_s))
         self._wake(node)
 
@@ -79,6 +80,8 @@ class Waking:
         return self._learned_s.get(node)
 
     def _later(self, node: str, expected_s: float) -> asyncio.TimerHandle:
+        # By what this node took before: a rack of slow firmware must not be taken for dead, nor a dead one waited
+        # for.
         wait_s = max(self._least_s, SLACK * self._learned_s.get(node, expected_s))
         return asyncio.get_running_loop().call_later(wait_s, self._again, node, expected_s)
 

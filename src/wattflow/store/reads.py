@@ -136,6 +136,7 @@ def attempts(
     if after:
         query = query.where(schema.attempts.c.task > after)
     found = rows(database, query.order_by(schema.attempts.c.task, schema.attempts.c.number).limit(most))
+    # A page ends between tasks: a reader who asks on after the last task would never see the rest of its attempts.
     if most is None or len(found) < most or found[0]["task"] == found[-1]["task"]:
         return found
     return [row for row in found if row["task"] != found[-1]["task"]]

@@ -122,6 +122,7 @@ class AgentsDriver:
     def resume(self, nodes: Sequence[str], leases: Sequence[Lease]) -> None:
         """Agents that were here have their time to call again; the boot that calls first is taken for theirs."""
         for node in nodes:
+            # No boot yet: `knows` takes the first that calls for theirs, so a restart of the server loses nobody.
             self._agents[node] = _Agent("")
         self.launch(leases)
 
@@ -241,6 +242,7 @@ class AgentsDriver:
         """
         self.check_token(node.name, token)
         if node.name in self._agents and not self.knows(node.name, boot):
+            # The same lineage is the same agent started anew; another one is a second machine that took its name.
             if lineage_of(self._agents[node.name].boot) != lineage_of(boot):
                 raise NameTaken(
                     f"a node named {node.name!r} is here already, with an agent of another machine or folder: end that "
@@ -307,6 +309,7 @@ class AgentsDriver:
         for window in sync.windows:
             yield partial(self.sink.window, sync.node, window)
         for fence, started_s, cold_s in sync.started:
+            # Fences carry the epoch, so a report from before a restored backup names no attempt of today.
             if self._is_its(fence, sync.node):
                 yield partial(self.sink.started, fence, started_s, cold_s)
         for end in sync.ended:
@@ -357,6 +360,7 @@ class AgentsDriver:
         for fence, lease in agent.leases.items():
             if fence in held:
                 agent.sent_s[fence] = now_s
+            # An answer with leases may be lost on its way; agents take no fence twice, so sending again is safe.
             elif now_s - agent.sent_s.get(fence, 0.0) > RESEND_AFTER_S:
                 agent.sent_s[fence] = now_s
                 leases.append(lease)
@@ -365,6 +369,7 @@ class AgentsDriver:
         stop = [fence for fence in stop if now_s - agent.stopped_s.get(fence, 0.0) > RESEND_AFTER_S]
         agent.stopped_s.update(dict.fromkeys(stop, now_s))
         for fence in agent.stops - held:
+            # Never sent, so no agent can run it: it is over at once. One that was sent must be stopped there first.
             if fence in agent.leases and fence not in agent.sent_s:
                 self._forget(agent, fence)
                 self.sink.ended(Ended(fence=fence, outcome="cancelled", reason="cancelled before it started"))
@@ -387,6 +392,8 @@ class AgentsDriver:
         agent = self._agents.pop(node, None)
         if agent is None:
             return
+        # The attempts themselves are ended by `gone`; their fences stay in `_given_up` in case the node was only
+        # silent.
         for fence in agent.leases:
             self._where.pop(fence, None)
         self._given_up[node] = (agent.boot, tuple(agent.leases))

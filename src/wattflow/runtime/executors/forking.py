@@ -122,6 +122,7 @@ class Zygote:
         async with self._starting:
             if self._control is not None:
                 return
+            # Packets keep a message and its file descriptors together; a stream could deliver them apart.
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
             loop = asyncio.get_running_loop()
@@ -175,10 +176,12 @@ class Zygote:
 
         Without a group that limits it, it is in one that holds it: made ahead it is there already.
         """
+        # One made ahead is nobody's yet: user, limits and environment come with the call, before any payload is read.
         process = self._waiting() or (await self._fork([()]))[0]
         if group is None and process.hold is None and (held := hold()) is not None:
             process.hold, limits["hold"] = held, held.joins
         process.group, who = group, self.privileges.become(owner)
+        # A child that is no root, or in a container, may not write the group's file: it is brought there from here.
         if self.privileges.contained or (who is not None and self.owner is not None):  # it could not join a group
             process.join([*limits.pop("groups", []), *limits.pop("hold", [])])
         process.terms = {"limits": limits, "become": who}
@@ -196,6 +199,7 @@ class Zygote:
         for process, group, paths in zip(made, groups, joins, strict=True):
             process.hold = group
             process.join(paths if outside else [])
+        # Only after they are in their groups: a spare that is taken must need nothing more.
         self._spares += made
 
     def released(self) -> list[Group]:

@@ -159,6 +159,7 @@ class ProcessExecutor:
         """Run to the end. Never raises for what the task does."""
         if not work.isolate and work.command is None:
             return await self._reused(work)
+        # Short calls are leased ahead of need; without turns all of them would run at once and each take longer.
         await self._turns.take(work.cpus)
         try:
             return await self._alone(work)
@@ -223,7 +224,9 @@ class ProcessExecutor:
         loop.add_reader(process.pipe, _follow, process, work.on_log)
         try:
             answer = await _talk(process, work)
+            # While the child ends: the next task finds a process without waiting for this fork.
             self._later(zygote.fork_ahead(self._group))
+            # Not the answer but the kernel's word is the end: its CPU time is final, and its processors are free.
             ended = await process.ended
             self._keep_warm(work, answer)
             return _finish(work, asked_s, process, answer, ended)
@@ -254,6 +257,7 @@ class ProcessExecutor:
 
     def _keep_warm(self, work: Work, answer: Answer | None) -> None:
         """After a cold start the function is warm here, as the engine has it."""
+        # Only after it loaded well: a template of a function that fails to load would fail for every task.
         if answer is not None and answer[0].ok and answer[0].load_s >= COLD_S:
             self.templates.warm_later(work.function, work.blobs[0], work.owner)
 
@@ -316,6 +320,7 @@ class ProcessExecutor:
         loop = asyncio.get_running_loop()
 
         def on_log(data: bytes) -> None:
+            # Output without a call comes from a thread that a call left behind; it is nobody's.
             if worker.pending:
                 worker.pending[0][0].on_log(data)
 
