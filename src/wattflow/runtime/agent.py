@@ -139,6 +139,7 @@ class Agent:
     async def start(self) -> None:
         """Warm up, announce the node, begin."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        # Before the node is announced: a lease that comes at once finds a process.
         await self._warm_up()
         # The first window must be open before the first lease can come: CPU time from before it is in no window, and
         # a task that had ended by then would be told nought joules.
@@ -214,6 +215,7 @@ class Agent:
                 raise
             await self._report_each(out)
             return
+        # In front of what came meanwhile, so the server hears of things in their order.
         if not told:
             self._outbox.put_back(out)
             self._news.set()

@@ -101,6 +101,7 @@ def check_submission(
         raise InvalidInput(name, "belongs to somebody else")
     if workflow is not None and workflow.sealed and new:
         raise InvalidInput(name, "is sealed: it takes no more tasks")
+    # All problems at once: a user with ten bad tasks corrects them in one go.
     found = [*problems(new, workflow.keys if workflow is not None else ()), *unmet(new, nodes)]
     if found:
         raise InvalidInput(name, found)

@@ -171,6 +171,7 @@ class Client(concurrent.futures.Executor):
             self._changed.notify_all()
         if first:
             self._queue.put(None)
+        # First: what is still in the queue must be sent before the workflow is cancelled or sealed.
         self._sender.join()
         if cancel_futures and self._futures and self._broken is None:
             self._call("POST", f"/v1/workflows/{quote(self.workflow)}/cancel?waiting=true", b"")
@@ -193,6 +194,8 @@ class Client(concurrent.futures.Executor):
         try:
             while not sealed:
                 batch = [self._queue.get()]
+                # What gathered while the last request was under way goes with this one: a map of thousands is few
+                # requests.
                 while len(batch) < BATCH and not self._queue.empty():
                     batch.append(self._queue.get())
                 tasks = [item for item in batch if item is not None]
@@ -218,6 +221,7 @@ class Client(concurrent.futures.Executor):
                 self._fail(tasks[0][0], error)
                 self._send(connection, [], seal) if seal else None
                 return
+            # Only the server knows which one it refuses; the good ones among thousands must not fail with it.
             half = len(tasks) // 2
             self._send(connection, tasks[:half], False)
             self._send(connection, tasks[half:], seal)
@@ -244,6 +248,7 @@ class Client(concurrent.futures.Executor):
     def _has_more(self) -> bool:
         """Wait until there is an end to wait for; False when no more can come."""
         with self._lock:
+            # Not before something was sent: the workflow does not exist until then, and asking for it is an error.
             self._changed.wait_for(lambda: (self._sent and self._futures) or self._broken or self._over())
             return self._broken is None and not self._over()
 
@@ -257,6 +262,7 @@ class Client(concurrent.futures.Executor):
             return
         if outcome.state == "cancelled":
             concurrent.futures.Future.cancel(future)
+        # Cancelled by its owner before the server knew: the result is nobody's.
         if not future.set_running_or_notify_cancel():
             return
         try:
@@ -303,6 +309,8 @@ class Client(concurrent.futures.Executor):
             key = str(self._number)
         try:
             data = m.pack(m.Task(key=key, parents=[parent.key for parent in parents], **about))
+            # Checked here, in the caller's thread: an error at submit names the line that made it, one from the
+            # server does not.
             _TASK.decode(data)
         except (msgspec.ValidationError, UnicodeEncodeError, TypeError) as error:
             raise InvalidInput(f"task {about['name']}", str(error)) from None
@@ -321,6 +329,7 @@ class Client(concurrent.futures.Executor):
             except queue.Empty:
                 return
             with self._lock:
+                # Never sent, so nobody else will ever tell its end.
                 future = self._futures.pop(item[0], None) if item is not None else None
             if future is not None and concurrent.futures.Future.cancel(future):
                 future.set_running_or_notify_cancel()

@@ -75,6 +75,8 @@ class Connection:
             except (OSError, http.client.HTTPException) as error:
                 asked, kept, silent = self.server, self._asked, isinstance(error, TimeoutError)
                 self.close()
+                # A kept connection may have been closed while idle; the first failure of one says nothing about the
+                # server.
                 if silent or not kept:  # a kept one that broke may have been idle for too long: the same once more
                     self.addresses.failed(asked, silent)
                 if left == 0:
@@ -83,6 +85,7 @@ class Connection:
             self._asked = True
             if answer.status < 300:
                 return data, {name.lower(): value for name, value in answer.getheaders()}
+            # A standby answers 503 until it takes over: with several addresses the next one is asked.
             problem = _error(answer.status, data)
             if isinstance(problem, Unreachable) and len(self.addresses) > 1:
                 self.addresses.failed(self.server)
@@ -113,6 +116,7 @@ class Connection:
     def _open(self) -> http.client.HTTPConnection:
         parts = urllib.parse.urlsplit(self.server)
         host, port = parts.hostname or "", parts.port
+        # Where others may serve, a paused server is left sooner.
         timeout_s = self._timeout_s if len(self.addresses) == 1 else min(self._timeout_s, SEVERAL_S)
         if parts.scheme == "https":
             self._http = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=self._context)

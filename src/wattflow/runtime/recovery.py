@@ -36,6 +36,7 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
 
     It begins an epoch: from then on no server of an earlier one commits, so what is read is all there is.
     """
+    # First of all: from here on nobody else commits, so what is read below cannot change under it.
     epoch = writer.epoch = epochs.begin(database)
     decider, replayed = rebuilt(database, folder, policy)
     if policy.split(":")[0] == "rehearsed" or ":shield=" in policy:
@@ -69,6 +70,7 @@ def _fill(service: Service, database: sa.Engine) -> None:
         most["sequence"],
         most["entry"] + 1,
     )
+    # Tags only tell workflows apart in the engine; they need not be those of before.
     service.next_workflow = most["workflows"] + 1
     for row in reads.nodes(database):
         engine, spec = _NODE.decode(row["spec"])

@@ -66,6 +66,7 @@ async def make_token(request: Request) -> Response:
     token, row = house.tokens.draft(
         wanted.name, wanted.role, project=wanted.project, node=wanted.node, lifetime_s=wanted.lifetime_s
     )
+    # Token and audit entry go with one commit; only then does the token work.
     house.service.ledger.token(row)
     about = {key: row[key] for key in ("name", "role", "project")}
     await _noted(request, boss, "token create", token=row["id"], **about)
@@ -113,6 +114,7 @@ async def change_account(request: Request, scope: Scope, name: Called) -> Respon
     changed = await typed(request, ChangedLimits)
     service = house_of(request).service
     given = {key: value for key, value in msgspec.structs.asdict(changed).items() if value is not msgspec.UNSET}
+    # Unset is not null: null takes a limit away, what is not named stays.
     before = msgspec.structs.asdict(service.accounts.limits.get((scope, name), Limits()))
     limits = msgspec.convert(before | given, Limits)
     service.accounts.set((scope, name), limits)

@@ -92,6 +92,7 @@ def read_history(database: sa.Engine, most: int = 1000) -> History:
     Raises:
         InvalidInput: Nothing has ended yet, or no node tells what it draws.
     """
+    # Twice as many are read: open ones among them teach nothing yet and are left out.
     flows = [row for row in reads.workflows(database, most=2 * most) if row["state"] != "open"][:most][::-1]
     done = [one for i, row in enumerate(flows) for one in _done(database, i, row)]
     if not done:
@@ -153,6 +154,7 @@ def _paces(done: Sequence[_Done], nodes: Mapping[str, Node]) -> dict[str, float]
     usual: dict[str, list[float]] = {}
     for function, node, seconds in rows:
         usual.setdefault(function, []).append(seconds + math.log(nodes[node].speed))
+    # Medians: one attempt beside a busy neighbour must not make a node look slow.
     middle = {function: float(np.median(values)) for function, values in usual.items()}
     beyond: dict[str, list[float]] = {}
     for function, node, seconds in rows:

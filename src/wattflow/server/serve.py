@@ -59,7 +59,9 @@ def open_house(
         database = open_store(store, upgrade=settings.upgrade, known=known_store.identity_of(home))
     except Gone:
         raise known_store.gone(backup.shown(store), home) from None
+    # Before anything is read: what a server that still writes would add were missing from memory.
     claim = _claim(database, settings, url)
+    # A store that was put back by hand must not give out numbers that this home has seen used.
     known_store.catch_up(home, database)
     kept = objects or open_objects(place)
     tokens = open_tokens(home, database)
@@ -172,6 +174,7 @@ def serve(
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
         server_header=False,
     )  # fmt: skip
+    # The file that tells where it listens is written by `startup`, when it does, and not before.
     server = _Server(config, settings, url, house)
 
     def shut_down() -> None:
@@ -190,6 +193,7 @@ def serve(
     try:
         server.run(sockets=[listener])
     finally:
+        # After the last answer: what was decided is written even while the process ends.
         house.service.writer.close()
         if house.claim is not None:
             house.claim.close()

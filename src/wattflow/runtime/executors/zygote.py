@@ -5,12 +5,10 @@ file descriptors) come ``fork`` requests; back go ``forked`` and ``ended`` with 
 and peak memory as `os.wait4` tells them. The child reads calls from its own socket: see `serve`.
 
 Frames on a child's socket: four bytes with the length of a header, the header (whose ``sizes`` count the blobs), the
-blobs. What the agent sends is pickled, since a child unpickles anyway; what comes back may be anybody's bytes, and is
-JSON.
+blobs. Headers from the agent are pickled, as a child unpickles anyway; what comes back may be anybody's, and is JSON.
 
-A child's time is pages: each one that it is first to write to after the fork is copied, each one that is mapped is
-unmapped at its end, some two microseconds together. So what runs in every child is plain calls of C functions, and
-nothing is imported here that is not needed.
+A child's time is pages: one that it is first to write to after the fork is copied, all that are mapped are unmapped at
+its end. So every child makes plain calls of C functions, and nothing is imported here that is not needed.
 """
 
 from __future__ import annotations
@@ -29,13 +27,9 @@ import struct
 import sys
 import time
 import traceback
+from _json import encode_basestring_ascii
 from collections.abc import Sequence
 from typing import Any
-
-try:
-    from _json import encode_basestring_ascii
-except ImportError:  # a Python without it in C
-    from json.encoder import py_encode_basestring_ascii as encode_basestring_ascii
 
 LOADED: dict[str, Any] = {}
 """Functions that this zygote was told to hold ready, by name: its children find them loaded."""
@@ -162,21 +156,14 @@ def serve(channel: int) -> None:
         answer, result = problem or _call(header, blobs, functions)
         if len(result) > RESULT_BYTES:
             answer, result = {"ok": False, "reason": too_large(len(result))}, b""
-        _flush()
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except Exception:  # the task closed them, or put something else there
+            pass
         cpu_end = time.process_time()
-        answer.update(
-            id=header["id"], started_s=began, ended_s=time.monotonic(), cpu_s=cpu_end - cpu, cpu_end_s=cpu_end,
-            load_s=began - came,
-        )  # fmt: skip
-        _send(channel, frame(answer, result))
-
-
-def _flush() -> None:
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except Exception:  # the task closed them, or put something else there
-        return
+        times = {"started_s": began, "ended_s": time.monotonic(), "cpu_s": cpu_end - cpu, "cpu_end_s": cpu_end}
+        _send(channel, frame({**answer, **times, "id": header["id"], "load_s": began - came}, result))
 
 
 Answer = tuple[dict[str, Any], bytes]
@@ -187,11 +174,10 @@ def _load(header: dict[str, Any], blob: bytes, functions: dict[str, Any]) -> tup
 
     This is the rest of a cold start: it is over when the call begins.
     """
-    problem: Answer | None = None
+    if header["python"] != PYTHON:
+        reason = f"the payload was made by Python {header['python']}, this node runs {PYTHON}"
+        return time.monotonic(), ({"ok": False, "refused": True, "reason": reason}, b"")
     try:
-        if header["python"] != PYTHON:
-            reason = f"the payload was made by Python {header['python']}, this node runs {PYTHON}"
-            return time.monotonic(), ({"ok": False, "refused": True, "reason": reason}, b"")
         os.environ.update(header.get("env", {}))
         if header["function"] not in functions:
             if len(functions) >= 256:
@@ -199,7 +185,8 @@ def _load(header: dict[str, Any], blob: bytes, functions: dict[str, Any]) -> tup
             functions[header["function"]] = pickle.loads(blob)
     except BaseException as error:
         problem = _failed(error)
-    return time.monotonic(), problem
+        return time.monotonic(), problem
+    return time.monotonic(), None
 
 
 def _call(header: dict[str, Any], blobs: list[bytes], functions: dict[str, Any]) -> Answer:
@@ -288,11 +275,11 @@ def limit(limits: dict[str, Any]) -> None:
 
 def _hold_in(paths: Sequence[str]) -> None:
     """Enter control groups that limit nothing: a task runs without them, too."""
-    for path in paths:
-        try:
+    try:
+        for path in paths:
             _join(path)
-        except OSError:  # no context manager: it would be pages more
-            continue
+    except OSError:  # no context manager: it would be pages more
+        return
 
 
 def _join(path: str) -> None:
@@ -386,7 +373,7 @@ def main(control_fd: int, preload: list[str]) -> None:
             if order["op"] == "load":
                 _hold(control, order["function"], fds)
                 continue
-            _fork_all(control, wake_read, wake_write, order["children"], fds, children)
+            _fork_all(control, (wake_read, wake_write), order["children"], fds, children)
     for pid in children:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, _signal.SIGKILL)
@@ -399,12 +386,7 @@ def _order(control: _socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _fork_all(
-    control: _socket.socket,
-    wake_read: int,
-    wake_write: int,
-    wanted: list[Any],
-    fds: list[int],
-    children: dict[int, int],
+    control: _socket.socket, wakes: tuple[int, int], wanted: list[Any], fds: list[int], children: dict[int, int]
 ) -> None:
     """Fork so many children, each with a channel and a log pipe of its own; then tell of all of them at once.
 
@@ -415,7 +397,7 @@ def _fork_all(
         if (pid := os.fork()) == 0:
             status = 1
             try:
-                for fd in (wake_read, wake_write, control.detach(), *fds[: 2 * place], *fds[2 * place + 2 :]):
+                for fd in (*wakes, control.detach(), *fds[: 2 * place], *fds[2 * place + 2 :]):
                     os.close(fd)
                 _child(fds[2 * place], fds[2 * place + 1], parent, wanted[place][1])
                 status = 0
