@@ -84,10 +84,11 @@ class Client(concurrent.futures.Executor):
         self._patience_s = units.duration_s(patience)
         self.workflow = f"{name}-{uuid.uuid4().hex[:12]}"
         self._about = {
-            "name": name, "objective": objective,
+            "name": name,
+            "objective": objective,
             "deadline_s": units.duration_s(deadline) if deadline is not None else None,
             "energy_budget_j": joules(energy_budget) if energy_budget is not None else None,
-        }  # fmt: skip
+        }
         self._futures: dict[str, TaskFuture] = {}
         self._functions: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._objects: dict[str, None] = {}

@@ -37,8 +37,9 @@ class GpuLearning:
         self._interference: dict[str, tuple[int, float]] = {}
         self._told: dict[str, float] = {}
 
-    def ended(self, function: str, variant: m.Variant, node: m.Node, device: int, runtime_s: float,
-              use: m.GpuUse) -> None:  # fmt: skip
+    def ended(
+        self, function: str, variant: m.Variant, node: m.Node, device: int, runtime_s: float, use: m.GpuUse
+    ) -> None:
         """A task ended well after so long on a GPU of a node, of which it made this use."""
         if use.samples < SAMPLES or not 0 <= device < len(node.devices) or runtime_s <= 0:
             return

@@ -80,9 +80,7 @@ class Learning:
                 log.info("tasks on GPUs of %s disturb each other: interference %.2g", node.name, found)
                 self._tell(node)
 
-    def on_gpu(
-        self, spec: m.Task, variant: int, node: m.Node, device: int, runtime_s: float, use: m.GpuUse
-    ) -> None:  # fmt: skip
+    def on_gpu(self, spec: m.Task, variant: int, node: m.Node, device: int, runtime_s: float, use: m.GpuUse) -> None:
         """A task ended well on a GPU, now or before the last restart."""
         self.gpus.ended(spec.function_name, spec.variants[variant], node, device, runtime_s, use)
 

@@ -82,8 +82,9 @@ class NodeLevels:
         kinds = KINDS if lease.device >= 0 else () if level is None else (level.kind,)
         if self._holder is None:
             return {}
-        return {(lease.device, kind): level.value if level is not None and level.kind == kind else 0.0
-                for kind in kinds}  # fmt: skip
+        return {
+            (lease.device, kind): level.value if level is not None and level.kind == kind else 0.0 for kind in kinds
+        }
 
     def heard(self) -> None:
         """The server has answered: its orders stand."""

@@ -76,8 +76,9 @@ def _workflow(decider: Decider, database: sa.Engine, row: Found, number: int) ->
 def _task(decider: Decider, workflow: int, found: Found, spec: m.Task) -> int:
     shape = decider.shape(list(spec.variants), spec.function_name)
     deadline_s = found["submitted_s"] + spec.deadline_s if spec.deadline_s else None
-    engine = decider.put(TASK, shape, workflow=workflow, tag=found["id"], estimate_s=spec.estimate_s,
-                         deadline_s=deadline_s)  # fmt: skip
+    engine = decider.put(
+        TASK, shape, workflow=workflow, tag=found["id"], estimate_s=spec.estimate_s, deadline_s=deadline_s
+    )
     assert engine is not None
     return engine
 

@@ -107,8 +107,9 @@ def _gpu_use(service: Service, row: Found) -> None:
 
 def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
     about = msgspec.msgpack.decode(row["about"])
-    workflow = WorkflowRecord(row["id"], row["name"], row["owner"], about["engine"], about, row["submitted_s"],
-                              sealed=about["sealed"])  # fmt: skip
+    workflow = WorkflowRecord(
+        row["id"], row["name"], row["owner"], about["engine"], about, row["submitted_s"], sealed=about["sealed"]
+    )
     service.workflows[workflow.id] = workflow
     before: dict[int, list[Found]] = {}
     for attempt in reads.attempts(database, workflow.id):

@@ -67,9 +67,10 @@ class RedfishHook:
         address = urlsplit(self._url.replace("{node}", node))
         try:
             connection = (
-                http.client.HTTPConnection(address.netloc, timeout=_TIMEOUT_S) if self._context is None
+                http.client.HTTPConnection(address.netloc, timeout=_TIMEOUT_S)
+                if self._context is None
                 else http.client.HTTPSConnection(address.netloc, timeout=_TIMEOUT_S, context=self._context)
-            )  # fmt: skip
+            )
             try:
                 return act(connection, address.path.rstrip("/"))
             finally:

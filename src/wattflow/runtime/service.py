@@ -315,8 +315,9 @@ class Service:
             deadline_s=None if deadline_s is None else now_s + deadline_s,
         )  # fmt: skip
         assert engine is not None
-        task = TaskRecord(self.next_task, workflow, spec, engine, now_s, now_s,
-                          tuple(workflow.keys[key] for key in spec.results))  # fmt: skip
+        task = TaskRecord(
+            self.next_task, workflow, spec, engine, now_s, now_s, tuple(workflow.keys[key] for key in spec.results)
+        )
         self.next_task += 1
         for parent in self._parents(task):
             self.decider.put(EDGE, parent.engine, engine, size_bytes=float(spec.handed_bytes.get(parent.spec.key, 0)))

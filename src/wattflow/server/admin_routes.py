@@ -159,8 +159,9 @@ def _by(rows: list[Found], by: str) -> list[dict[str, Any]]:
     column = {"user": "owner"}.get(by, by)
     sums: dict[str, dict[str, Any]] = {}
     for row in rows:
-        made = sums.setdefault(row[column], {by: row[column], "attempts": 0, "cpu_s": 0.0, "energy_j": 0.0,
-                                             "carbon_g": None})  # fmt: skip
+        made = sums.setdefault(
+            row[column], {by: row[column], "attempts": 0, "cpu_s": 0.0, "energy_j": 0.0, "carbon_g": None}
+        )
         for name in ("attempts", "cpu_s", "energy_j"):
             made[name] += row[name]
         if row["carbon_g"] is not None:

@@ -148,9 +148,10 @@ def _twin(database: sa.Engine, done: Sequence[_Done]) -> Cluster:
 def _paces(done: Sequence[_Done], nodes: Mapping[str, Node]) -> dict[str, float]:
     """How much faster nodes are than they say: the same functions beside their median on all nodes."""
     rows = [
-        (one.spec.function_name, str(one.attempt["node"]), math.log(one.seconds / one.factor)) for one in done
+        (one.spec.function_name, str(one.attempt["node"]), math.log(one.seconds / one.factor))
+        for one in done
         if one.attempt["node"] in nodes
-    ]  # fmt: skip
+    ]
     usual: dict[str, list[float]] = {}
     for function, node, seconds in rows:
         usual.setdefault(function, []).append(seconds + math.log(nodes[node].speed))

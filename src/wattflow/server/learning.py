@@ -161,9 +161,7 @@ class Learner:
         later = history.blocks("since", now.since_s) if now.since_s > 0.0 else []
         if not later:
             return ""
-        verdict = finetune.shadow(
-            self.weights_of(now.before), self.weights_of(now.present), finetune.tested(later)
-        )  # fmt: skip
+        verdict = finetune.shadow(self.weights_of(now.before), self.weights_of(now.present), finetune.tested(later))
         if not verdict.alarm:
             self.stand(replace(now, alarms=0))
             return ""

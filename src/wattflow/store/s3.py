@@ -159,8 +159,9 @@ def parse(url: str, environment: Mapping[str, str]) -> tuple[Place, Keys]:
         problems.append("names no bucket; write s3://BUCKET/PREFIX")
     if parts.username or parts.password:
         problems.append("holds keys; put them into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
-    keys = Keys(*(environment.get(name, "") for name in
-                  ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")))  # fmt: skip
+    keys = Keys(
+        *(environment.get(name, "") for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"))
+    )
     if not (keys.access and keys.secret):
         problems.append("needs the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     region = options.get("region") or environment.get("AWS_REGION") or "us-east-1"

@@ -101,8 +101,7 @@ class GpuExecutor:
             raise WattflowError(
                 "--gpu-sharing mig: no slices here; an administrator makes them (nvidia-smi mig -cgi …)"
             )
-        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))], slices, nvml_busy(),
-                   limits_w)  # fmt: skip
+        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))], slices, nvml_busy(), limits_w)
 
     def devices(self) -> Sequence[Device]:
         """All GPUs."""

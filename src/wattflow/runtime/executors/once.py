@@ -49,8 +49,9 @@ def run_errand(errand: Errand, folder: Path) -> m.Ended:
 def _command(spec: m.Task, folder: Path) -> tuple[str, str | None]:
     assert spec.command is not None
     try:
-        done = subprocess.run(spec.command, cwd=folder, env={**os.environ, **spec.environment}, timeout=spec.timeout_s,
-                              check=False)  # fmt: skip
+        done = subprocess.run(
+            spec.command, cwd=folder, env={**os.environ, **spec.environment}, timeout=spec.timeout_s, check=False
+        )
     except FileNotFoundError:
         return "failed", "exit code 127"
     except PermissionError:

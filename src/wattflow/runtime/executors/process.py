@@ -466,8 +466,9 @@ def _finish(work: Work, asked_s: float, process: Process, answer: Answer | None,
         return Finish(outcome, asked_s, now_s, **usage, reason=reason)
     if answer is not None:
         told = _told(*answer, asked_s)
-        return Finish(told.outcome, told.started_s, told.ended_s, told.cold_s, **usage, result=told.result,
-                      reason=told.reason)  # fmt: skip
+        return Finish(
+            told.outcome, told.started_s, told.ended_s, told.cold_s, **usage, result=told.result, reason=told.reason
+        )
     status = ended["status"]
     if work.command is not None and status == 0:
         return Finish("done", asked_s, now_s, **usage)
