@@ -422,7 +422,7 @@ class Agent:
                 finish = replace(finish, outcome="failed", reason=f"its result is not kept: {error}")
         self._energy.ended(lease.fence, finish.cpu_s)
         return m.Ended(
-            fence=lease.fence, outcome=finish.outcome, cold_s=finish.cold_s, cpu_s=finish.cpu_s,  # type: ignore[arg-type]
+            fence=lease.fence, outcome=finish.outcome, cold_s=finish.cold_s, cpu_s=finish.cpu_s,
             started_s=self._clock.of_monotonic(finish.started_s) if finish.started_s else None,
             ended_s=self._clock.of_monotonic(finish.ended_s) if finish.ended_s else None,
             peak_bytes=finish.peak_bytes, result=result, gpu=use,

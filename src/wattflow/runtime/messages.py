@@ -160,11 +160,15 @@ class GpuUse(Struct, frozen=True, omit_defaults=True):
     samples: Annotated[int, Meta(ge=0, le=2**40)] = 0
 
 
+Ending = Literal["done", "failed", "time_limit", "cancelled", "refused", "node_lost"]
+"""How an attempt may end. ``refused`` and ``node_lost`` are not the task's own doing (`verdicts`)."""
+
+
 class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An attempt's end, as whoever ran it tells it. Telling it twice is the same as once."""
 
     fence: Fence
-    outcome: Literal["done", "failed", "time_limit", "cancelled", "refused", "node_lost"]
+    outcome: Ending
     started_s: Seconds | None = None
     ended_s: Seconds | None = None
     cold_s: Seconds = 0.0

@@ -18,6 +18,7 @@ from typing import Any
 from wattflow.runtime.executors import zygote as child
 from wattflow.runtime.executors.limits import Group
 from wattflow.runtime.executors.privileges import Privileges
+from wattflow.runtime.messages import Ending
 
 ZYGOTE = Path(child.__file__)
 LOG_CHUNK = 1 << 16
@@ -43,7 +44,7 @@ class Process:
         self.terms: dict[str, Any] = {}
         self.hold: Group | None = None
         self.forked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.stop_reason: tuple[str, str] | None = None
+        self.stop_reason: tuple[Ending, str] | None = None
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[dict[str, Any]] = loop.create_future()
 
@@ -61,7 +62,7 @@ class Process:
             with contextlib.suppress(OSError):
                 Path(path).write_text(str(self.pid))
 
-    def kill(self, outcome: str, reason: str) -> None:
+    def kill(self, outcome: Ending, reason: str) -> None:
         """End it with everything it started. The first reason stands."""
         if self.stop_reason is None:
             self.stop_reason = (outcome, reason)

@@ -23,6 +23,7 @@ from wattflow.runtime.executors.limits import Group, Groups, Places, process_lim
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
 from wattflow.runtime.executors.turns import Turns
+from wattflow.runtime.messages import Ending
 
 log = logging.getLogger(__name__)
 HEADER_BYTES = 1 << 20
@@ -92,7 +93,7 @@ class Work:
 class Finish:
     """How an attempt ended."""
 
-    outcome: str
+    outcome: Ending
     started_s: float
     ended_s: float
     cold_s: float = 0.0
@@ -166,7 +167,7 @@ class ProcessExecutor:
         finally:
             self._turns.give_back(work.cpus)
 
-    def stop(self, fence: int, outcome: str = "cancelled", reason: str = "cancelled") -> None:
+    def stop(self, fence: int, outcome: Ending = "cancelled", reason: str = "cancelled") -> None:
         """Kill an attempt that runs here."""
         process = self._running.get(fence)
         if process is not None:
@@ -450,7 +451,7 @@ def _limited(work: Work) -> bool:
 
 def _told(header: Header, result: bytes, asked_s: float) -> Finish:
     """A child's own account of its call."""
-    outcome = "done" if header.ok else "refused" if header.refused else "failed"
+    outcome: Ending = "done" if header.ok else "refused" if header.refused else "failed"
     return Finish(
         outcome, header.started_s, header.ended_s, max(0.0, header.started_s - asked_s), header.cpu_s,
         result=result or None, reason=header.reason,

@@ -62,10 +62,11 @@ class _Loader(pickle.Unpickler):
 
     def __init__(self, data: bytes, results: list[bytes]) -> None:
         super().__init__(io.BytesIO(data))
-        self._results, self._loaded = results, {}  # type: ignore[var-annotated]
+        self._results = results
+        self._loaded: dict[int, object] = {}
 
     def persistent_load(self, pid: object) -> object:
-        number = int(pid)  # type: ignore[call-overload]
+        number = int(str(pid))
         if number not in self._loaded:
             self._loaded[number] = pickle.loads(self._results[number])
         return self._loaded[number]
@@ -184,8 +185,7 @@ def _load(header: dict[str, Any], blob: bytes, functions: dict[str, Any]) -> tup
                 functions.clear()
             functions[header["function"]] = pickle.loads(blob)
     except BaseException as error:
-        problem = _failed(error)
-        return time.monotonic(), problem
+        return time.monotonic(), _failed(error)
     return time.monotonic(), None
 
 
