@@ -61,6 +61,7 @@ class Waking:
             return None
         order.timer.cancel()
         took_s, before_s = self._now() - order.began_s, self._learned_s.get(node)
+        # A moving mean: firmware updates and disks change it, one slow boot should not.
         self._learned_s[node] = took_s if before_s is None else before_s + WEIGHT * (took_s - before_s)
         return self._learned_s[node]
 

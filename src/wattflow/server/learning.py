@@ -165,7 +165,9 @@ class Learner:
         if not verdict.alarm:
             self.stand(replace(now, alarms=0))
             return ""
+        # The server first, then the note: killed in between, the next start takes the promoted ones back again.
         self._switch(typed(self.policy, now.before))
+        # Doubled with each alarm in a row: promotion and alarm must not alternate.
         rest = min(MOST_REST, 1 << now.alarms)
         self.stand(replace(now, present=now.before, before="", since_s=0.0, rest=rest, alarms=now.alarms + 1))
         return f"alarm, back to the weights of before: {verdict}"

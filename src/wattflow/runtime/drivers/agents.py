@@ -183,6 +183,7 @@ class AgentsDriver:
             if agent.leases:
                 raise HookFailed("it has work")
             self._falling_s[node] = self.sink.now()
+            # Not an agent's any more while it falls asleep: its silence is no loss.
             self._agents.pop(node)
             await self._hook.suspend(node)
             self._falling_s[node] = self.sink.now()
@@ -199,6 +200,7 @@ class AgentsDriver:
         """Begin to wake a node; it is on when its agent calls. Whoever waits for it tells it again."""
         assert self._hook is not None
         self._falling_s.pop(node, None)
+        # Once for a wake: told again, it is not asleep any more, and its watts would be those of booting.
         if node not in self._waking_w:
             self._waking_w[node] = []
             await self._read_asleep(node)

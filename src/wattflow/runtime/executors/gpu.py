@@ -113,6 +113,7 @@ class GpuExecutor:
         variant = lease.spec.variants[lease.variant]
         share = min(1.0, variant.gpu) or 1.0
         problem = self._ready(gpu)
+        # Taken before anything else may refuse: two leases of one moment must not be promised the same slice.
         part = gpu.slices.take(lease.fence, share, variant.gpu_memory_bytes) if gpu.slices is not None else None
         if gpu.slices is not None and part is None:
             problem = f"no slice of GPU {gpu.index} with {share:.2g} of it and its memory is free"
@@ -188,6 +189,7 @@ class GpuExecutor:
         """Split what the counter rose by since the last change over what ran meanwhile."""
         now_j = self._meter.read().joules.get(f"gpu-{gpu.index}")
         before_j, gpu.counted_j = gpu.counted_j, now_j
+        # By share, not by number: under MPS a task of a tenth of the GPU cannot draw half of its watts.
         shares = sum(gpu.running.values())
         if before_j is None or now_j is None or shares <= 0:
             return
