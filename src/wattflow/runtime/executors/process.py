@@ -27,7 +27,7 @@ from wattflow.runtime.messages import Ending
 
 log = logging.getLogger(__name__)
 HEADER_BYTES = 1 << 20
-PIECE = 1 << 19
+LITTLE, PIECE = 1 << 16, 1 << 19
 _Moment = Annotated[float, Meta(ge=0, le=1e12)]
 
 
@@ -377,20 +377,31 @@ async def _talk(process: Process, work: Work) -> Answer | None:
         await loop.sock_sendall(channel, child.request({**work.header(), **process.terms}, list(work.blobs)))
         channel.shutdown(socket.SHUT_WR)
         try:
-            head = await _receive(channel, child.HEAD.size)
-            text = await _receive(channel, _header_size(head)) if head else None
-            if text is not None:
-                header = _header(text)
-                result = await _receive(channel, sum(header.sizes))
+            # A small answer comes whole with the first piece: each further read would be a turn of the loop.
+            data = await _at_least(channel, child.HEAD.size)
+            text_end = child.HEAD.size + _header_size(data[: child.HEAD.size]) if data else 0
+            data = await _at_least(channel, text_end, data)
+            if data:
+                header = _header(data[child.HEAD.size : text_end])
+                result = await _receive(channel, sum(header.sizes), data[text_end:])
                 return None if result is None else (header, result)
         except BadFrame as error:
             process.kill("failed", str(error))
     return None
 
 
-async def _receive(channel: socket.socket, size: int) -> bytes | None:
+async def _at_least(channel: socket.socket, size: int, data: bytes = b"") -> bytes:
+    """So many bytes or more, with those that came before; none where the channel ends first."""
+    while len(data) < size:
+        if not (more := await asyncio.get_running_loop().sock_recv(channel, LITTLE)):
+            return b""
+        data += more
+    return data
+
+
+async def _receive(channel: socket.socket, size: int, begun: bytes) -> bytes | None:
     """So many bytes, or None where the channel ends before. Between the pieces of a large result the loop goes on."""
-    loop, pieces, left = asyncio.get_running_loop(), [], size
+    loop, pieces, left = asyncio.get_running_loop(), [begun[:size]], size - len(begun[:size])
     while left:
         if not (data := await loop.sock_recv(channel, min(left, PIECE))):
             return None
