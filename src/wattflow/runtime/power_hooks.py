@@ -27,7 +27,7 @@ class PowerHook(Protocol):
     """Tells machines to sleep and to wake."""
 
     def covers(self, node: str) -> bool:
-        """Whether this node can be told."""
+        """Say whether this node can be told."""
 
     async def suspend(self, node: str) -> None:
         """Put it to sleep. Raises HookFailed."""
@@ -36,7 +36,7 @@ class PowerHook(Protocol):
         """Begin to wake it. Raises HookFailed."""
 
     async def watts(self, node: str) -> float | None:
-        """What it draws now, as somebody outside it sees; None where nobody does. Raises HookFailed."""
+        """Read what it draws now, as somebody outside it sees; None where nobody does. Raises HookFailed."""
 
 
 class CommandHook:
@@ -111,7 +111,7 @@ class WakeOnLan:
 
 
 def magic_packet(address: str) -> bytes:
-    """What a sleeping network card waits for."""
+    """Make what a sleeping network card waits for."""
     if not _MAC.fullmatch(address):
         raise InvalidInput("--wake-on-lan", f"{address!r} is not a hardware address such as 3c:ec:ef:12:34:56")
     return b"\xff" * 6 + bytes.fromhex(re.sub("[:-]", "", address)) * 16

@@ -55,7 +55,7 @@ class RedfishHook:
         await asyncio.to_thread(self._reset, node, _WAKE)
 
     async def watts(self, node: str) -> float | None:
-        """What its chassis draws, where the controller measures it."""
+        """Read what its chassis draws, where the controller measures it."""
         drawn: float | None = await asyncio.to_thread(self._connected, node, self._drawn)
         return drawn
 
@@ -67,9 +67,10 @@ class RedfishHook:
         address = urlsplit(self._url.replace("{node}", node))
         try:
             connection = (
-                http.client.HTTPConnection(address.netloc, timeout=_TIMEOUT_S) if self._context is None
+                http.client.HTTPConnection(address.netloc, timeout=_TIMEOUT_S)
+                if self._context is None
                 else http.client.HTTPSConnection(address.netloc, timeout=_TIMEOUT_S, context=self._context)
-            )  # fmt: skip
+            )
             try:
                 return act(connection, address.path.rstrip("/"))
             finally:
