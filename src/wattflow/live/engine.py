@@ -15,7 +15,7 @@ from wattflow.engine.build import Names
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
 from wattflow.kernel import jit, random
-from wattflow.live import describing, growth, kernels, reasons, step_buffers, stepping
+from wattflow.live import growth, kernels, reasons, step_buffers, stepping
 from wattflow.live import protocol as p
 from wattflow.live.caller_choice import Wanted
 from wattflow.live.inbox import Inbox
@@ -469,7 +469,7 @@ class Engine:
 
     def describe(self, identity: int) -> dict[str, Any]:
         """The present facts of a node, task, attempt, shape or workflow, as plain data. No effects."""
-        return describing.describe(self.state, self._nodes, self._shapes, identity)
+        return reasons.describe(self.state, self._nodes, self._shapes, identity)
 
     @property
     def nodes(self) -> dict[str, int]:

@@ -13,9 +13,8 @@ from wattflow.engine import build, classes, groups, tables
 from wattflow.engine.build import Names, micro
 from wattflow.engine.tables import COUNTABLE, State
 from wattflow.live import growth
-from wattflow.live.constraints import ConstraintBook
+from wattflow.live.constraints import ConstraintBook, NodeFacts
 from wattflow.live.growth import Extents, grown, widened
-from wattflow.live.matching import NodeFacts
 from wattflow.live.protocol import BadEvent, Taint
 from wattflow.model.cluster import Device, Node
 

@@ -22,7 +22,11 @@ from wattflow.policy.base import Committed
 
 _ATOMS = (int, float, str, bool, bytes, type(None), enum.Enum)
 _ALLOWED = ("wattflow.model.", "wattflow.live.", "wattflow.engine.", "wattflow.policy.base")
-_MOVED = {"wattflow.live.places": "wattflow.live.workflow_notes"}
+_MOVED = {
+    "wattflow.live.places": "wattflow.live.workflow_notes",
+    "wattflow.live.matching": "wattflow.live.constraints",
+    "wattflow.live.preferences": "wattflow.live.constraints",
+}
 """Modules by the name that files of version 0.1.0 know them by."""
 _ODD = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 

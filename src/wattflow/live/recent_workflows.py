@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from wattflow.live.engine import Engine
 from wattflow.live.protocol import Kind
 from wattflow.live.workflow_notes import tasks_of
 from wattflow.model.workload import Workload
-from wattflow.plan.joining import together
 from wattflow.policy import arrivals
 from wattflow.policy.base import Seen
 
@@ -245,31 +244,5 @@ class Arrived:
                 end_s.append(float(part.end_s[rows].max()))
         return Seen(self.forgotten, flows, runtime_s, np.array(end_s))
 
-    def workload(self, engine: Engine, left: Floats) -> Workload | None:
-        """All that is kept, when it came, with the runtimes that are known by now; None where there is nothing.
 
-        Args:
-            left: What is left of every task in the engine, as drawn: taken for what has not begun. What runs takes as
-                long as is estimated, since what is left of it is no runtime.
-        """
-        parts = [_seen(part, engine, left) for part in self._parts]
-        return together(parts) if parts else None
-
-
-def _seen(part: _Part, engine: Engine, left: Floats) -> Workload:
-    """With the runtimes that are known by now. What was cancelled and placeholders without an estimate take no time."""
-    tasks, here = engine.state.tasks, ~part.gone
-    estimate_s = np.where(part.known.estimate_s > 0, part.known.estimate_s, np.nan)
-    drawn_s = np.full(len(part.rows), _LEAST_S)
-    waits = np.zeros(len(part.rows), np.bool_)
-    rows = part.rows[here]
-    told, states = np.asarray(tasks["estimate"])[rows], np.asarray(tasks["state"])[rows]
-    estimate_s[here] = np.where(np.isfinite(told) & (told > 0), told, estimate_s[here])
-    drawn_s[here] = np.where(states == UNKNOWN, _LEAST_S, left[rows])
-    waits[here] = np.isin(states, (WAITING, READY, PARKED))
-    guess_s = np.where(waits | ~np.isfinite(estimate_s), drawn_s, estimate_s)
-    runtime_s = np.where(np.isfinite(part.runtime_s), part.runtime_s, guess_s)
-    return replace(part.known, runtime_s=runtime_s, estimate_s=estimate_s)
-
-
-__all__ = ["MOST_FLOWS", "MOST_TASKS", "Arrived", "together"]
+__all__ = ["MOST_FLOWS", "MOST_TASKS", "Arrived"]

@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.tables import PARKED, PLACED, READY, WAITING, State
+from wattflow.engine.tables import PARKED, PLACED, READY, UNKNOWN, WAITING, State
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.live.engine import Engine
-from wattflow.live.forecast import Look
 from wattflow.live.fork import fork
-from wattflow.live.open_work import OpenFlows
 from wattflow.model.cluster import Cluster, Zone
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.policy.base import Policy
@@ -61,7 +59,6 @@ class Forecast:
         late: Tasks past their deadline: ended after it, or still open when it has passed.
         ended, open: Tasks that end until then, and that do not.
         unknown: Open tasks without an estimate; they were given the mean of the others.
-        looks: Of each seed, at whole workflows, for comparing policies draw by draw.
     """
 
     policy: str
@@ -71,7 +68,6 @@ class Forecast:
     ended: Spread
     open: Spread
     unknown: int
-    looks: tuple[Look, ...] = ()
 
 
 def roll(
@@ -159,7 +155,7 @@ class _Stage:
         state.tasks.state[parked], state.tasks.arrived[parked] = WAITING, 0
         state.tasks.release[parked] = state.marks["until"][parked]
         world_build.make_event_room(state)  # here, so that all copies have one size
-        self._world, self._flows = _world(self._copy).copy(), OpenFlows.of(state)
+        self._world, self._never = _world(self._copy).copy(), len(_behind_placeholders(state))
 
     def forecast(self, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
         """Of one policy, under every draw."""
@@ -171,18 +167,15 @@ class _Stage:
         for seed, left in draws:
             state, made = self._work = _taken_over(self._work, (present, self._world))
             made.runtime[:], made.pulse["seed"] = left[: len(made.runtime)], seed  # a copy has fewer spare rows
-            rows.append(_one(copy, state, made, until_s, self._flows))
+            rows.append(_one(copy, state, made, until_s, self._never))
         name, planned = copy.policy.name, copy.policy.plan is not None
         if planned:  # its lanes are edges by now, which nobody else has
             self._copy = fork(engine)
             self._start()
         estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
         unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))
-        energy_j, response_s, late, ended, left_open = (
-            Spread.of(column) for column in zip(*(figures for figures, _ in rows), strict=True)
-        )
-        looks = tuple(look for _, look in rows)
-        return Forecast(name, energy_j, response_s, late, ended, left_open, unknown, looks)
+        energy_j, response_s, late, ended, left_open = (Spread.of(column) for column in zip(*rows, strict=True))
+        return Forecast(name, energy_j, response_s, late, ended, left_open, unknown)
 
 
 def _taken_over(work: tuple[State, World] | None, present: tuple[State, World]) -> tuple[State, World]:
@@ -198,10 +191,9 @@ def _taken_over(work: tuple[State, World] | None, present: tuple[State, World]) 
 
 
 def _one(
-    copy: Engine, state: State, made: World, until_s: float, flows: OpenFlows
-) -> tuple[tuple[float, float, float, float, float], Look]:
-    """One policy, one seed: (joules, response, late, ended, open), and how whole workflows fare."""
-    never = len(flows.never)
+    copy: Engine, state: State, made: World, until_s: float, never: int
+) -> tuple[float, float, float, float, float]:
+    """Roll one policy under one seed: (joules, response, late, ended, open). So many tasks can never end."""
     before = int(state.counts.open[0])
     state.counts["open"] = before - never  # a roll ends with the work that can end
     with jit.compiling(), np.errstate(over="ignore"):
@@ -218,8 +210,20 @@ def _one(
     still = np.isin(np.asarray(state.tasks["state"]), (WAITING, READY, PLACED))
     late += float(np.count_nonzero(still & (np.asarray(state.extra["deadline"]) < float(state.clock.now[0]))))
     remaining, energy_j = float(state.counts.open[0]) + never, float(made.energy.sum())
-    look = Look.of(energy_j, flows.ends(state, done), flows.now_s, float(len(done)))
-    return (energy_j, response, late, before - remaining, remaining), look
+    return energy_j, response, late, before - remaining, remaining
+
+
+def _behind_placeholders(state: State) -> frozenset[int]:
+    """Find tasks that stand for unknown work, and all that waits for them."""
+    found: set[int] = set()
+    ahead = np.flatnonzero(np.asarray(state.tasks["state"]) == UNKNOWN).tolist()
+    while ahead:
+        task = ahead.pop()
+        if task not in found:
+            found.add(task)
+            first, count = int(state.links["child_first"][task]), int(state.links["child_n"][task])
+            ahead += np.asarray(state.child[first : first + count]).tolist()
+    return frozenset(found)
 
 
 def _advance(copy: Engine, state: State, made: World, until_s: float) -> None:
