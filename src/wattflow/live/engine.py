@@ -187,7 +187,7 @@ class Engine:
         identity = p.make_id(p.NODE_ID, row, int(self.state.node_marks.generation[row]))
         if node.serverless is not None:
             self._desk.words["ramps"] = 1
-        self._inbox.write(Kind.NODE, identity, 0, -1, -1, 0.0)
+        self._inbox.put(Kind.NODE, identity, state=p.Power.ON)
         return identity
 
     def _is_going(self, row: int) -> bool:
@@ -203,7 +203,7 @@ class Engine:
         for name in {*counts, *facts.counts}:
             more = counts.get(name, 0) - facts.counts.get(name, 0)
             if more:
-                self._inbox.write(10, identity, 1 + self._nodes.resource(name), more, 1, 0.0)
+                self._inbox.put_more(identity, name, more)
         self._nodes.facts[row] = replace(self._nodes.facts[row], counts=dict(counts))
         with _quiet():
             self._nodes.become(row, node)

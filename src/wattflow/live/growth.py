@@ -12,6 +12,9 @@ from wattflow.engine import tables
 from wattflow.engine.tables import COUNTABLE, FREE, State
 from wattflow.kernel.records import record_table
 
+_TASKS, _ATTEMPTS, _SOME, _FEW = 1024, 256, 64, 8
+"""Rows that tables have at first: of tasks, of attempts, of what is rarer, of what few clusters have more of. A node's
+place is a bit of a word, so the places of classes are whole words."""
 _LEVELS = 4
 """Frequency levels that the tables have room for at first."""
 _RING = 4096
@@ -23,22 +26,20 @@ _SPARE, _FEWEST = 16, 64
 """Of the rows in use a copy has a sixteenth more, and at least so many more."""
 
 
-def empty_state(nodes: int = 64, tasks: int = 1024, attempts: int = 256) -> State:
+def empty_state() -> State:
     """No node, no task; row 0 of shapes is for placeholders, row 0 of workflows for tasks without one."""
     made: dict[str, Any] = {name: record_table(kind, 1) for name, kind in _RECORDS.items()}
+    made |= {name: record_table(kind, _FEW) for name, kind in _SMALL.items()}
+    made |= {name: np.zeros(_SOME, kind) for name, kind in _COLUMNS.items()}
     made |= {
-        "class_nodes": np.full(64, -1, np.int32), "class_ok": np.zeros((64, 8), np.uint8), "speed": np.ones((8, 8)),
-        "frequency_speed": np.ones((8, _LEVELS)), "frequency_power": np.ones((8, _LEVELS)), "grid": np.zeros(64),
-        "device_grid": np.zeros(64), "child": np.zeros(64, np.int32), "parent": np.zeros(64, np.int32),
-        "parent_bytes": np.zeros(64), "params": np.zeros(tables.PARAMS), "memory": np.zeros(64),
-        "freed": np.full(4096, -1, np.int32), "blocks": np.full(64, -1, np.int64),
-        "variant_counts": np.zeros((64, COUNTABLE), np.int64), "masks": np.full((1, 1), ~np.uint64(0), np.uint64),
-        "classes": record_table(tables.CLASSES, 8), "variants": record_table(tables.VARIANTS, 64),
-        "shapes": record_table(tables.SHAPES, 16), "active_shapes": np.zeros(16, np.int32),
-        "functions": record_table(tables.FUNCTIONS, 8), "devices": record_table(tables.DEVICES, 8),
-        "device_classes": record_table(tables.DEVICE_CLASSES, 4), "timers": record_table(tables.TIMERS, 1024),
+        "class_nodes": np.full(_SOME, -1, np.int32), "class_ok": np.zeros((_SOME, _FEW), np.uint8),
+        "speed": np.ones((_FEW, _FEW)), "frequency_speed": np.ones((_FEW, _LEVELS)),
+        "frequency_power": np.ones((_FEW, _LEVELS)), "params": np.zeros(tables.PARAMS),
+        "freed": np.full(_RING, -1, np.int32), "blocks": np.full(_SOME, -1, np.int64),
+        "variant_counts": np.zeros((_SOME, COUNTABLE), np.int64), "masks": np.full((1, 1), ~np.uint64(0), np.uint64),
+        "variants": record_table(tables.VARIANTS, _SOME), "timers": record_table(tables.TIMERS, _TASKS),
         "workflows": record_table(tables.WORKFLOWS, 1), "scratch": np.zeros(1, np.int32),
-        "placed": np.zeros(0, np.int32),
+        "placed": np.zeros(0, np.int32), "active_shapes": np.zeros(_FEW, np.int32),
     }  # fmt: skip
     made |= dict.fromkeys(("tasks", "links", "marks", "extra", "ended", "attempts", "nodes", "node_marks"))
     made |= {name: record_table(kind, 0) for name, kind in _GROWING.items()}
@@ -57,16 +58,24 @@ def empty_state(nodes: int = 64, tasks: int = 1024, attempts: int = 256) -> Stat
     state.shapes["head"] = state.shapes["tail"] = -1
     state.shapes["parts"][0] = 1
     state.functions["first_container"] = -1
-    grow_tasks(state, tasks)
-    grow_attempts(state, attempts)
-    grow_workflows(state, 64)
-    grow_nodes(state, nodes)
+    grow_tasks(state, _TASKS)
+    grow_attempts(state, _ATTEMPTS)
+    grow_workflows(state, _SOME)
+    grow_nodes(state, _SOME)
     return state
 
 
 _RECORDS = {
     "clock": tables.CLOCK, "rules": tables.RULES, "counts": tables.COUNTS, "choice": tables.CHOICE,
     "containers": tables.CONTAINERS,
+}  # fmt: skip
+_SMALL = {
+    "classes": tables.CLASSES, "shapes": tables.SHAPES, "functions": tables.FUNCTIONS, "devices": tables.DEVICES,
+    "device_classes": tables.DEVICE_CLASSES,
+}  # fmt: skip
+_COLUMNS = {
+    "grid": np.float64, "device_grid": np.float64, "child": np.int32, "parent": np.int32, "parent_bytes": np.float64,
+    "memory": np.float64,
 }  # fmt: skip
 _GROWING = {
     "tasks": tables.TASKS, "links": tables.LINKS, "marks": tables.MARKS, "extra": tables.EXTRA,
