@@ -232,9 +232,8 @@ class Engine:
     ) -> int:
         """Register what tasks of one kind need. The same values give the same id."""
         name = self._shapes.function(function)
-        chosen = (
-            0 if constraint is None else self._inbox.row(constraint, p.CONSTRAINT_ID, self._nodes.rules.generations)
-        )
+        rules = self._nodes.rules
+        chosen = 0 if constraint is None else self._inbox.current(constraint, p.CONSTRAINT_ID, rules.generations)
         row = self._shapes.add(shape_facts(variants, name, parts, level, chosen, counts or {}, groups))
         if len(self._inbox.shape_generation) < len(self.state.shapes):
             self._refresh()
@@ -302,7 +301,7 @@ class Engine:
     def pin(self, task: int, node: int | None) -> None:
         """From now on only this node may take a task that waits, for work found running there; None: any may."""
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
-        at = -1 if node is None else self._inbox.row(node, p.NODE_ID, self._inbox.node_generation)
+        at = -1 if node is None else self._inbox.current(node, p.NODE_ID, self._inbox.node_generation)
         self.state.tasks.pinned[row] = at
 
     def _refresh(self) -> None:
@@ -333,11 +332,7 @@ class Engine:
         return not self._sees_workflows and jit.COMPILED and not jit.CHECKED
 
     def _step_at_once(self, now_s: float) -> p.Step:
-        if self.state.busy:
-            raise p.Busy("another thread is inside this engine; one at a time may step it")
-        if not now_s >= self._now:
-            raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
-        self._now = now_s
+        self._enter(now_s)
         count = self._inbox.count
         if self._nodes.changed or self._timers + count > self._timer_room:
             self.prepare()
@@ -349,6 +344,13 @@ class Engine:
             self._recover(status)
             self._decide()
         return self._results()
+
+    def _enter(self, now_s: float) -> None:
+        if self.state.busy:
+            raise p.Busy("another thread is inside this engine; one at a time may step it")
+        if not now_s >= self._now:  # so that NaN is refused too
+            raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
+        self._now = now_s
 
     def step_on(self, policy: str | Policy) -> p.Step:
         """Finish, by another policy, a step that the one in use broke (`BrokenPolicy`); what is placed stays placed."""
@@ -368,11 +370,7 @@ class Engine:
 
     def _begin(self, now_s: float) -> None:
         """The first half of a step: the events."""
-        if self.state.busy:
-            raise p.Busy("another thread is inside this engine; one at a time may step it")
-        if not now_s >= self._now:
-            raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
-        self._now = now_s
+        self._enter(now_s)
         with _quiet():
             self.prepare()
             self._fold(now_s)

@@ -80,11 +80,9 @@ class Inbox:
         node: int | None = None,
         tag: int = 0,
     ) -> int:
-        form = self.row(shape, p.SHAPE_ID, self.shape_generation) if shape else 0
-        flow = self.row(workflow, p.WORKFLOW_ID, self.workflow_generation) if workflow else 0
-        pinned = -1 if node is None else self.row(node, p.NODE_ID, self.node_generation)
-        if form and form not in self.shapes.facts:
-            raise p.UnknownId(f"shape {shape} was dropped")
+        form = self.current(shape, p.SHAPE_ID, self.shape_generation) if shape else 0
+        flow = self.current(workflow, p.WORKFLOW_ID, self.workflow_generation) if workflow else 0
+        pinned = -1 if node is None else self.current(node, p.NODE_ID, self.node_generation)
         arguments = (
             form, flow, pinned, tag, math.nan if estimate_s is None else estimate_s,
             -math.inf if release_s is None else release_s, math.inf if deadline_s is None else deadline_s, input_bytes,
@@ -190,6 +188,13 @@ class Inbox:
             raise p.UnknownId(f"{identity} is no id of a {p.ID_NAMES[what]} that this engine gave")
         if (identity >> p.ROW_BITS) & p.GENERATION_MASK > generations[row]:
             raise p.UnknownId(f"{identity} is no id of a {p.ID_NAMES[what]} that this engine gave")
+        return row
+
+    def current(self, identity: int, what: int, generations: Any) -> int:
+        """The row that an id names now. A stale one is refused: its row may be somebody else's by now."""
+        row = self.row(identity, what, generations)
+        if int(generations[row]) & p.GENERATION_MASK != (identity >> p.ROW_BITS) & p.GENERATION_MASK:
+            raise p.UnknownId(f"{p.ID_NAMES[what]} {identity} is gone: it was dropped, closed or forgotten")
         return row
 
     def _double_events(self) -> None:
