@@ -301,11 +301,9 @@ def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):
 def open_instant(state, desk, ask, functions, joint):
     """After the events are folded: arrivals, and a hand that was not asked yet."""
     instant.start(state, desk, functions.priority)
-    if instant.ramps(state, desk):
-        fold.grow_platforms(state)
     ask.ask[0].joint = joint
     ask.ask[0].lost = 0
-    decide.open_hand(state, ask)
+    instant.open_decisions(state, desk, ask)
     return 0
 
 
