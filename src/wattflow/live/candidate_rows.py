@@ -62,7 +62,7 @@ def write_row(state, ask, n, kind, node):
 
 @inner
 def _place_rows(state, ask, task, variant, found, n):
-    """Rows for all candidates of one variant; what they share and where the tables lie is looked up once."""
+    """Write rows for all candidates of one variant; what they share and where the tables lie is looked up once."""
     shown = ask.rows
     candidates = state.candidates
     nodes = state.nodes
@@ -168,7 +168,7 @@ def swap(ask, a, b):
 
 @inner
 def rows_of(state, ask, score, task, n):
-    """Rows for all candidates of all variants of a task, from row n on; BAD when a cost is no number."""
+    """Write rows for all candidates of all variants of a task, from row n on; BAD when a cost is no number."""
     counts = state.counts[0]
     form = state.shapes[state.tasks[task].form]
     pinned = state.tasks[task].pinned_variant

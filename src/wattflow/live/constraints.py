@@ -82,7 +82,7 @@ def allows(constraint: Constraint, facts: NodeFacts) -> bool:
 
 
 def liking(constraint: Constraint, facts: NodeFacts) -> float:
-    """Weights of the preferences that a node meets, less one for each soft taint that is not tolerated."""
+    """Return weights of the preferences that a node meets, less one for each soft taint that is not tolerated."""
     weight = sum(weight for weight, matches in constraint.prefer if all(holds(m, facts.labels) for m in matches))
     for taint in facts.taints:
         if taint.effect not in HARD and not tolerates(constraint.tolerates, taint):
@@ -137,7 +137,7 @@ class WishBook:
         return True
 
     def drop(self, row: int) -> None:
-        """A row has no levels any more."""
+        """Note that a row has no levels any more."""
         levels = self._levels.pop(row, None)
         if levels is not None:
             self._rows.give(int(self.state.mask_rows.wish_first[row]), len(levels))
@@ -163,7 +163,7 @@ class ConstraintBook:
         self._stale: set[int] = set()
 
     def add(self, constraint: Constraint) -> int:
-        """The row of a constraint, made when it is new."""
+        """Return the row of a constraint, made when it is new."""
         for term in (*constraint.any_of, *(matches for _, matches in constraint.prefer)):
             for match in term:
                 holds(match, {})  # an unknown operator is refused here
@@ -171,7 +171,7 @@ class ConstraintBook:
         return self._row(Rule(constraint, ()))
 
     def bound(self, row: int, groups: tuple[str, ...]) -> int:
-        """The row of a constraint for tasks that carry groups; it is free when no shape uses it."""
+        """Return the row of a constraint for tasks that carry groups; it is free when no shape uses it."""
         if not groups:
             return row
         made = self._row(Rule(self.rules[row].constraint, groups))
@@ -216,7 +216,7 @@ class ConstraintBook:
         self.wishes.fill(row, constraint, {n: self._nodes[n] for n in kept})
 
     def node_added(self, node: int, facts: NodeFacts, first: int) -> None:
-        """A node is there, or its labels or taints are others now; `freshen` must follow before the next decision."""
+        """Note a node, or its other labels and taints; `freshen` must follow before the next decision."""
         self._nodes[node] = facts
         self.counts.places_moved()
         self.counts.node_changed(node, facts.labels)
@@ -236,7 +236,7 @@ class ConstraintBook:
         self._stale.update(self.counts.rows)
 
     def node_removed(self, node: int) -> None:
-        """A node is no longer there."""
+        """Note that a node is no longer there."""
         self._nodes.pop(node, None)
         self.counts.places_moved()
         self.counts.node_removed(node)
@@ -250,12 +250,12 @@ class ConstraintBook:
         self._stale.clear()
 
     def why_not(self, row: int, node: int) -> str:
-        """The counted rule that keeps a node out; empty without one."""
+        """Return the counted rule that keeps a node out; empty without one."""
         self.freshen()
         return self.counts.why_not(row, node)
 
     def drop(self, row: int) -> None:
-        """A constraint is not needed any more; its row is free when no shape names it."""
+        """Note that a constraint is not needed any more; its row is free when no shape names it."""
         self._dropped.add(row)
 
     def sweep(self, used: set[int]) -> None:
@@ -276,12 +276,12 @@ class ConstraintBook:
     # Places of nodes
 
     def widen(self, words: int) -> None:
-        """Room for more places."""
+        """Make room for more places."""
         self.counts.places_moved()
         self.state.replace(**{name: widened(getattr(self.state, name), words) for name in _BITS})
 
     def move_bit(self, source: int, target: int) -> None:
-        """Every row's bit of one place goes to another."""
+        """Move every row's bit of one place to another."""
         for name in _BITS:
             table = getattr(self.state, name)
             bits = (table[:, source // 64] >> np.uint64(source % 64)) & np.uint64(1)
@@ -289,7 +289,7 @@ class ConstraintBook:
             table[:, target // 64] = table[:, target // 64] & ~(np.uint64(1) << at) | bits << at
 
     def move_words(self, source: int, target: int, words: int) -> None:
-        """Every row's bits of whole words of places go to others."""
+        """Move every row's bits of whole words of places to others."""
         for name in _BITS:
             table = getattr(self.state, name)
             table[:, target : target + words] = table[:, source : source + words]

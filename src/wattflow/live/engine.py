@@ -123,20 +123,20 @@ class Engine:
         self._order_again()
 
     def _let_prepare(self) -> None:
-        """The policy's notes of nodes and its time-outs; those that it gave before are not taken for the nodes' own."""
+        """Have the policy note its nodes and time-outs; those that it gave before are not taken for the nodes' own."""
         self._nodes.set_sleep_after(self.policy.sleep_after_s)
         if self.policy.prepare is not None and self._nodes.facts:
             self.policy.prepare(self.state, self._places.cluster())
 
     def _look_at_idle_nodes(self) -> None:
-        """Nodes that idle already sleep by the time-outs of the policy in use."""
+        """Let nodes that idle already sleep by the time-outs of the policy in use."""
         self._timer_room = -1
         if self._nodes.facts:
             self._make_timer_room(len(self.state.nodes))
             self._kernels.recheck(self.state.handle())
 
     def _waiting(self) -> Any:
-        """Rows of all tasks in the queue, in order of entry; ghosts leave it for good."""
+        """List the rows of all tasks in the queue, in order of entry; ghosts leave it for good."""
         state = self.state
         states = state.tasks.state
         states[states == tables.GHOST] = tables.CANCELLED
@@ -149,7 +149,7 @@ class Engine:
         return rows[np.argsort(state.tasks.sequence[rows], kind="stable")]
 
     def _order_again(self) -> None:
-        """Notes of all open tasks and their keys, as the policy in use has them."""
+        """Write notes and keys of all open tasks, as the policy in use has them."""
         waiting = self._waiting()
         self._places.start(self.policy)
         if needs_places(self.policy):
@@ -173,7 +173,7 @@ class Engine:
         taints: Sequence[p.Taint] = (),
         counts: Mapping[str, int] | None = None,
     ) -> int:
-        """A node joins and takes work from the next step on; its id.
+        """Let a node join, which takes work from the next step on; its id.
 
         The name of a node that is there changes it: labels, taints, counts, amounts, speed, watts, sleep state. What
         runs there goes on, and its devices stay those that it came with.
@@ -212,7 +212,7 @@ class Engine:
         return identity
 
     def constraint(self, constraint: p.Constraint) -> int:
-        """Where tasks of a shape may go. The same values give the same id."""
+        """Tell where tasks of a shape may go. The same values give the same id."""
         row = self._nodes.rules.add(constraint)
         return p.make_id(p.CONSTRAINT_ID, row, int(self._nodes.rules.generations[row]))
 
@@ -266,7 +266,7 @@ class Engine:
         self._refresh()
 
     def drop(self, identity: int) -> None:
-        """A shape or constraint is not needed any more; its row is free when the last task that uses it has ended."""
+        """Give up a shape or constraint; its row is free when the last task that uses it has ended."""
         if p.what_of(identity) == p.CONSTRAINT_ID:
             self._nodes.rules.drop(self._inbox.row(identity, p.CONSTRAINT_ID, self._nodes.rules.generations))
         else:
@@ -281,11 +281,11 @@ class Engine:
     # Events
 
     def put(self, kind: Kind, *who: Any, **fields: Any) -> int:
-        """An event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
+        """Take an event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
         return self._inbox.put(kind, *who, **fields)
 
     def known(self, workflows: Sequence[int], loose: Sequence[int] = ()) -> Workload | None:
-        """Workflows as the engine knows them, with estimates for runtimes; None without any task.
+        """Return workflows as the engine knows them, with estimates for runtimes; None without any task.
 
         Args:
             workflows: Their rows.
@@ -295,11 +295,11 @@ class Engine:
 
     @property
     def cluster(self) -> Cluster:
-        """The nodes that are there now."""
+        """Return the nodes that are there now."""
         return self._places.cluster()
 
     def pin(self, task: int, node: int | None) -> None:
-        """From now on only this node may take a task that waits, for work found running there; None: any may."""
+        """Let only this node take a task that waits, for work found running there; None: any may."""
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
         at = -1 if node is None else self._inbox.current(node, p.NODE_ID, self._inbox.node_generation)
         self.state.tasks.pinned[row] = at
@@ -365,11 +365,11 @@ class Engine:
         self._grow_attempts()
 
     def by_hand(self, rows: int = 256, joint: bool = False) -> Wanted:
-        """Steps in which the caller decides: what is ``wanted``, choice by choice."""
+        """Open steps in which the caller decides: what is ``wanted``, choice by choice."""
         return Wanted(self, rows, joint)
 
     def _begin(self, now_s: float) -> None:
-        """The first half of a step: the events."""
+        """Fold the events, the first half of a step."""
         self._enter(now_s)
         with _quiet():
             self.prepare()
@@ -378,7 +378,7 @@ class Engine:
                 self._note_places()
 
     def prepare(self) -> None:
-        """Room for this step's timers; a policy's notes of nodes, when they have changed."""
+        """Make room for this step's timers; a policy's notes of nodes, when they have changed."""
         state = self.state
         if self._nodes.changed:
             self._nodes.changed = False
@@ -451,13 +451,13 @@ class Engine:
     # What is known
 
     def why(self, task: int) -> p.Why:
-        """Why a task is not placed. No effects."""
+        """Tell why a task is not placed. No effects."""
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
         found = reasons.why(self.state, self._nodes, self._shapes, row, task)
         return replace(found, unplanned=self._places.unplanned.get(row, ""))
 
     def explain(self, task: int) -> list[p.Explained]:
-        """Every candidate of a waiting task with its cost and the terms that sum to it, cheapest first. No effects.
+        """List each candidate of a waiting task with its cost and the terms that sum to it, cheapest first. No effects.
 
         For a decision of the past: `wattflow.live.past_decision.explain_past`.
         """
@@ -466,12 +466,12 @@ class Engine:
             return reasons.explain(self.state, self.policy, self._functions, row, task)
 
     def describe(self, identity: int) -> dict[str, Any]:
-        """The present facts of a node, task, attempt, shape or workflow, as plain data. No effects."""
+        """Return the present facts of a node, task, attempt, shape or workflow, as plain data. No effects."""
         return reasons.describe(self.state, self._nodes, self._shapes, identity)
 
     @property
     def nodes(self) -> dict[str, int]:
-        """Ids of the nodes that are there, by name."""
+        """Return ids of the nodes that are there, by name."""
         generations = self.state.node_marks.generation
         return {name: p.make_id(p.NODE_ID, row, int(generations[row])) for name, row in self._nodes.by_name.items()}
 
@@ -481,16 +481,16 @@ class Engine:
         return {function.name: function for function in self._shapes.functions}
 
     def function_name(self, number: int) -> str:
-        """The function that a WARM action names."""
+        """Return the function that a WARM action names."""
         return self._shapes.functions[number].name
 
     @property
     def counts(self) -> dict[str, int]:
-        """Counters: stale reports, decisions, scored candidates, and what waits, runs and is open."""
+        """Return counters: stale reports, decisions, scored candidates, and what waits, runs and is open."""
         row = self.state.counts[0]
         return {name: int(row[name]) for name in ("stale", "decisions", "scored", "waiting", "running", "open")}
 
 
 def _quiet() -> contextlib.AbstractContextManager[Any]:
-    """Uncompiled, the hashes of groups overflow as they should; numpy need not say so."""
+    """Keep numpy quiet where, uncompiled, the hashes of groups overflow as they should."""
     return contextlib.nullcontext() if jit.COMPILED else np.errstate(over="ignore")

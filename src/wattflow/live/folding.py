@@ -17,7 +17,7 @@ def _generation(identity):
 
 @inner
 def _live_row(state, identity):
-    """The row that an id names; −1, counted, when it is stale."""
+    """Find the row that an id names; −1, counted, when it is stale."""
     row = identity & kinds.ROW_MASK
     generation = _generation(identity)
     what = identity >> kinds.ID_SHIFT
@@ -67,7 +67,7 @@ def _reject(desk, i, reason):
 
 @inner
 def _arrive_later(state, desk, task):
-    """A new task arrives in this step, after all other events, or at its release."""
+    """Let a new task arrive in this step, after all other events, or at its release."""
     words = desk.words[0]
     if state.tasks[task].release > state.clock[0].now:
         agenda.push(state, state.tasks[task].release, agenda.RELEASE, task, state.marks[task].generation)
@@ -241,7 +241,7 @@ def _due(state, desk, priority):
 
 @inner
 def fold_events(state, desk, functions, now):
-    """The first half: all events, then the timers that are due. GROW_EDGES: make room and call again."""
+    """Fold all events, then the timers that are due. GROW_EDGES: make room and call again."""
     priority = functions.priority
     clock = state.clock[0]
     words = desk.words[0]

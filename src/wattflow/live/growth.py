@@ -27,7 +27,7 @@ _SPARE, _FEWEST = 16, 64
 
 
 def empty_state() -> State:
-    """No node, no task; row 0 of shapes is for placeholders, row 0 of workflows for tasks without one."""
+    """Make a State of no node and no task; row 0 of shapes is the placeholder's, row 0 of workflows that of none."""
     made: dict[str, Any] = {name: record_table(kind, 1) for name, kind in _RECORDS.items()}
     made |= {name: record_table(kind, _FEW) for name, kind in _SMALL.items()}
     made |= {name: np.zeros(_SOME, kind) for name, kind in _COLUMNS.items()}
@@ -85,7 +85,7 @@ _GROWING = {
 
 
 def grown(table: Any, rows: int, fill: int | float = 0) -> Any:
-    """The same table with more rows; the new ones hold ``fill`` (a table of records: zeros)."""
+    """Return the same table with more rows; the new ones hold ``fill`` (a table of records: zeros)."""
     if table.dtype.names:
         larger = record_table(np.dtype(table.dtype.descr), rows)
     else:
@@ -95,14 +95,14 @@ def grown(table: Any, rows: int, fill: int | float = 0) -> Any:
 
 
 def widened(table: Any, columns: int, fill: Any = 0) -> Any:
-    """The same two-dimensional table with more columns."""
+    """Return the same two-dimensional table with more columns."""
     larger = np.full((len(table), columns), fill, table.dtype)
     larger[:, : table.shape[1]] = table
     return larger
 
 
 def grow_tasks(state: State, rows: int) -> None:
-    """More task rows, all free, in order."""
+    """Make more task rows, all free, in order."""
     old = len(state.tasks)
     made = {name: grown(getattr(state, name), rows) for name in ("tasks", "links", "marks", "extra", "ended")}
     made["tasks"].state[old:] = FREE
@@ -115,7 +115,7 @@ def grow_tasks(state: State, rows: int) -> None:
 
 
 def grow_attempts(state: State, rows: int) -> None:
-    """More attempt rows, all free."""
+    """Make more attempt rows, all free."""
     old = len(state.attempts)
     attempts = grown(state.attempts, rows)
     attempts.task[old:] = -1
@@ -132,7 +132,7 @@ def grow_attempts(state: State, rows: int) -> None:
 
 
 def without_spare(state: State) -> dict[str, Any]:
-    """Tables of tasks and attempts without most rows that were never used, and counts that go with them.
+    """Return tables of tasks and attempts without most rows that were never used, and counts that go with them.
 
     Rows that came last stand in the free list in order, and what is given back stands before them. So from the first
     one on that was never used none was, and the list can end earlier; some are kept.
@@ -146,7 +146,7 @@ def without_spare(state: State) -> dict[str, Any]:
 
 
 def end_lists(short: State, whole: State) -> None:
-    """In tables that `without_spare` cut, the lists of free rows end where they ended before."""
+    """End the lists of free rows where they ended before, in tables that `without_spare` cut."""
     for name in ("tasks", "attempts"):
         table, before = getattr(short, name), getattr(whole, name)
         if len(table) < len(before):
@@ -169,12 +169,12 @@ def _unused_attempt(state: State) -> Callable[[int], bool]:
 
 
 def _actions(state: State, attempts: int) -> int:
-    """Rows for one step's actions: each attempt stopped, each node slept and woken, and what a policy asks."""
+    """Return rows for one step's actions: each attempt stopped, each node slept and woken, and what a policy asks."""
     return max(len(state.actions), attempts + 4 * len(state.nodes) + 64)
 
 
 def grow_workflows(state: State, rows: int) -> None:
-    """More workflow rows, all free."""
+    """Make more workflow rows, all free."""
     old = len(state.workflows)
     workflows = grown(state.workflows, rows)
     workflows.generation[old:] = 1
@@ -185,7 +185,7 @@ def grow_workflows(state: State, rows: int) -> None:
 
 
 def grow_nodes(state: State, rows: int) -> None:
-    """More node rows, all free and standing nowhere; the tables of groups have room for all of them."""
+    """Make more node rows, all free and standing nowhere; the tables of groups have room for all of them."""
     old = len(state.nodes)
     nodes = grown(state.nodes, rows)
     nodes.pos[old:] = nodes.first_attempt[old:] = nodes.first_container[old:] = -1
@@ -201,7 +201,7 @@ def grow_nodes(state: State, rows: int) -> None:
 
 
 def grow_groups(state: State, words: int) -> None:
-    """Tables of groups for all node rows, with bit sets of so many words; `groups.rebuild` fills them."""
+    """Make tables of groups for all node rows, with bit sets of so many words; `groups.rebuild` fills them."""
     count = 2 * len(state.nodes) + 64
     slots = 1 << (4 * count - 1).bit_length()
     state.replace(
@@ -214,7 +214,7 @@ def grow_groups(state: State, words: int) -> None:
 
 
 def grow_candidates(state: State) -> None:
-    """Room for every node and device as a candidate."""
+    """Make room for every node and device as a candidate."""
     count = len(state.nodes) + 2 * len(state.devices) + 64
     if count > len(state.candidates):
         state.replace(
@@ -223,7 +223,7 @@ def grow_candidates(state: State) -> None:
 
 
 def fit_boards(state: State) -> None:
-    """Kept costs for all places there are, where the policy in use lets costs be kept; all void."""
+    """Make kept costs for all places there are, where the policy in use lets costs be kept; all void."""
     count, places = _BOARDS if state.rules.local[0] else 0, len(state.class_nodes)
     state.touches["now"] = 1
     state.replace(
@@ -235,7 +235,7 @@ def fit_boards(state: State) -> None:
 
 
 def double_edges(state: State) -> None:
-    """Twice the room for edges."""
+    """Make twice the room for edges."""
     state.replace(
         child=grown(state.child, 2 * len(state.child)),
         parent=grown(state.parent, 2 * len(state.parent)),
@@ -253,11 +253,11 @@ class Extents:
         self.free: dict[int, list[int]] = {}
 
     def room(self, count: int) -> int:
-        """Size of the block that holds so many rows."""
+        """Return size of the block that holds so many rows."""
         return max(self.smallest, 1 << (max(1, count) - 1).bit_length())
 
     def take(self, count: int) -> int:
-        """First row of a block."""
+        """Take a block; its first row."""
         room = self.room(count)
         if self.free.get(room):
             return self.free[room].pop()
@@ -265,5 +265,5 @@ class Extents:
         return first
 
     def give(self, first: int, count: int) -> None:
-        """A block is free again."""
+        """Note that a block is free again."""
         self.free.setdefault(self.room(count), []).append(first)

@@ -24,7 +24,7 @@ NOTHING, GROW = -1, -2
 
 @inner
 def _undo_parts(state, ask):
-    """A gang that cannot be placed whole gives its first parts back."""
+    """Give the first parts of a gang back that cannot be placed whole."""
     asked = ask.ask[0]
     if asked.part > 0:
         decide.undo_parts(state, asked.task, asked.before, asked.epoch)
@@ -286,12 +286,12 @@ def want_one(state, ask, functions, chosen):
 
 
 def want(state, ask, functions, chosen):
-    """`want_one`, called from Python."""
+    """Call `want_one` from Python."""
     return want_one(state, ask, functions, chosen)
 
 
 def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):
-    """`want_one` for many engines, given the addresses of their tables; ``state`` and ``ask`` say of which types."""
+    """Call `want_one` for many engines by the addresses of their tables; ``state`` and ``ask`` say of which types."""
     for i in range(states.size):
         own = tables_at(state, states[i])
         desk = tables_at(ask, asks[i])
@@ -299,7 +299,7 @@ def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):
 
 
 def open_instant(state, desk, ask, functions, joint):
-    """After the events are folded: arrivals, and a hand that was not asked yet."""
+    """Let tasks arrive after the events are folded, and open a hand that was not asked yet."""
     instant.start(state, desk, functions.priority)
     ask.ask[0].joint = joint
     ask.ask[0].lost = 0

@@ -52,7 +52,7 @@ class Inbox:
         self._room = len(self.desk.events)
 
     def put(self, kind: Kind, *who: Any, **fields: Any) -> int:
-        """An event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
+        """Take an event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
         try:
             made: int | None = _KINDS[kind](self, *who, **fields)
         except TypeError as problem:
@@ -150,7 +150,7 @@ class Inbox:
             self.write(Kind.LOAD, node, 1 + self.nodes.resource(name), _amount(name, count))
 
     def put_more(self, node: int, name: str, more: int) -> None:
-        """A node offers so many more (or fewer) of a countable resource than before, whatever is in use."""
+        """Note that a node offers so many more (or fewer) of a countable resource than before, whatever is in use."""
         self.write(Kind.LOAD, node, 1 + self.nodes.resource(name), more, b=1)
 
     def _put_resize(self, attempt: int, cores: float | None = None, memory_bytes: int | None = None) -> None:
@@ -182,7 +182,7 @@ class Inbox:
             self.row(what, p.TASK_ID, self.task_generation)
 
     def row(self, identity: int, what: int, generations: Any) -> int:
-        """The row that an id names, stale or not; UnknownId when this engine cannot have given it."""
+        """Return the row that an id names, stale or not; UnknownId when this engine cannot have given it."""
         row = identity & p.ROW_MASK
         if identity >> kinds.ID_SHIFT != what or row >= len(generations):
             raise p.UnknownId(f"{identity} is no id of a {p.ID_NAMES[what]} that this engine gave")
@@ -191,7 +191,7 @@ class Inbox:
         return row
 
     def current(self, identity: int, what: int, generations: Any) -> int:
-        """The row that an id names now. A stale one is refused: its row may be somebody else's by now."""
+        """Return the row that an id names now. A stale one is refused: its row may be somebody else's by now."""
         row = self.row(identity, what, generations)
         if int(generations[row]) & p.GENERATION_MASK != (identity >> p.ROW_BITS) & p.GENERATION_MASK:
             raise p.UnknownId(f"{p.ID_NAMES[what]} {identity} is gone: it was dropped, closed or forgotten")

@@ -57,7 +57,7 @@ class NodeBook:
         self._device_classes: dict[Device, int] = {}
 
     def add(self, node: Node, labels: Mapping[str, str], taints: tuple[Taint, ...], counts: Mapping[str, int]) -> int:
-        """A row for a new node; it is down until a NODE event says otherwise."""
+        """Make a row for a new node; it is down until a NODE event says otherwise."""
         if len(node.devices) > 64:
             raise BadEvent(f"node {node.name} has {len(node.devices)} devices; at most 64 are supported")
         for name in counts:
@@ -102,13 +102,13 @@ class NodeBook:
             rows.capacity_u[row] = min(int(rows.capacity_u[row]), int(burst))
 
     def relabel(self, row: int, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> None:
-        """A node's labels and taints are others now."""
+        """Note that a node's labels and taints are others now."""
         facts = self.facts[row] = replace(self.facts[row], labels=dict(labels), taints=taints)
         self.rules.node_added(row, facts, int(self.state.classes.first[self.state.nodes.cls[row]]))
         self.rules.freshen()
 
     def become(self, row: int, node: Node) -> None:
-        """A known node has another speed, curve or sleep state now: it moves to the class of those like it.
+        """Note that a known node has another speed, curve or sleep state now: it moves to the class of those like it.
 
         What runs there goes on. Its devices stay those that it came with; how much tasks disturb each other on them is
         as told now.
@@ -139,7 +139,7 @@ class NodeBook:
         self.changed = True
 
     def raise_room(self, row: int, cores_u: int, memory: int) -> None:
-        """A node of this class has so much: variants may fit it that did not fit the class before."""
+        """Note that a node of this class has so much: variants may fit it that did not fit the class before."""
         c = int(self.state.nodes.cls[row])
         kind = self.state.classes[c]
         if cores_u > kind.request_u or memory > kind.memory:
@@ -147,7 +147,7 @@ class NodeBook:
             classes.fill_class_ok(self.state.handle(), 0, self.variants_used, c, c + 1, self.examples)
 
     def remove(self, row: int) -> None:
-        """The row of a node that is down and empty is free; ids that name it are stale."""
+        """Free the row of a node that is down and empty; ids that name it are stale."""
         facts = self.facts.pop(row)
         self.rules.node_removed(row)
         if self.by_name.get(facts.node.name) == row:
@@ -165,7 +165,7 @@ class NodeBook:
         self.changed = True
 
     def _close_ranks(self, row: int, kind: _Class) -> None:
-        """The last node of the class takes the place of one that leaves, so that a class has no holes."""
+        """Give the place of a node that leaves to the last of its class, so that a class has no holes."""
         state = self.state
         kind.members -= 1
         state.classes.count[kind.row] = kind.members
@@ -190,7 +190,7 @@ class NodeBook:
         heapq.heappush(self._class_rows, kind.row)
 
     def resource(self, name: str) -> int:
-        """The column of a countable resource."""
+        """Return the column of a countable resource."""
         if name not in self.resources:
             if len(self.resources) >= COUNTABLE:
                 known = ", ".join(self.resources)
@@ -284,7 +284,7 @@ class NodeBook:
         state.nodes.cls[row], state.nodes.pos[row] = kind.row, pos
 
     def _widen_class(self, kind: _Class) -> None:
-        """Twice the positions for a class: its block of nodes and of mask bits moves."""
+        """Double the positions of a class: its block of nodes and of mask bits moves."""
         state = self.state
         old, room = int(state.classes.first[kind.row]), int(state.classes.room[kind.row])
         first = self._take_places(2 * room)
@@ -331,7 +331,7 @@ class NodeBook:
         return self._device_classes[device]
 
     def function_added(self, name: str, f: int) -> None:
-        """Speeds of all classes for a new function."""
+        """Write the speeds of all classes for a new function."""
         state = self.state
         self.functions[name] = f
         if f >= state.speed.shape[1]:
@@ -340,11 +340,11 @@ class NodeBook:
             state.speed[kind.row, f] = kind.example.function_speed.get(name, kind.example.speed)
 
     def fill_class_ok(self, first: int, end: int) -> None:
-        """Which classes suit new variants."""
+        """Tell which classes suit new variants."""
         classes.fill_class_ok(self.state.handle(), first, end, 0, len(self.state.classes), self.examples)
 
     def set_sleep_after(self, after_s: float | None) -> None:
-        """A policy's own sleep time-out, or each node's."""
+        """Set a policy's own sleep time-out, or each node's."""
         self.sleep_after_s = after_s
         for kind in self._classes.values():
             sleep = kind.example.sleep
@@ -354,7 +354,7 @@ class NodeBook:
 
 
 def intern_bit(names: dict[str, int], name: str, what: str) -> int:
-    """The bit of a name; at most 64 of them."""
+    """Return the bit of a name; at most 64 of them."""
     if name not in names:
         if len(names) >= 63:
             raise BadEvent(f"at most 63 different {what} are supported; {name!r} is one too many")
@@ -363,7 +363,7 @@ def intern_bit(names: dict[str, int], name: str, what: str) -> int:
 
 
 def _disturbed(known: tuple[Device, ...], told: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Known devices with the interference of those that were told, where they are as many."""
+    """Return known devices with the interference of those that were told, where they are as many."""
     if len(known) != len(told):
         return known
     return tuple(replace(one, interference=other.interference) for one, other in zip(known, told, strict=True))

@@ -53,7 +53,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def cloned(value: Any, memo: dict[int, Any]) -> Any:
-    """A copy that can change without its original; ``memo`` says what stands in the place of what (by `id`)."""
+    """Make a copy that can change without its original; ``memo`` says what stands in the place of what (by `id`)."""
     if id(value) in memo:
         return memo[id(value)]
     if _is_shared(value):
@@ -85,7 +85,7 @@ class Encoder:
         self._tables, self._seen, self._kept = tables, dict[int, int](), list[Any]()
 
     def encode(self, value: Any) -> Any:
-        """Plain data; TypeError for what is none of ours."""
+        """Turn a value into plain data; TypeError for what is none of ours."""
         if isinstance(value, enum.Enum):
             return {"!": "enum", "of": _name(type(value)), "v": value.name}
         if value is None or isinstance(value, (bool, int, str)):
@@ -130,7 +130,7 @@ class Decoder:
         self._made: dict[int, Any] = {}
 
     def decode(self, data: Any) -> Any:
-        """The object; `InvalidInput` for data that `Encoder` did not make."""
+        """Make the object again; `InvalidInput` for data that `Encoder` did not make."""
         try:
             return self._decode(data)
         except (KeyError, TypeError, ValueError, AttributeError, ImportError) as problem:

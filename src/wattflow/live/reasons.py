@@ -61,7 +61,7 @@ def why(state: State, nodes: NodeBook, shapes: ShapeBook, row: int, task: int) -
 
 
 def _reason(state: State, nodes: NodeBook, shapes: ShapeBook, task: int, node: int, facts: NodeFacts) -> str:
-    """The first filter that keeps every variant of a task from a node; empty when one fits."""
+    """Return the first filter that keeps every variant of a task from a node; empty when one fits."""
     power = int(state.nodes.power_state[node])
     if power in _POWER:
         return _POWER[power]
@@ -78,7 +78,7 @@ def _reason(state: State, nodes: NodeBook, shapes: ShapeBook, task: int, node: i
 
 
 def _kept_away(shapes: ShapeBook, nodes: NodeBook, form: int, facts: NodeFacts) -> str:
-    """The taint, label or name by which a constraint keeps a shape from a node."""
+    """Return the taint, label or name by which a constraint keeps a shape from a node."""
     constraint = nodes.rules.rules[int(shapes.state.shapes.constraint[form])].constraint
     for taint in facts.taints:
         if taint.effect in HARD and not tolerates(constraint.tolerates, taint):
@@ -119,7 +119,7 @@ def _explain(state: Any) -> Any:
 
 
 def explain(state: State, policy: Policy, functions: Any, row: int, task: int) -> list[p.Explained]:
-    """Candidates of a task in the queue with their costs and the terms of these, asked of a copy; cheapest first."""
+    """List candidates of a task in the queue with their costs and the terms of these, cheapest first, by a copy."""
     if _is_stale(state, row, task) or int(state.tasks.state[row]) != tables.READY:
         return []
     copy = state.copy()
@@ -137,7 +137,7 @@ def explain(state: State, policy: Policy, functions: Any, row: int, task: int) -
 
 
 def _terms(copy: State, policy: Policy, task: int, rows: Any) -> list[dict[str, float]]:
-    """Terms of each row's cost, which they sum to."""
+    """Return the terms of each row's cost, which they sum to."""
     made: list[dict[str, float]] = [{} for _ in range(len(rows))]
     for offer in np.unique(rows["offer"]).tolist():
         at = _shown(copy, rows, offer)
@@ -162,7 +162,7 @@ def _shown(copy: State, rows: Any, offer: int) -> Any:
 
 
 def _moved(copy: State, policy: Policy, task: int, rows: Any) -> list[dict[str, float]]:
-    """How far each fact that the policy names moved each row's cost."""
+    """Tell how far each fact that the policy names moved each row's cost."""
     made: list[dict[str, float]] = [{} for _ in range(len(rows))]
     if policy.facts is None or not len(rows):
         return made
@@ -187,7 +187,7 @@ _STAGES = {tables.ASSUMED: "assumed", tables.WAITS: "waits for its node", tables
 
 
 def describe(state: State, nodes: NodeBook, shapes: ShapeBook, identity: int) -> dict[str, Any]:
-    """Facts of a row; ``{"what": …, "gone": True}`` for an id that is stale."""
+    """Return facts of a row; ``{"what": …, "gone": True}`` for an id that is stale."""
     what, row = p.what_of(identity), p.row_of(identity)
     found = _KINDS.get(what)
     table, tell = found if found is not None else ("", None)
@@ -203,7 +203,7 @@ def describe(state: State, nodes: NodeBook, shapes: ShapeBook, identity: int) ->
 
 
 def _known(value: Any) -> float | None:
-    """A number, or None where it is not known or has no end."""
+    """Return a number, or None where it is not known or has no end."""
     return float(value) if math.isfinite(value) else None
 
 

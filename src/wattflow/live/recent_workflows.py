@@ -89,7 +89,7 @@ class Arrived:
         return len(self._parts)
 
     def note(self, engine: Engine, now_s: float) -> None:
-        """After each step: who has come, what began and what ended."""
+        """Note after each step who has come, what began and what ended."""
         events = np.asarray(engine._desk.events[: engine._told_last])
         if not self._begun:  # what is there already when watching begins, this step's among it
             self._begun = True
@@ -110,7 +110,7 @@ class Arrived:
             self._drop_lost(engine)
 
     def _hear(self, engine: Engine, events: NDArray[np.void], now_s: float) -> None:
-        """The events that the step folded, in its order: kinds after kinds."""
+        """Read the events that the step folded, in its order: kinds after kinds."""
         kinds = events["kind"]
         came = [*events["who"][kinds == Kind.TASK].tolist(), *events["other"][kinds == Kind.EDGE].tolist()]
         if came:
@@ -125,7 +125,7 @@ class Arrived:
             self._running.pop(attempt, None)
 
     def _come(self, engine: Engine, tasks: Sequence[int]) -> None:
-        """Tasks were put or got another parent: their workflows are read, those that grow bit by bit now and then."""
+        """Read the workflows of tasks that were put or got another parent; those that grow bit by bit now and then."""
         generations, owners = engine.state.marks["generation"], engine.state.tasks["workflow"]
         there = [
             p.row_of(task)
@@ -171,7 +171,7 @@ class Arrived:
             self._of_task[p.make_id(p.TASK_ID, row, int(generation))] = (part, i)
 
     def _forget(self) -> None:
-        """The oldest, where there are too many."""
+        """Forget the oldest, where there are too many."""
         tasks, many = sum(len(part.rows) for part in self._parts), 0
         while len(self._parts) - many > self._most_flows or (tasks > self._most_tasks and len(self._parts) - many > 1):
             tasks -= len(self._parts[many].rows)
@@ -203,7 +203,7 @@ class Arrived:
         part.runtime_s[i] = np.fmax(part.runtime_s[i], seconds)  # of a gang the longest member
 
     def _close_loose(self, ended: Sequence[int], now_s: float) -> None:
-        """Tasks without a workflow that have ended."""
+        """Close tasks without a workflow that have ended."""
         for task in ended:
             part, i = self._of_task.get(task, (None, 0))
             if part is not None and part.flow is None and not part.gone[i]:
@@ -211,7 +211,7 @@ class Arrived:
                 self.ended += 1
 
     def _close_flows(self, engine: Engine, now_s: float) -> None:
-        """Workflows that are over: their rows are others' from now on. A workflow may be sealed after its last end."""
+        """Close workflows that are over: their rows are others' now. One may be sealed after its last end."""
         generations = engine.state.workflows["generation"]
         for flow, part in list(self._of_flow.items()):
             if int(generations[flow[0]]) != flow[1]:
@@ -220,7 +220,7 @@ class Arrived:
                 self.ended += 1
 
     def _drop_lost(self, engine: Engine) -> None:
-        """Attempts of which no end was told: lost with their nodes, or preempted."""
+        """Drop attempts of which no end was told: lost with their nodes, or preempted."""
         generations = engine.state.attempts["generation"]
         self._running = {
             attempt: one
@@ -230,11 +230,11 @@ class Arrived:
 
     @property
     def arrived(self) -> int:
-        """Workflows that have arrived, also those that are not kept any more."""
+        """Return workflows that have arrived, also those that are not kept any more."""
         return self.forgotten + sum(len(part.known.workflow_names) for part in self._parts)
 
     def seen(self) -> Seen:
-        """All that is kept, for what steers a policy: a task without a workflow is a workflow of its own."""
+        """List all that is kept, for what steers a policy: a task without a workflow is a workflow of its own."""
         flows, runtime_s, end_s = [], [], []
         for part in self._parts:
             told = part.known.with_estimates(np.where(part.known.estimate_s > 0, part.known.estimate_s, np.nan))

@@ -44,7 +44,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of one value per seed; NaN where none is known."""
+        """Summarise one value per seed; NaN where none is known."""
         known = [value for value in values if not math.isnan(value)]
         return cls(float(np.mean(known)), min(known), max(known)) if known else cls(math.nan, math.nan, math.nan)
 
@@ -77,7 +77,7 @@ def roll(
     seeds: Sequence[int] = (0,),
     interval: float | Callable[[int], tuple[float, float]] = 0.0,
 ) -> list[Forecast]:
-    """Forecasts of several policies from the engine's present state, which does not change.
+    """Forecast several policies from the engine's present state, which does not change.
 
     Args:
         until_s: On the engine's clock; `inf` rolls to the end of all that is known.
@@ -95,7 +95,7 @@ def roll(
 
 
 def _spread(state: State, interval: float | Callable[[int], tuple[float, float]]) -> tuple[Floats, Floats]:
-    """Median and σ of the logarithm of every task's runtime."""
+    """Return median and σ of the logarithm of every task's runtime."""
     estimate = np.asarray(state.tasks["estimate"]).astype(np.float64)
     open_now = np.isin(np.asarray(state.tasks["state"]), (WAITING, READY, PLACED, PARKED))
     known = np.isfinite(estimate) & (estimate > 0) & open_now
@@ -158,7 +158,7 @@ class _Stage:
         self._world, self._never = _world(self._copy).copy(), len(_behind_placeholders(state))
 
     def forecast(self, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
-        """Of one policy, under every draw."""
+        """Forecast one policy, under every draw."""
         copy, engine = self._copy, self._original
         copy.policy = engine.policy  # what it noted counts for other settings of it, not what a member before did
         copy.state.replace(memory=self._memory.copy())
@@ -179,7 +179,7 @@ class _Stage:
 
 
 def _taken_over(work: tuple[State, World] | None, present: tuple[State, World]) -> tuple[State, World]:
-    """The present, in the tables of the last roll where these have its sizes; made anew where they grew."""
+    """Take the present into the tables of the last roll where these have its sizes; make them anew where they grew."""
     if work is not None:
         try:
             work[0].copy_from(present[0])
@@ -269,7 +269,7 @@ def _world(copy: Engine) -> World:
 
 
 def _by_number(copy: Engine, cluster: Cluster) -> Cluster:
-    """The cluster with its zones in the order in which the engine numbers them."""
+    """Return the cluster with its zones in the order in which the engine numbers them."""
     known = {zone.name: zone for zone in cluster.zones}
     zones = tuple(known.get(name, Zone(name)) for name, _ in sorted(copy._nodes.zones.items(), key=lambda z: z[1]))
     return Cluster(cluster.name, cluster.nodes, zones or (Zone(),))
