@@ -132,6 +132,7 @@ class WantedMany:
         count = len(engines)
         self.rows = record_table(ROW, count * rows).reshape(count, rows)
         for engine in engines:
+            # One piece of memory each: going round many engines the compiled loop waits for memory most of all.
             engine.state.pack()
             engine._refresh()
         self.each = [Wanted(e, joint=joint, memory=self.rows[i]) for i, e in enumerate(engines)]

@@ -78,6 +78,7 @@ def _place_rows(state, ask, task, variant, found, n):
         if at >= kept:
             # Without a row of its own; one that is cheaper than all others takes the last.
             ask.ask[0].lost += 1
+            # The cheapest must be among the rows: whoever takes the least cost then decides as the policy does.
             r = shown.size - 1
             if not _is_cheapest(state, ask, task, c):
                 continue
@@ -152,6 +153,7 @@ def best_first(state, ask, n):
 
 @inner
 def swap(ask, a, b):
+    # Field by field: compiled, a row is a place in a table, and assigning one would only name it.
     x = ask.rows[a]
     y = ask.rows[b]
     x.kind, y.kind = y.kind, x.kind

@@ -129,6 +129,7 @@ class WishBook:
         if levels is None:
             return not constraint.prefer and not self.soft
         value = liking(constraint, facts)
+        # A level more for a row moves all of them: it is rarer than a node that changes.
         if value not in levels:
             return False
         first, bit = int(self.state.mask_rows.wish_first[row]), np.uint64(1) << np.uint64(place % 64)
@@ -228,11 +229,13 @@ class ConstraintBook:
         word, bit = place // 64, np.uint64(1) << np.uint64(place % 64)
         for row, (constraint, _) in self.rules.items():
             fits = allows(constraint, facts)
+            # Both: where no rule counts tasks, the mask is its base and `freshen` never touches it.
             for masks in (self.state.masks, self.state.bases):
                 masks[row, word] = masks[row, word] | bit if fits else masks[row, word] & ~bit
             if fits and not self.wishes.node_changed(row, constraint, facts, place):
                 own = {n: known for n, known in self._nodes.items() if allows(constraint, known)}
                 self.wishes.fill(row, constraint, own)
+        # Counted rows are made anew together, once for all nodes of a step.
         self._stale.update(self.counts.rows)
 
     def node_removed(self, node: int) -> None:

@@ -62,6 +62,7 @@ class CountBook:
 
     def node_changed(self, node: int, labels: dict[str, str]) -> None:
         """Note that a node is there, or its labels are others now; counters by labels that changed are counted anew."""
+        # Only labels whose value changed: a recount walks over all attempts.
         moved = {t for t, c in self._columns.items() if self._domain(t, labels) != self.state.domains[node, c]}
         self._labels[node] = tuple(labels.items())
         for topology in moved:
@@ -101,6 +102,7 @@ class CountBook:
         """Note that a node is no longer there."""
         self._labels.pop(node, None)
         self.state.domains[node] = -1
+        # Numbers of values are never taken back one by one: a number may still stand in a tally.
         for topology, column in self._columns.items():
             if len(self._values[column]) > 64 + 2 * len(self._labels):
                 self._number_again(topology, column)
@@ -181,6 +183,7 @@ class CountBook:
 
     def _ask_holders(self, term: Term) -> list[int]:
         """Have those of a group look out for tasks that must be apart from it, when the first of these comes."""
+        # Whoever carries the group already asks this counter, or will when its row is made.
         if term in self.terms:
             return []
         self._term(term)
@@ -194,6 +197,7 @@ class CountBook:
         if self.rows.pop(row, None) is not None:
             c, rows = int(self.state.mask_rows.condition[row]), 0
             while c > 0:
+                # Conditions are links of two lists; out of both it would take a search, so it only stops to count.
                 self.state.conditions.kind[c] = tallies.NOTHING
                 c = int(self.state.conditions.next_row[c])
                 rows += 1
@@ -241,6 +245,7 @@ class CountBook:
         place, size = self._places.take(need), self._places.room(need)
         if self._places.used > len(self.state.tallies):
             self.state.replace(tallies=grown(self.state.tallies, 2 * self._places.used))
+        # Zeroed first: the block may have been another counter's.
         self.state.tallies[place : place + size] = 0
         self.state.tallies[place : place + room] = self.state.tallies[first : first + room]
         if room:
@@ -252,6 +257,7 @@ class CountBook:
         """Count the tasks that run now."""
         state, (first, room) = self.state, self._blocks[row]
         counting = [shape for shape, rule in self.shapes.items() if term.counts(rule)]
+        # By attempts, as `tallies` counts them: each part of a gang is one.
         running = np.flatnonzero(state.attempts.task >= 0)
         running = running[np.isin(state.tasks.form[state.attempts.task[running]], counting)]
         nodes = state.attempts.node[running]
@@ -288,6 +294,7 @@ class CountBook:
         self._used = dict.fromkeys(self._used, 1)
         for row in rows:
             self.state.mask_rows.condition[row] = 0
+        # Shapes before rows: a counter is made by the first row that asks it and then counts the shapes it knows.
         for shape, rule in shapes.items():
             self.shape_added(shape, rule)
         for row, rule in rows.items():

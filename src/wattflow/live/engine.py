@@ -105,6 +105,7 @@ class Engine:
         growth.fit_boards(state)
         # A driver tells of the pods that a node takes; so many only tells nodes with other numbers of pods apart.
         pods = _ANY_PODS if settings.pods else 0
+        # Free pods are part of what makes two nodes equal, so the groups are others now.
         if int(state.rules["pods"][0]) != pods:
             state.rules["pods"] = pods
             with _quiet():
@@ -112,6 +113,7 @@ class Engine:
         state.params[:] = 0
         for i, value in enumerate(policy.params.values()):
             state.params[i] = value
+        # By identity: two settings of one policy share their functions, and nothing else does.
         same = policy.score is not None and policy.score is before.score
         if not same:  # another setting of the same rules may go on with what it noted
             state.memory[:] = 0
@@ -142,6 +144,7 @@ class Engine:
         states[states == tables.GHOST] = tables.CANCELLED
         for task in np.flatnonzero(states == tables.LEFT).tolist():
             state.tasks.state[task] = tables.FREE
+            # LEFT: forgotten while its ghost stood in the queue. The new queue has no ghosts: its row is free now.
             state.tasks.next[task] = state.counts.free_task[0]
             state.counts["free_task"] = task
         state.shapes["ghosts"] = 0
@@ -163,6 +166,7 @@ class Engine:
         self._kernels.requeue(self.state.handle(), self._functions, np.concatenate([waiting[first], waiting[~first]]))
 
     def _add_lane(self, earlier: int, later: int) -> None:
+        # A lane is an edge; False says that the table is full and nothing was written.
         while not self._kernels.add_lane(self.state.handle(), earlier, later):
             growth.double_edges(self.state)
 

@@ -62,11 +62,13 @@ def fork(engine: Engine) -> Engine:
     """Make an engine that goes on by itself; the original does not notice. Tables are copied as bytes."""
     made = object.__new__(Engine)
     state = _between_steps(engine.state, _STATE_SCRATCH, without_spare(engine.state))
+    # A shorter table ends its free list earlier; without this a fork would hand out rows that it does not have.
     end_lists(state, engine.state)
     desk = _between_steps(engine._desk, _DESK_SCRATCH)
     timers, events = int(engine.state.counts["timer_n"][0]), engine._inbox.count
     as_bytes(state.timers[:timers])[...] = as_bytes(engine.state.timers[:timers])
     as_bytes(desk.events[:events])[...] = as_bytes(engine._desk.events[:events])
+    # Books point at State and Desk: in the copy they must point at the copies.
     memo: dict[int, Any] = {id(engine.state): state, id(engine._desk): desk, id(engine): made}
     vars(made).update({name: cloned(value, memo) for name, value in _kept(engine).items()})
     made.policy, made._kernels, made._functions = engine.policy, engine._kernels, engine._functions
@@ -92,6 +94,7 @@ def save(engine: Engine, path: str | os.PathLike[str], notes: Mapping[str, Any] 
             archive.writestr("state.npz", table_file.dump(engine.state))
             archive.writestr("desk.npz", table_file.dump(engine._desk))
         file.flush()
+        # Before the rename that `whole_file` does: a name must never point at bytes that are not on the disk.
         os.fsync(file.fileno())
     _sync_folder(Path(path).parent)
 
@@ -122,6 +125,7 @@ def load(path: str | os.PathLike[str], policies: Mapping[str, Policy] | None = N
     decoder = Decoder({"state": made.state, "desk": made._desk}, source)
     for name, data in head["kept"].items():
         setattr(made, name, decoder.decode(data))
+    # Kept costs are not in the file: empty boards of the right size, filled by the next decision.
     fit_boards(made.state)
     made._functions = bind.bind(made.policy, made.state)
     made._take_up()

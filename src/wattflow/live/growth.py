@@ -107,6 +107,7 @@ def grow_tasks(state: State, rows: int) -> None:
     made = {name: grown(getattr(state, name), rows) for name in ("tasks", "links", "marks", "extra", "ended")}
     made["tasks"].state[old:] = FREE
     made["tasks"].next[old:] = np.arange(old + 1, rows + 1)
+    # The new rows are taken first, then those that were free before: `without_spare` relies on that order.
     made["tasks"].next[-1] = state.counts.free_task[0]
     made["marks"].generation[old:] = 1
     state.replace(**made, scratch=grown(state.scratch, max(len(state.scratch), rows)))
@@ -154,6 +155,7 @@ def end_lists(short: State, whole: State) -> None:
 
 
 def _kept_rows(rows: int, newest: int, unused: Callable[[int], bool]) -> int:
+    # Used rows are a prefix of the newest ones, so a binary search finds the first that never was.
     used = bisect.bisect_left(range(newest, rows), True, key=unused) + newest
     return min(rows, used + used // _SPARE + _FEWEST)
 
@@ -203,6 +205,7 @@ def grow_nodes(state: State, rows: int) -> None:
 def grow_groups(state: State, words: int) -> None:
     """Make tables of groups for all node rows, with bit sets of so many words; `groups.rebuild` fills them."""
     count = 2 * len(state.nodes) + 64
+    # A power of two at least four times the groups: open addressing stays short, and a mask finds the slot.
     slots = 1 << (4 * count - 1).bit_length()
     state.replace(
         groups=record_table(tables.GROUPS, count),
@@ -225,6 +228,7 @@ def grow_candidates(state: State) -> None:
 def fit_boards(state: State) -> None:
     """Make kept costs for all places there are, where the policy in use lets costs be kept; all void."""
     count, places = _BOARDS if state.rules.local[0] else 0, len(state.class_nodes)
+    # All boards are void: they were filled at 0, and every place counts as touched at 1.
     state.touches["now"] = 1
     state.replace(
         boards=record_table(tables.BOARDS, count), board_costs=np.zeros((count, places)),

@@ -43,6 +43,7 @@ def _take(state, ask, row):
     choice.best_device = row.device
     choice.best_variant = row.variant
     parts = state.shapes[state.tasks[task].form].parts
+    # Of the first part: a gang that is given up goes back to here, whatever the others took.
     if asked.part == 0:
         asked.before = counts.placed_n
         asked.epoch = state.clock[0].epoch
@@ -71,6 +72,7 @@ def answer(state, driver, ask, chosen):
             life.fall_asleep(state, driver, row.node_row)
         else:
             life.wake(state, driver, row.node_row)
+        # The tables have changed under the rows that were shown: they are asked for anew.
         asked.shown = 0
         asked.task = NONE
 
@@ -160,6 +162,7 @@ def place_by_hand(state, hand, task, score):
             return decide.WAITED
         if _take(state, hand, hand.rows[asked.chosen]):
             return TAKEN
+    # For all parts at once: rows that run out in the middle of a gang would undo one that fits.
     if asked.part == 0 and not _enough_rows(state, task):
         return FULL
     n, fits = offer(state, hand, task, score)

@@ -89,6 +89,7 @@ class Inbox:
         )  # fmt: skip
         task = self.kernels.enter_task(self.state.handle(), *arguments)
         if task < 0:
+            # Doubled, so that n tasks cost O(n) in all; every view of a column is void after it.
             growth.grow_tasks(self.state, 2 * len(self.state.tasks))
             self.refresh()
             task = self.kernels.enter_task(self.state.handle(), *arguments)
@@ -133,6 +134,7 @@ class Inbox:
         cores_u = _UNTOLD if cores is None else _amount("cores", micro(cores))
         memory = _UNTOLD if memory_bytes is None else _amount("memory_bytes", memory_bytes)
         if max(cores_u, memory) >= 0:
+            # Here, not when it is folded: which variants suit a class goes by its greatest node and is worked out in Python.
             self.nodes.raise_room(p.row_of(node), cores_u, memory)
         self.write(Kind.NODE, node, _UNTOLD if state is None else int(state), cores_u, memory)
 
@@ -186,6 +188,7 @@ class Inbox:
         row = identity & p.ROW_MASK
         if identity >> kinds.ID_SHIFT != what or row >= len(generations):
             raise p.UnknownId(f"{identity} is no id of a {p.ID_NAMES[what]} that this engine gave")
+        # Generations only rise: a greater one was never given out. A smaller one is a stale id, which is no error.
         if (identity >> p.ROW_BITS) & p.GENERATION_MASK > generations[row]:
             raise p.UnknownId(f"{identity} is no id of a {p.ID_NAMES[what]} that this engine gave")
         return row

@@ -52,9 +52,11 @@ class Journal:
 
     def _begin(self) -> None:
         """Write a snapshot of now, begin the journal that follows it, and have the engine write into it."""
+        # A snapshot is of the bare engine: the wrappers that record calls are no part of it.
         self._detach()
         number = self._number + 1
         fork.save(self.engine, self.folder / f"snapshot-{number}")
+        # Snapshot first, then its journal, then the old ones go: killed in between, `recover` finds one whole pair.
         following = (self.folder / f"journal-{number}").open("ab", buffering=0)
         if self._file is not None:
             self._file.close()

@@ -63,6 +63,7 @@ class NodeBook:
         for name in counts:
             self.resource(name)
         if not self._rows:
+            # A sorted list is a heap. The lowest free row is taken, so that a replayed journal gives the same ids.
             self._rows = list(range(len(self.state.nodes), 2 * len(self.state.nodes)))
             growth.grow_nodes(self.state, 2 * len(self.state.nodes))
             groups.rebuild(self.state.handle())
@@ -86,6 +87,7 @@ class NodeBook:
         rows = self.state.nodes
         rows.capacity_u[row] = rows.request_u[row] = micro(node.request_cores)
         rows.capacity_mem[row] = node.memory_bytes
+        # Down, so that nothing is placed here before the step that folds its NODE event.
         rows.power_state[row] = tables.DOWN
         for name in ("used_u", "alloc_u", "used_mem", "running", "frequency", "generation", "falls", "wake_wanted"):
             rows[name][row] = 0
@@ -121,6 +123,7 @@ class NodeBook:
             return
         state, old = self.state, self._classes[old_key]
         with np.errstate(over="ignore"):
+            # Out of its group before its class changes: a group is found by the class, state and room of its nodes.
             groups.leave_for_good(state.handle(), row)
             self._close_ranks(row, old)
             for d, device in enumerate(node.devices, int(state.nodes.device_first[row])):
@@ -158,8 +161,10 @@ class NodeBook:
         self._close_ranks(row, kind)
         if state.nodes.device_n[row]:
             self._device_rows.give(int(state.nodes.device_first[row]), int(state.nodes.device_n[row]))
+        # An empty class goes at once: many short-lived kinds of nodes must not fill the table.
         if kind.members == 0:
             self._drop_class(_key(facts.node), kind)
+        # From here on ids of the node are stale, also those in reports that are under way.
         state.node_marks.generation[row] += 1
         heapq.heappush(self._rows, row)
         self.changed = True
@@ -167,6 +172,7 @@ class NodeBook:
     def _close_ranks(self, row: int, kind: _Class) -> None:
         """Give the place of a node that leaves to the last of its class, so that a class has no holes."""
         state = self.state
+        # Places of a class are dense: decisions walk over `count` places and never ask whether one is empty.
         kind.members -= 1
         state.classes.count[kind.row] = kind.members
         first, pos = int(state.classes.first[kind.row]), int(state.nodes.pos[row])
@@ -209,12 +215,14 @@ class NodeBook:
         if not self._class_rows:
             self._grow_classes(2 * len(state.classes))
         c = heapq.heappop(self._class_rows)
+        # Before `fill_class`, which looks names up and makes none.
         self.names.architectures.setdefault(node.architecture, len(self.names.architectures))
         for feature in node.features:
             intern_bit(self.names.features, feature, "feature tags")
         row = state.classes[c]
         build.fill_class(row, node, self.names)
         row.zone = self.zones.setdefault(node.zone, len(self.zones))
+        # Whole words: a class's bits in masks and groups never share a word with another class's.
         row.room, row.count = _WORD, 0
         row.first = self._take_places(_WORD)
         grid, row.grid_per_core = (np.zeros(1), 0.0)
@@ -291,6 +299,7 @@ class NodeBook:
         state.class_nodes[first : first + room] = state.class_nodes[old : old + room]
         state.class_nodes[first + room : first + 2 * room] = -1
         state.class_nodes[old : old + room] = -1
+        # Masks are by place: the bits must follow before anybody asks a mask again.
         self.rules.move_words(old // _WORD, first // _WORD, room // _WORD)
         self._places.give(old, room)
         state.classes.first[kind.row], state.classes.room[kind.row] = first, 2 * room

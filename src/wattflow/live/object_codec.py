@@ -174,6 +174,7 @@ class Decoder:
             raw = np.frombuffer(base64.b64decode(value), dtype)
             made = self._made[data["n"]] = raw.reshape(data["shape"]).copy()
         elif kind == "object":
+            # Known before its fields are read: they may point back at it. No `__init__` runs.
             made = self._made[data["n"]] = object.__new__(_class(data["of"]))
             for name, item in value.items():
                 object.__setattr__(made, name, self._decode(item))
@@ -189,6 +190,7 @@ def _name(kind: type) -> str:
 def _class(name: str) -> Any:
     module, _, kind = name.partition(":")
     module = _MOVED.get(module, module)
+    # A file may come from anywhere: no class of another package, no attribute of a class, is ever looked up.
     if not name.startswith(_ALLOWED) or not kind.isidentifier():
         raise ValueError(f"{name!r} is no class that a saved engine may hold")
     found = getattr(importlib.import_module(module), kind)

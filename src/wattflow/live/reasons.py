@@ -55,6 +55,7 @@ def why(state: State, nodes: NodeBook, shapes: ShapeBook, row: int, task: int) -
         reason = _reason(state, nodes, shapes, row, node, facts)
         if reason:
             found[reason] += 1
+    # A node is left that no filter refuses, and the task waits all the same: the policy holds it.
     held = sum(found.values()) < len(nodes.facts)
     until = float(state.clock.retry_at[0]) if held else math.inf
     return p.Why("held" if held else "waiting", len(nodes.facts), dict(found), until)
@@ -122,6 +123,7 @@ def explain(state: State, policy: Policy, functions: Any, row: int, task: int) -
     """List candidates of a task in the queue with their costs and the terms of these, cheapest first, by a copy."""
     if _is_stale(state, row, task) or int(state.tasks.state[row]) != tables.READY:
         return []
+    # Of a copy: a score may write notes into the policy's memory, and a question must have no effect.
     copy = state.copy()
     count = int(state.shapes.variant_n[state.tasks.form[row]]) * len(state.candidates)
     rows: Any = np.zeros(count, candidate_scores.ROW) if jit.COMPILED else record_table(candidate_scores.ROW, count)
@@ -147,6 +149,7 @@ def _terms(copy: State, policy: Policy, task: int, rows: Any) -> list[dict[str, 
             for i, value in zip(at.tolist(), values.tolist(), strict=True):
                 made[i][name] = value
     for named, cost in zip(made, rows["cost"].tolist(), strict=True):
+        # Shown only where it is more than rounding: a term that nobody names is worth a line.
         rest = cost - sum(named.values()) if math.isfinite(cost) else cost
         if not named or not math.isfinite(rest) or abs(rest) > 1e-9 * max(1.0, abs(cost)):
             named[REST] = rest

@@ -106,6 +106,7 @@ class Arrived:
             self._close_loose(ended["task"].tolist(), now_s)
         if len(ended) or (len(events) and (events["kind"] == Kind.SEAL).any()):
             self._close_flows(engine, now_s)
+        # Twice what runs: the search is paid by as many placements.
         if len(self._running) > _SPARE + 2 * int(engine.state.counts.running[0]):
             self._drop_lost(engine)
 
@@ -200,6 +201,7 @@ class Arrived:
             return
         part, i = where
         seconds = max(_LEAST_S, (now_s - one.began_s) / one.factor)
+        # fmax: NaN is no runtime yet.
         part.runtime_s[i] = np.fmax(part.runtime_s[i], seconds)  # of a gang the longest member
 
     def _close_loose(self, ended: Sequence[int], now_s: float) -> None:

@@ -114,6 +114,7 @@ def _spread(state: State, interval: float | Callable[[int], tuple[float, float]]
 def draw_left(state: State, interval: Any, seed: int) -> Floats:
     """Tell what is left of every task, in seconds of its estimate."""
     median, sigma = _spread(state, interval)
+    # A stream of its own: the simulator draws from the seed too, and the two must not go together.
     rng = np.random.default_rng([seed, 21])
     left = median * np.exp(sigma * rng.standard_normal(len(median)))
     now = float(state.clock.now[0])
@@ -127,6 +128,7 @@ def draw_left(state: State, interval: Any, seed: int) -> Floats:
         factor = planned / estimate if math.isfinite(planned) and estimate > 0 and planned > 0 else 1.0
         run = (now - started) / factor
         total = left[task]
+        # Drawn again until it is longer than what it has run: that it has not ended is known.
         for _ in range(_TRIES):
             if total > run or sigma[task] == 0:
                 break
@@ -195,6 +197,7 @@ def _one(
 ) -> tuple[float, float, float, float, float]:
     """Roll one policy under one seed: (joules, response, late, ended, open). So many tasks can never end."""
     before = int(state.counts.open[0])
+    # With them a roll to the end of all would never end.
     state.counts["open"] = before - never  # a roll ends with the work that can end
     with jit.compiling(), np.errstate(over="ignore"):
         adopt.take_over(state, made)

@@ -139,6 +139,7 @@ class ShapeBook:
         state, variant = self.state, offer[0]
         for model in variant.device_models:
             intern_bit(self.names.models, model, "device models")
+        # The block may have been another shape's: whatever `fill_variant` does not write must be 0.
         state.variants[v : v + 1].view(np.uint8)[:] = 0
         row = state.variants[v]
         build.fill_variant(row, offer, self.names)
@@ -161,6 +162,7 @@ class ShapeBook:
         """Write another policy's offers for all shapes; attempts that run keep what they took and are named anew."""
         state = self.state
         old = {row: (int(state.shapes.variant_first[row]), int(state.shapes.variant_n[row])) for row in self.facts}
+        # Blocks are given back and taken again below, so the old offers are compared from a copy.
         before = state.variants.copy()
         for first, count in old.values():
             self._variants.give(first, count)
@@ -190,6 +192,7 @@ class ShapeBook:
     def sweep(self) -> None:
         """Free the rows of dropped shapes that no task uses."""
         shapes = self.state.shapes
+        # Ghosts are cancelled tasks that still stand in the queue: they name the shape until they are passed over.
         for row in [r for r in self.dropped if not shapes.tasks[r] and not shapes.ghosts[r]]:
             self.dropped.discard(row)
             del self._rows_of[self.facts.pop(row)]

@@ -40,9 +40,11 @@ def run_step(state, desk, functions, now, events):
 def _arrive(state, desk, priority):
     words = desk.words[0]
     for i in range(words.arriving):
+        # It may have been cancelled, or got a parent, by another event of this step.
         if state.tasks[desk.arrivals[i]].state == WAITING:
             release.arrive(state, desk.arrivals[i], priority)
     words.arriving = 0
+    # `come_back` may set it; a step without decisions must not see that of the step before.
     words.wake_at = math.inf
 
 
@@ -175,6 +177,7 @@ def requeue(state, functions, tasks):
         state.functions[f].waiting = 0
     counts.shapes_n = 0
     counts.waiting = 0
+    # In the given order: tasks with equal keys stand in the order of their entry, which `push` numbers anew.
     rules = state.rules[0]
     for i in range(tasks.size):
         row = state.tasks[tasks[i]]

@@ -123,6 +123,7 @@ class Places:
         """Write what the policy says of these workflows and of tasks without one into the State."""
         flows = [tasks_of(self.state, w) for w in workflows] + [[task] for task in loose]
         flows = [flow for flow in flows if flow]
+        # Without nodes there is nothing to rank or plan by: such tasks keep the order in which they came.
         if not flows or not self.nodes.facts:
             return
         if policy.plan is not None:
@@ -176,12 +177,14 @@ class Places:
         if cluster is None:  # no node may take them all: a task planned where it may not go stays unpinned
             cluster, places = self.cluster(), np.arange(where.shape[1])
         first_time = int(self.state.workflows.started[self.state.tasks.workflow[rows[0]]]) == 0
+        # A workflow that has begun is planned from now on: what is placed is no part of the plan any more.
         committed.now_s = float(workload.workflow_submit_s[0] if first_time else self.state.clock.now[0])
         held = committed.holds
         committed.holds = held[(held["end_s"] > committed.now_s) & ~np.isin(held["task"], rows)]
         plan = policy.plan(workload, cluster, self._within(committed, places))
         tasks = self.state.tasks
         node = np.where(plan.node >= 0, places[plan.node], -1)
+        # A planner that had to plan over nodes that not all tasks may use: those wait unpinned, in the plan's order.
         node[(node >= 0) & ~where[np.arange(len(rows)), node]] = -1
         tasks.pinned[rows] = np.where(node >= 0, self._node_rows[node], -1)
         self.state.extra.rank[rows] = plan.order
