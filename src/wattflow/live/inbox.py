@@ -134,7 +134,7 @@ class Inbox:
         cores_u = _UNTOLD if cores is None else _amount("cores", micro(cores))
         memory = _UNTOLD if memory_bytes is None else _amount("memory_bytes", memory_bytes)
         if max(cores_u, memory) >= 0:
-            # Here, not when it is folded: which variants suit a class goes by its greatest node and is worked out in Python.
+            # Here, not when it is folded: variants suit a class by its greatest node, which is worked out in Python.
             self.nodes.raise_room(p.row_of(node), cores_u, memory)
         self.write(Kind.NODE, node, _UNTOLD if state is None else int(state), cores_u, memory)
 
