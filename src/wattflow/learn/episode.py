@@ -68,7 +68,7 @@ def _as_first(state, row):
 
 @inner
 def _know_parts(state, ask, n, parts, longest):
-    """Return the price of each row before what was learned, and what it is made of.
+    """Work out the price of each row before what was learned, and what it is made of.
 
     Those of a task whose rows were priced here are known, unless the policy did not price them so.
     """
@@ -162,6 +162,7 @@ def step_many(
     rows = mask.shape[1]
     count = places.shape[1]
     while True:
+        # Atomic, so that threads need no lock and share the work by how fast they are.
         begin = claim(turn, AT_ONCE)
         if begin >= count:
             break
@@ -174,6 +175,7 @@ def step_many(
             n = shown[i]
             was = n
             one = chosen[i]
+            # An action beyond the rows is a choice to wait, as masks of a fixed width have it.
             if one >= min(n, rows):  # waiting, unless nothing runs that could end it
                 one = np.int64(NONE) if own.counts[0].running > 0 else np.int64(0)
             reward[i] = 0.0

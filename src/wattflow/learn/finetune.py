@@ -80,6 +80,7 @@ class Verdict:
 def shadow(present: Floats, candidate: Floats, judges: Sequence[Judge]) -> Verdict:
     """Judge both weights on the same work."""
     pairs = [(one.trial.run(present), one.trial.run(candidate)) for one in judges]
+    # Draws of one block share its work: they are no independent tests.
     block = [id(one.scenario) for one in judges]
     saved, error = over_blocks(block, [math.log(a.energy_j / b.energy_j) for a, b in pairs])
     waits = [math.log(max(1e-9, b.mean_s) / max(1e-9, a.mean_s)) for a, b in pairs]

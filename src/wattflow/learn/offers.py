@@ -21,7 +21,7 @@ _BAD = np.int64(BAD)
 
 @inner
 def _those_that_take(state, variant, found):
-    """Return of the candidates of the variant before, those whose class takes this one; how many."""
+    """Keep, of the candidates of the variant before, those whose class takes this one; how many."""
     kept = 0
     for c in range(found):
         node = state.candidates[c].node
@@ -112,6 +112,7 @@ def _keep_parts(state, ask, r, c):
     at = pricing.slot(view.place_of(state, learned.NOTES.kept), c)
     for i in range(pricing.WIDTH):
         ask.parts[r, i] = state.memory[at + i]
+    # Parts are kept of the first candidates only, and none where the flagship has no prices.
     if c >= pricing.MOST or state.rules[0].has_score == 0 or view.param(state, wattflow.DIAL.wait) == math.inf:
         ask.parts[r, pricing.PRICE] = math.nan
 
@@ -172,8 +173,10 @@ def rows_of(state, ask, score, task):
     for v in range(form.variant_first, form.variant_first + form.variant_n):
         if pinned >= 0 and v - form.variant_first != pinned:
             continue
+        # It ends no sooner than the one before on any class, so whoever passed over that one passes over it.
         if ask.follows[v] == SLOWER and passed:
             continue
+        # It differs in its frequency alone: what fits the one before fits it, and the search need not be made again.
         if ask.follows[v] > 0 and found >= 0:
             found = _those_that_take(state, v, found)
         else:
@@ -189,6 +192,7 @@ def rows_of(state, ask, score, task):
         n, best = _priced(state, ask, score, task, v, n, best)
         if n == BAD:
             return n, fits
+    # Row 0 is what the flagship would do: a learner that always takes it must run as the flagship does.
     if best > 0:
         _swap(ask, 0, best)
     return n, fits

@@ -71,12 +71,14 @@ def _is_open(state, ask, shape):
     if ask.needs[shape].plain == 0:
         return True
     threads = state.rules[0].has_score == 1
+    # Tried first: the node that had room last mostly has it still, and one look then answers.
     last = ask.opening[shape]
     if last >= 0 and _taken_by(state, ask, shape, last, threads):
         return True
     epoch = state.clock[0].epoch
     since = ask.closed[shape]
     found = _NOWHERE
+    # Below the floor the ring of freed nodes has lost some of those that gained room: all must be looked at.
     if since == 0 or epoch - since > FEW or since < state.choice[0].floor:
         found = _taken_anywhere(state, ask, shape, threads)
     else:
@@ -158,5 +160,6 @@ def set_apart(state, ask, task):
             continue
         if ask.needs[shape].plain > 0 and _taken_anywhere(state, ask, shape, False) >= 0:
             asked.apart += _count_before(state, ask, shape, task)
+    # The next count goes on behind this task: none is set apart twice.
     asked.key = state.tasks[task].key
     asked.sequence = state.tasks[task].sequence
