@@ -78,18 +78,6 @@ def random_cluster(rng: np.random.Generator, name: str, sleep: bool = True) -> C
     return Cluster(name, tuple(nodes[:MOST_NODES]), about="drawn at random")
 
 
-def remixed(cluster: Cluster, rng: np.random.Generator) -> Cluster:
-    """Mix the kinds of nodes of a cluster in other shares, about as many nodes."""
-    kinds = list({node.class_key: node for node in cluster.nodes}.values())
-    shares = rng.dirichlet(np.full(len(kinds), 1.0))
-    nodes = [
-        replace(kind, name=f"{kind.name}-{i}")
-        for kind, share in zip(kinds, shares.tolist(), strict=True)
-        for i in range(max(1, round(share * len(cluster.nodes))))
-    ]
-    return replace(cluster, name=f"{cluster.name}-mixed", nodes=tuple(nodes[:MOST_NODES]))
-
-
 def _node(rng: np.random.Generator, name: str, cores: int, sleep: bool) -> Node:
     per_core_w = float(rng.uniform(1.5, 8.0))
     idle_w = 4.0 + cores * per_core_w * float(rng.uniform(0.15, 0.6))
