@@ -85,8 +85,10 @@ def up(
     standby: Annotated[
         bool, typer.Option("--standby", help="Wait beside the server of this store, and take over when it is gone.")
     ] = False,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Serve HTTPS by this certificate.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Key of the certificate.")] = None,
     clear_text: Annotated[
         bool, typer.Option("--clear-text", help="Let tokens come over plain HTTP; the network itself is private.")
     ] = False,

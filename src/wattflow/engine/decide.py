@@ -1,4 +1,4 @@
-"""Decisions: the policy's order and costs become attempts. Effects are the driver's business."""
+"""One pass over the queue: the policy's order and costs become attempts. `instant` makes the passes, for a driver."""
 
 from __future__ import annotations
 

@@ -263,6 +263,8 @@ def grow_platforms(state):
     """Grow what serverless nodes offer as time goes on."""
     now = state.clock[0].now
     for n in range(state.nodes.size):
+        if state.nodes[n].pos < 0:
+            continue  # a free row of a live engine: the class that it names is somebody else's
         kind = state.classes[state.nodes[n].cls]
         if kind.serverless == 1 and state.nodes[n].capacity_u < kind.request_u:
             offered = kind.burst_u + kind.ramp_u_s * now
@@ -281,7 +283,9 @@ def next_growth(state):
     for n in range(state.nodes.size):
         cls = state.nodes[n].cls
         kind = state.classes[cls]
-        if kind.serverless == 0 or kind.ramp_u_s <= 0.0 or state.nodes[n].capacity_u >= kind.request_u:
+        if state.nodes[n].pos < 0 or kind.serverless == 0 or kind.ramp_u_s <= 0.0:
+            continue
+        if state.nodes[n].capacity_u >= kind.request_u:
             continue
         for at in range(counts.shapes_n):
             shape = state.active_shapes[at]
