@@ -61,7 +61,7 @@ def ledger(*found: ResourceSlice | ResourceClaim | DeviceClass) -> Devices:
         elif isinstance(one, ResourceClaim):
             devices.put_claim(one)
         else:
-            devices.classes[one.key] = one
+            devices.put_class(one)
     return devices
 
 
@@ -300,3 +300,17 @@ def test_devices_of_a_pod_that_fits_nowhere_with_them_are_given_back() -> None:
             assert api.items[CLAIMS]["default/c"]["status"] == {}
 
     asyncio.run(whole())
+
+
+def test_what_was_found_out_about_devices_does_not_outlive_them() -> None:
+    devices = ledger(gpus("x", gpu("a")), claim("c"))
+    assert given(devices, wants("p", "c")) == [["a"]]
+    devices.forget("uid-p")
+    devices.put_class(kind(expression='device.driver == "other"'))
+    assert given(devices, wants("p", "c")) == "too few devices"
+    devices.put_class(kind())
+    devices.put_slice(gpus("x", gpu("b")))
+    assert given(devices, wants("p", "c")) == [["b"]]
+    devices.forget("uid-p")
+    devices.drop_slice(gpus("x"))
+    assert given(devices, wants("p", "c")) == "too few devices"

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import msgspec
+
 from wattflow.kube import objects, quantity
 from wattflow.kube.dra import cel
 from wattflow.kube.dra.device_objects import (
@@ -34,6 +36,8 @@ from wattflow.kube.filters import selectors
 
 DeviceId = tuple[str, str, str]
 """Driver, pool, device."""
+Selected = dict[tuple[bytes, DeviceId], bool]
+"""Whether a wish (as text) selects a device: asked again and again for pods alike, and expressions are slow."""
 PoolId = tuple[str, str]
 Counters = dict[tuple[str, str], Decimal]
 """What is left, by counter set and counter."""
@@ -109,20 +113,27 @@ def allocate(
     classes: Mapping[str, DeviceClass],
     offer: Offer,
     taken: Collection[DeviceId],
-    node: objects.Node,
+    known: Selected,
 ) -> list[Allocation] | None:
     """Return an allocation for each claim, or None where the node has too few devices left.
+
+    Args:
+        claims: Claims of one pod.
+        classes: All device classes by name.
+        offer: What the node can reach.
+        taken: Devices that are given away.
+        known: What was found out before, of the same classes and slices; more is added.
 
     Raises:
         Unallocatable: a claim asks for something that is not understood, or for a class that is not there.
     """
-    search = _Search(claims, classes, offer, set(taken))
+    search = _Search(claims, classes, offer, set(taken), known)
     for one in offer.sharing:
         if one.id in search.taken:
             search.count(one, -1)
     if not search.claim(0):
         return None
-    return [_result(claim, search, number, node) for number, claim in enumerate(claims)]
+    return [_result(claim, search, number) for number, claim in enumerate(claims)]
 
 
 @dataclass(slots=True)
@@ -140,10 +151,11 @@ class _Search:
     classes: Mapping[str, DeviceClass]
     offer: Offer
     taken: set[DeviceId]
+    known: Selected
     chosen: list[list[_Chosen]] = field(init=False)
     left: dict[PoolId, Counters] = field(init=False)
     _steps: int = 0
-    _selected: dict[tuple[int, DeviceId], bool] = field(default_factory=dict)
+    _texts: dict[int, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.chosen = [[] for _ in self.claims]
@@ -236,10 +248,14 @@ class _Search:
                     counters[key] += sign * quantity.exact(counter.value)
 
     def _selects(self, wish: Wish, one: Offered) -> bool:
-        known = self._selected.get((id(wish), one.id))
-        if known is None:
-            known = self._selected[id(wish), one.id] = selects(wish, self.classes, one)
-        return known
+        text = self._texts.get(id(wish))
+        if text is None:
+            asked = [wish.device_class_name, wish.selectors, wish.tolerations, wish.admin_access, wish.capacity]
+            text = self._texts[id(wish)] = msgspec.json.encode(asked)
+        found = self.known.get((text, one.id))
+        if found is None:
+            found = self.known[text, one.id] = selects(wish, self.classes, one)
+        return found
 
 
 def selects(wish: Wish, classes: Mapping[str, DeviceClass], one: Offered) -> bool:
@@ -324,7 +340,7 @@ def _attribute(one: Offered, name: str) -> tuple[str, str | int | bool] | None:
     return _raw(found) if found is not None else None
 
 
-def _result(claim: ResourceClaim, search: _Search, number: int, node: objects.Node) -> Allocation:
+def _result(claim: ResourceClaim, search: _Search, number: int) -> Allocation:
     chosen = search.chosen[number]
     results = [
         Given(
@@ -338,7 +354,7 @@ def _result(claim: ResourceClaim, search: _Search, number: int, node: objects.No
         for one in chosen
     ]
     config = [*_class_config(chosen, search.classes), *_claim_config(claim, chosen)]
-    return Allocation(devices=GivenDevices(results=results, config=config), node_selector=_reach(chosen, node))
+    return Allocation(devices=GivenDevices(results=results, config=config), node_selector=_reach(chosen))
 
 
 def _class_config(chosen: Sequence[_Chosen], classes: Mapping[str, DeviceClass]) -> Iterator[GivenConfig]:
@@ -361,7 +377,7 @@ def _claim_config(claim: ResourceClaim, chosen: Sequence[_Chosen]) -> Iterator[G
             yield GivenConfig(source="FromClaim", requests=each.requests, opaque=each.opaque)
 
 
-def _reach(chosen: Sequence[_Chosen], node: objects.Node) -> objects.NodeSelector | None:
+def _reach(chosen: Sequence[_Chosen]) -> objects.NodeSelector | None:
     """Return which nodes can reach all of the devices; None is all.
 
     One device of a single node ties the claim to that node. Else all selectors hold together, as one term.
@@ -372,7 +388,7 @@ def _reach(chosen: Sequence[_Chosen], node: objects.Node) -> objects.NodeSelecto
         spec = one.offered.slice.spec
         place = one.offered.device if spec.per_device_node_selection else spec
         if place.node_name:
-            here = objects.Requirement(key="metadata.name", operator="In", values=[node.metadata.name])
+            here = objects.Requirement(key="metadata.name", operator="In", values=[place.node_name])
             return objects.NodeSelector(node_selector_terms=[objects.NodeSelectorTerm(match_fields=[here])])
         if place.node_selector is not None:
             for term in place.node_selector.node_selector_terms:

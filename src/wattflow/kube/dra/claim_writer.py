@@ -103,9 +103,9 @@ class ClaimWriter:
     def on_class(self, kind: str, found: DeviceClass) -> None:
         """A class came, changed or went."""
         if kind == DELETED:
-            self.devices.classes.pop(found.key, None)
+            self.devices.drop_class(found)
         else:
-            self.devices.classes[found.key] = found
+            self.devices.put_class(found)
         self._changed()
 
     def _changed(self) -> None:

@@ -56,11 +56,14 @@ class Devices:
     _pools: dict[allocation.PoolId, dict[str, ResourceSlice]] = field(default_factory=dict)
     _of_node: dict[str, set[allocation.PoolId]] = field(default_factory=dict)
     _anywhere: set[allocation.PoolId] = field(default_factory=set)
+    _offers: dict[str, allocation.Offer] = field(default_factory=dict)
+    _selected: allocation.Selected = field(default_factory=dict)
 
     # what is there
 
     def put_slice(self, found: ResourceSlice) -> None:
         """Take up a slice, or what became of it."""
+        self._forget_found()
         pool = found.spec.driver, found.spec.pool.name
         self._pools.setdefault(pool, {})[found.key] = found
         # A slice never leaves its pool or its node; where one did, the old entry only costs a look.
@@ -71,6 +74,7 @@ class Devices:
 
     def drop_slice(self, gone: ResourceSlice) -> None:
         """Forget a slice."""
+        self._forget_found()
         pool = gone.spec.driver, gone.spec.pool.name
         known = self._pools.get(pool, {})
         known.pop(gone.key, None)
@@ -79,6 +83,21 @@ class Devices:
             self._anywhere.discard(pool)
             for pools in self._of_node.values():
                 pools.discard(pool)
+
+    def put_class(self, found: DeviceClass) -> None:
+        """Take up a class, or what became of it."""
+        self.classes[found.key] = found
+        self._forget_found()
+
+    def drop_class(self, gone: DeviceClass) -> None:
+        """Forget a class."""
+        self.classes.pop(gone.key, None)
+        self._forget_found()
+
+    def _forget_found(self) -> None:
+        """Nothing holds that was found out about devices and selectors: either may be another now."""
+        self._offers.clear()
+        self._selected.clear()
 
     def put_claim(self, claim: ResourceClaim) -> None:
         """Take up a claim; once it says what it holds, that is no longer only assumed."""
@@ -193,10 +212,18 @@ class Devices:
     def _allocate(self, needs: Needs, node: objects.Node) -> list[Allocation] | None:
         if not needs.new:
             return []
+        return allocation.allocate(needs.new, self.classes, self._offer(node), needs.taken, self._selected)
+
+    def _offer(self, node: objects.Node) -> allocation.Offer:
+        known = self._offers.get(node.metadata.name)
+        if known is not None:
+            return known
         offer = allocation.Offer()
         for pool in sorted(self._of_node.get(node.metadata.name, set()) | self._anywhere):
             offer.add(pool, self._pools[pool].values(), node)
-        return allocation.allocate(needs.new, self.classes, offer, needs.taken, node)
+        if not self._anywhere:  # else it depends on the node's labels, which may change
+            self._offers[node.metadata.name] = offer
+        return offer
 
     def _allocation(self, claim: ResourceClaim) -> Allocation | None:
         if claim.status.allocation is not None:
