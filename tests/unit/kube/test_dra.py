@@ -314,3 +314,17 @@ def test_what_was_found_out_about_devices_does_not_outlive_them() -> None:
     devices.forget("uid-p")
     devices.drop_slice(gpus("x"))
     assert given(devices, wants("p", "c")) == "too few devices"
+
+
+def test_a_claim_that_is_hard_to_meet_costs_nobody_else_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = [{"matchAttribute": f"{DRIVER}/serial"}, {"matchAttribute": f"{DRIVER}/model"}]
+    many = [gpu(f"g{i}", attributes={"model": {"string": "AB"[i % 2]}, "serial": {"int": i // 2}}) for i in range(24)]
+    devices = ledger(gpus("x", *many), gpus("y", *many), claim("hard", *([{"count": 4}] * 3), constraints=odd[1:]))
+    devices.put_claim(claim("easy"))
+    monkeypatch.setattr("wattflow.kube.dra.allocation._MOST_STEPS", 10)
+    assert "too many ways" in str(given(devices, wants("p", "hard")))
+    monkeypatch.setattr("wattflow.kube.dra.allocation._MOST_STEPS", 10**6)
+    assert "too many ways" in str(given(devices, wants("p", "hard"), "y")), "it is not tried on each node"
+    assert given(devices, wants("q", "easy")) == [["g0"]]
+    bad = gpus("x", gpu("a", memory="many"))
+    assert "devices" in str(given(ledger(bad, kind(expression="has(device.driver)"), claim("c")), wants("p", "c")))

@@ -33,6 +33,7 @@ from wattflow.kube.dra.device_objects import (
     Wish,
 )
 from wattflow.kube.filters import selectors
+from wattflow.model.errors import InvalidInput
 
 DeviceId = tuple[str, str, str]
 """Driver, pool, device."""
@@ -50,6 +51,10 @@ _KEEP_OFF = ("NoSchedule", "NoExecute")
 
 class Unallocatable(ValueError):
     """Why a claim cannot be allocated whatever is free: something about it is not understood or not there."""
+
+
+class TooHard(Unallocatable):
+    """Constraints leave so many ways to try that the search was ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +199,7 @@ class _Search:
         for at, one in enumerate(among[:1] if wish.allocation_mode == "All" else among):
             self._steps += 1
             if self._steps > _MOST_STEPS:
-                raise Unallocatable("its constraints leave too many ways to try")
+                raise TooHard("its constraints leave too many ways to try")
             if not self._choose(number, name, wish, one):
                 continue
             # devices before this one were tried in an earlier place: other orders of the same are no other solution
@@ -273,7 +278,7 @@ def selects(wish: Wish, classes: Mapping[str, DeviceClass], one: Offered) -> boo
             about = about or _about(one)
             if not cel.holds(expression, about):
                 return False
-        except cel.CelError as error:
+        except (cel.CelError, InvalidInput) as error:
             raise Unallocatable(f"the selector {expression!r}: {error}") from error
     return wish.admin_access is True or not _kept_off(one.device.taints, wish.tolerations)
 

@@ -13,6 +13,7 @@ from wattflow.kube import objects
 from wattflow.kube.dra import allocation, cel
 from wattflow.kube.dra.device_objects import Allocation, DeviceClass, ResourceClaim, ResourceSlice, Wish
 from wattflow.kube.filters import selectors
+from wattflow.model.errors import InvalidInput
 
 MOST_CONSUMERS = 256
 """Pods that may use one claim, by the API."""
@@ -58,6 +59,7 @@ class Devices:
     _anywhere: set[allocation.PoolId] = field(default_factory=set)
     _offers: dict[str, allocation.Offer] = field(default_factory=dict)
     _selected: allocation.Selected = field(default_factory=dict)
+    _too_hard: set[str] = field(default_factory=set)
 
     # what is there
 
@@ -98,6 +100,7 @@ class Devices:
         """Nothing holds that was found out about devices and selectors: either may be another now."""
         self._offers.clear()
         self._selected.clear()
+        self._too_hard.clear()
 
     def put_claim(self, claim: ResourceClaim) -> None:
         """Take up a claim; once it says what it holds, that is no longer only assumed."""
@@ -174,24 +177,16 @@ class Devices:
         """The reason against a node, or None."""
         if not all(selectors.node_terms(one, node) for one in needs.reach):
             return "devices of a claim are elsewhere"
-        try:
-            found = self._allocate(needs, node)
-        except allocation.Unallocatable as error:
-            return f"devices: {error}"
-        return None if found is not None else "too few devices"
+        found = self._allocate(needs, node)
+        return found if isinstance(found, str) else None
 
     def assume(self, pod: objects.Pod, node: objects.Node) -> str | None:
         """Give a pod its devices on a node; the reason where that cannot be after all."""
         needs = self.needs(pod)
-        if needs is None:
-            return None
-        try:
-            found = self._allocate(needs, node)
-        except allocation.Unallocatable as error:
-            return f"devices: {error}"
-        if found is None:
-            return "too few devices"
-        for claim, given in zip(needs.new, found, strict=True):
+        found = self._allocate(needs, node) if needs is not None else []
+        if isinstance(found, str):
+            return found
+        for claim, given in zip(needs.new if needs is not None else (), found, strict=True):
             self.assumed[claim.key] = Assumed(pod.metadata.uid, given)
         return None
 
@@ -209,10 +204,21 @@ class Devices:
             and all(user.uid == pod.metadata.uid for user in one.status.reserved_for)
         ]  # fmt: skip
 
-    def _allocate(self, needs: Needs, node: objects.Node) -> list[Allocation] | None:
+    def _allocate(self, needs: Needs, node: objects.Node) -> list[Allocation] | str:
+        """Return devices for each new claim on a node, or why there are none."""
         if not needs.new:
             return []
-        return allocation.allocate(needs.new, self.classes, self._offer(node), needs.taken, self._selected)
+        if any(one.metadata.uid in self._too_hard for one in needs.new):
+            return "devices: a claim's constraints leave too many ways to try"
+        try:
+            found = allocation.allocate(needs.new, self.classes, self._offer(node), needs.taken, self._selected)
+        except allocation.TooHard as error:
+            # once is enough: on a thousand nodes its owner would hold everybody up
+            self._too_hard.update(one.metadata.uid for one in needs.new)
+            return f"devices: {error}"
+        except (allocation.Unallocatable, InvalidInput) as error:
+            return f"devices: {error}"
+        return "too few devices" if found is None else found
 
     def _offer(self, node: objects.Node) -> allocation.Offer:
         known = self._offers.get(node.metadata.name)
