@@ -147,6 +147,21 @@ class VolumeSource(Object):
     read_only: bool = False
 
 
+class PodClaim(Object):
+    """A claim of devices that a pod names: one that is there, or one that is made from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodClaimStatus(Object):
+    """The claim that was made from a template; None where none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodSpec(Object):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -164,7 +179,7 @@ class PodSpec(Object):
     priority_class_name: str = ""
     preemption_policy: str = ""
     scheduling_gates: list[Named] = []
-    resource_claims: list[Named] = []
+    resource_claims: list[PodClaim] = []
     host_network: bool = False
 
 
@@ -204,6 +219,7 @@ class PodStatus(Object):
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
     nominated_node_name: str = ""
+    resource_claim_statuses: list[PodClaimStatus] = []
     resources: ResourceNeeds | None = None
     allocated_resources: Resources = {}
     start_time: str | None = None
@@ -323,6 +339,10 @@ class ClaimSpec(Object):
     storage_class_name: str | None = None
     volume_name: str = ""
     access_modes: list[str] = []
+    resources: ResourceNeeds = msgspec.field(default_factory=ResourceNeeds)
+    selector: LabelSelector | None = None
+    volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str | None = None
 
 
 class ClaimStatus(Object):
@@ -348,9 +368,27 @@ class CsiSource(Object):
     volume_handle: str = ""
 
 
+class ClaimReference(Object):
+    """The claim that a volume belongs to, or is meant for."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeStatus(Object):
+    phase: str = ""
+
+
 class PersistentVolumeSpec(Object):
     """Of its kinds those whose attachments nobody needs to count, and the one whose attachments are."""
 
+    capacity: Resources = {}
+    access_modes: list[str] = []
+    storage_class_name: str = ""
+    volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str | None = None
+    claim_ref: ClaimReference | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CsiSource | None = None
     local: VolumeSource | None = None
@@ -369,6 +407,7 @@ class PersistentVolumeSpec(Object):
 class PersistentVolume(Object):
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: PersistentVolumeSpec = msgspec.field(default_factory=PersistentVolumeSpec)
+    status: VolumeStatus = msgspec.field(default_factory=VolumeStatus)
 
     @property
     def key(self) -> str:

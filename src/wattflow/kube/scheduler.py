@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import time
@@ -23,6 +24,7 @@ from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
 from wattflow.kube.client import Client, uncollected
 from wattflow.kube.decider_port import Choice, Chosen, Decider
+from wattflow.kube.dra.claim_writer import ClaimWriter
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
 from wattflow.kube.frame.reservations import Ledger, Page
@@ -45,6 +47,8 @@ from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
 DECISION = f"{PREFIX}decision"
+Step = Callable[[objects.Pod, str, Callable[[str | None], None]], bool]
+"""Something to do before a binding; False where the pod needs none of it, else the callback is called at its end."""
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
 _GATHER_S = 0.002
 
@@ -63,6 +67,7 @@ class Scheduler:
     book: Book = field(init=False)
     binder: Binder = field(init=False)
     shelves: Shelves = field(init=False)
+    claim_writer: ClaimWriter = field(init=False)
     teller: Teller = field(init=False)
     leader: Leader = field(init=False)
     claims: Claims | None = None
@@ -105,6 +110,7 @@ class Scheduler:
         self.book.offers.capped = self.watts.capped
         self.shelves = Shelves(self.client, self.book, self._wake.set)
         self.shelves.storage.provisions = settings.provision and settings.mode == "schedule"
+        self.claim_writer = ClaimWriter(self.client, self.book, self._wake.set)
         if settings.mode == "shadow":
             self.shadow = Shadow(self.book, self.watts, self.clock)
         if self.role is not None:
@@ -212,6 +218,8 @@ class Scheduler:
             for job in self.extra:
                 tasks.create_task(job())
             tasks.create_task(self.shelves.run())
+            if self.settings.allocate and self.settings.mode == "schedule":
+                tasks.create_task(self.claim_writer.run(lambda: self.may_bind))
             for mirror in self.mirrors:
                 await mirror.synced.wait()
             log.info("synced: %d nodes, %d pods wait", len(self.book.cluster.nodes), len(self.book.waiting))
@@ -369,17 +377,23 @@ class Scheduler:
                     self._until_awake.setdefault(choice.node, []).append(waiting)
 
     def _send(self, waiting: tuple[str, str, float]) -> None:
-        """Have a pod bound, after its volumes are made where there are any to make."""
+        """Have a pod bound, after its volumes are made and its devices allocated where there are any."""
+        self._prepare(waiting, [self.shelves.makes, self.claim_writer.makes])
+
+    def _prepare(self, waiting: tuple[str, str, float], steps: list[Step]) -> None:
+        """Go through the steps that have something to do for the pod, one after the other, then to its binding."""
         uid, node, _ = waiting
 
-        def made(why: str | None) -> None:
-            if why is None:
-                self._queue.put_nowait([waiting])
-            else:
+        def done(why: str | None, rest: list[Step]) -> None:
+            if why is not None:
                 self._report(BindingEnd(uid, Bound.FAILED, why))
+            elif uid in self.book.records:  # it may have been deleted meanwhile
+                self._prepare(waiting, rest)
 
-        if not self.shelves.makes(self.book.records[uid].pod, node, made):
-            self._queue.put_nowait([waiting])
+        for number, step in enumerate(steps, 1):
+            if step(self.book.records[uid].pod, node, functools.partial(done, rest=steps[number:])):
+                return
+        self._queue.put_nowait([waiting])
 
     def _capped(self, choice: Choice) -> str | None:
         cap_w = self.settings.cluster_cap_w

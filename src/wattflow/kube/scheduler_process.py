@@ -19,6 +19,7 @@ from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
 from wattflow.kube.client import ApiError, Client
+from wattflow.kube.dra import claim_writer
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
@@ -61,7 +62,14 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
     if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))
     if chosen.provision:
-        needs = (*needs, ("", "persistentvolumeclaims", "patch"), ("storage.k8s.io", "storageclasses", "list"))
+        needs = (
+            *needs,
+            ("", "persistentvolumeclaims", "patch"),
+            ("", "persistentvolumes", "patch"),
+            ("storage.k8s.io", "storageclasses", "list"),
+        )
+    if chosen.allocate:
+        needs = (*needs, *claim_writer.RIGHTS)
     if chosen.preempt:
         needs = (*needs, ("", "pods/eviction", "create"), ("policy", "poddisruptionbudgets", "list"))
     if chosen.publish:
@@ -250,7 +258,7 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
              "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "publish", "resize",
              "resize_after_s", "data", "predict", "journal", "joules",
-             "provision", "preempt", "guess", "shadow_namespace")  # fmt: skip
+             "provision", "allocate", "preempt", "guess", "shadow_namespace")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

@@ -36,6 +36,7 @@ class SchedulerSettings:
         joules: How far below the best node's scores a node may lie to be chosen for its joules; see
             `wattflow.kube.scores.node_offers`.
         provision: Whether volumes that wait for their first pod are asked for; see `wattflow.kube.storage`.
+        allocate: Whether devices are given to claims that pods name; see `wattflow.kube.dra`.
         preempt: Whether pods of lower priority are evicted for one that fits nowhere; see `wattflow.kube.preempt`.
         journal: Folder in which past decisions can be looked up; see `wattflow.kube.past_decisions`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
@@ -82,6 +83,7 @@ class SchedulerSettings:
     resize_after_s: float = 60.0
     joules: float = 0.1
     provision: bool = False
+    allocate: bool = False
     preempt: bool = False
     journal: str = ""
     forecast: str = ""
@@ -170,6 +172,7 @@ def _read(root: StrictTable) -> SchedulerSettings:
         ("carbon", ("forecast",)),
         ("scores", ("joules",)),
         ("volumes", ("provision",)),
+        ("devices", ("allocate",)),
         ("priority", ("preempt",)),
         (
             "sleep",

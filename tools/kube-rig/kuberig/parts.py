@@ -68,6 +68,16 @@ PARTS = (
     ),
     Part("parity", KUBERNETES, ("parity",), ("./parity",), ".", sources=("go.mod", "parity/*.go")),
     Part("load", "1", ("load",), ("./load",), ".", sources=("load/*.go",)),
+    # Stamped like the programs it tests: specs ask the client's version which features to expect.
+    Part(
+        "conformance",
+        KUBERNETES,
+        ("conformance",),
+        ("./conformance",),
+        ".",
+        _KUBE_FLAGS,
+        sources=("go.mod", "conformance/*.go"),
+    ),
     Part("helm", HELM, ("helm",), ("helm.sh/helm/v3/cmd/helm",)),
     Part("versitygw", VERSITYGW, ("versitygw",), ("github.com/versity/versitygw/cmd/versitygw",)),
     # Both from one vendored copy, so that what they share is compiled once.
