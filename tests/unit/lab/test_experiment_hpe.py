@@ -12,8 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from drawn import check_drawn
-from wattflow.cli.main import app
-from wattflow.lab.experiments import (
+from research.papers import (
     experiment,
     hpe_beyond,
     hpe_factorial,
@@ -22,8 +21,9 @@ from wattflow.lab.experiments import (
     hpe_table1,
     hpe_table2,
 )
-from wattflow.lab.experiments.findings import Figure
-from wattflow.lab.experiments.hpe_factorial import Effect
+from research.papers.findings import Figure
+from research.papers.hpe_factorial import Effect
+from wattflow.cli.main import app
 from wattflow.model.errors import InvalidInput
 
 FILE = Path(__file__).parents[3] / "experiments" / "hpe_table1.toml"
