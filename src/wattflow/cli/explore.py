@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def explore(
-    design: Annotated[Path, typer.Argument(metavar="DESIGN", help="A design file, or a bundled one such as exde.")],
+    design: Annotated[
+        Path, typer.Argument(metavar="DESIGN", help="A file, or the name of ours: explore_small, explore_exde.")
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where results go; out/NAME by default.")
     ] = None,
@@ -29,10 +31,9 @@ def explore(
     Finished points are kept in the folder, so a second call runs only what is missing. Writes results.parquet and
     report.html there.
 
-    Example: wattflow lab explore experiments/explore_small.toml --workers 2
+    Example: wattflow lab explore explore_small --workers 2
     """
-    from wattflow.lab.experiments.experiment import design as bundled
-    from wattflow.lab.explore.design import read_design
+    from wattflow.lab.explore.design import bundled, read_design
     from wattflow.lab.explore.exploration import explore as run
     from wattflow.lab.explore.explore_page import write_exploration
     from wattflow.lab.explore.store import Store

@@ -20,7 +20,6 @@ from wattflow.cli import (
     describe_command,
     docs_command,
     enrich_command,
-    experiment_command,
     explore,
     first_run,
     fit_command,
@@ -67,7 +66,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "convert": convert.convert,
     "policies": policies_command.policies,
     "clusters": clusters.clusters,
-    "experiment": experiment_command.experiment,
     "frames": frames_command.frames,
     "explore": explore.explore,
     "meters": meters.meters,
@@ -119,7 +117,7 @@ NOUNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "server": ("A server that is up: its nodes, logs and agents.", ("top", "nodes", "logs", "cancel", "agent", "audit",
                "warm")),
     "model": ("What is learned from runs: runtimes and the learned policy's weights.", ("fit", "predict", "learn")),
-    "lab": ("Published claims and designs of schedulers.", ("experiment", "explore", "frames")),
+    "lab": ("Designs of schedulers.", ("explore", "frames")),
 }  # fmt: skip
 """Everything else, below a noun; the spelling of 0.1 without the noun is accepted for one release more."""
 # Hidden, not gone: scripts of the last release still work.

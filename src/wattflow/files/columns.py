@@ -1,6 +1,6 @@
 """Columns: a JSON head and typed arrays, each at a multiple of eight bytes, that a browser reads without parsing rows.
 
-docs/dashboard.md has the layout. Times are written as differences, so most fit a byte or two and compress well.
+docs/page-routes.md has the layout. Times are written as differences, so most fit a byte or two and compress well.
 """
 
 from __future__ import annotations

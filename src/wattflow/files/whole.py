@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wattflow.model.errors import InvalidInput
+
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 @contextmanager
@@ -28,7 +31,13 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     os.close(handle)
     draft = Path(name)
     try:
-        yield draft
+        try:
+            yield draft
+        except OSError as error:
+            # A disk that fills up in the middle of a write names no file.
+            if error.filename is None and error.errno in _DISK:
+                raise InvalidInput(str(target), f"cannot be written: {os.strerror(error.errno)}") from error
+            raise
         draft.chmod(0o666 & ~_umask())
         draft.replace(target)
     finally:

@@ -35,7 +35,8 @@ class Table:
         if not path.exists():
             raise MissingData(f"{path} is not there; WATTFLOW_DATA names the folder of real data")
         try:
-            self._table = csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+            with path.open("rb") as file:
+                self._table = csv.read_csv(file, convert_options=csv.ConvertOptions(strings_can_be_null=True))
         except ArrowInvalid as error:
             raise InvalidInput(str(path), f"not a CSV table: {error}") from None
         self.path = path

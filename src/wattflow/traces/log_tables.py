@@ -281,7 +281,7 @@ def read_parquet(paths: Sequence[Path]) -> TraceTable:
     tables = []
     for path in paths:
         try:
-            with parquet.ParquetFile(path) as file:
+            with path.open("rb") as raw, parquet.ParquetFile(raw) as file:
                 groups = range(file.metadata.num_row_groups)
                 # Sizes before reading: a small file may unpack to any size.
                 size = sum(file.metadata.row_group(i).total_byte_size for i in groups)

@@ -168,8 +168,9 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
     def fill(folder: Path) -> None:
         from pyarrow import parquet
 
-        parquet.write_table(pa.table(columns), folder / "tasks.parquet")
-        parquet.write_table(pa.table(fragments), folder / "fragments.parquet")
+        for name, table in (("tasks", columns), ("fragments", fragments)):
+            with (folder / f"{name}.parquet").open("wb") as file:
+                parquet.write_table(pa.table(table), file)
 
     write_folder_atomic(path, fill)
     return _dropped(workload)

@@ -126,7 +126,9 @@ def detect(path: str | Path) -> str:
         )
     if name is None:
         readable = ", ".join(sorted(_table().keys() - {"argo"}))
-        raise InvalidInput(str(path), f"not in a format that wattflow reads ({readable})")
+        raise InvalidInput(
+            str(path), f"not in a format that wattflow reads ({readable}); `wattflow docs formats` shows each"
+        )
     return name
 
 

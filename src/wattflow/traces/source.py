@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import stat
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,6 +115,9 @@ def read_json(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> object:
 def open_stream(path: Path) -> io.BufferedIOBase:
     """Open an unpacking stream over the file; the caller closes it. Errors on reading: see `stream_error`."""
     try:
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            # It is read twice, to tell its format and then whole; a pipe gives its bytes once, or waits for ever.
+            raise InvalidInput(str(path), "is a pipe or a device; save its content to a file and name that")
         with path.open("rb") as raw:
             # By content, not by name: files are renamed.
             packed = raw.read(2) == _GZIP

@@ -28,7 +28,8 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
         for kind, columns in (("tasks", tasks), ("workflows", workflows)):
             target = folder / kind / _SCHEMA
             target.mkdir(parents=True)
-            parquet.write_table(pa.table(columns), target / "part.0.parquet", compression="snappy")
+            with (target / "part.0.parquet").open("wb") as file:
+                parquet.write_table(pa.table(columns), file, compression="snappy")
         target = folder / "workload" / _SCHEMA
         target.mkdir(parents=True)
         (target / "generic_information.json").write_text(json.dumps(about, indent=1), encoding="utf-8")

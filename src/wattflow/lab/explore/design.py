@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wattflow.files.data_folder import packaged
 from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.frames import frame_toml as frame_file
 from wattflow.frames import library
@@ -64,6 +65,14 @@ def label_of(point: DesignPoint, axis: str) -> str:
         case "seed":
             return str(point.seed)
     return point.factors[axis]
+
+
+def bundled(name: Path) -> Path:
+    """The file of a design that came with the package, by its name; anything else is the path that it says."""
+    if name.exists() or name.suffix or len(name.parts) != 1:
+        return name
+    found = packaged("designs", f"{name}.toml")
+    return Path(str(found)) if found.is_file() else name
 
 
 def read_design(path: str | Path) -> Design:

@@ -85,8 +85,8 @@ def write_rows(path: Path, rows: Sequence[Row], about: Mapping[str, object]) -> 
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: _column([row.get(name) for row in rows]) for name in names}
     table = pa.table(columns).replace_schema_metadata({b"wattflow": json.dumps(about, default=str).encode()})
-    with whole_file(path) as draft:
-        pq.write_table(table, draft, compression="zstd")
+    with whole_file(path) as draft, draft.open("wb") as file:
+        pq.write_table(table, file, compression="zstd")
 
 
 def _column(values: list[Any]) -> Any:
@@ -103,7 +103,8 @@ def read_rows(path: str | Path) -> list[Row]:
     """Read the rows of a results file."""
     import pyarrow.parquet as pq
 
-    rows: list[Row] = pq.read_table(path).to_pylist()
+    with Path(path).open("rb") as file:
+        rows: list[Row] = pq.read_table(file).to_pylist()
     return rows
 
 

@@ -44,7 +44,12 @@ def write_run(path: str | os.PathLike[str], run: Run) -> None:
     import pyarrow.parquet as pq
 
     table = run_table(run)
-    with whole_file(path) as draft, pq.ParquetWriter(draft, table.schema, compression="zstd") as writer:
+    # Files are opened here: Arrow takes a path for text and cannot encode a name that is not UTF-8.
+    with (
+        whole_file(path) as draft,
+        draft.open("wb") as file,
+        pq.ParquetWriter(file, table.schema, compression="zstd") as writer,
+    ):
         # Not in the schema's own metadata, which Arrow would write a second time, as text.
         writer.add_key_value_metadata({INPUTS: pack_inputs(run)})
         writer.write_table(table)
@@ -85,7 +90,8 @@ def is_run(path: str | os.PathLike[str]) -> bool:
     import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        with Path(path).open("rb") as file:
+            metadata = pq.read_schema(file).metadata or {}
     except (pa.ArrowInvalid, OSError):
         return False
     return KEY in metadata and b'"accounts"' in metadata[KEY]
@@ -107,9 +113,10 @@ def read_run(path: str | os.PathLike[str]) -> SavedRun:
             str(path), "is no run: `wattflow simulate --attempts FILE` and `wattflow run --out` write one"
         )
     try:
-        table = pq.read_table(path)
-        about = json.loads(table.schema.metadata[KEY])
-        inputs = (pq.read_metadata(path).metadata or {}).get(INPUTS, b"")
+        with Path(path).open("rb") as file:
+            table = pq.read_table(file)
+            about = json.loads(table.schema.metadata[KEY])
+            inputs = (pq.read_metadata(file).metadata or {}).get(INPUTS, b"")
     except (pa.ArrowException, OSError, ValueError):
         raise InvalidInput(str(path), "is damaged: it begins as a run, but its rows cannot be read") from None
     version = about.get("version", 1)

@@ -61,7 +61,7 @@ def to_html(comparison: Results) -> str:
 
 def plot(comparison: Results, workload: str) -> Figure:
     """Energy against makespan; policies that no other beats in both are filled."""
-    from wattflow.lab.experiments.canvas import new_figure
+    from wattflow.lab.show.canvas import new_figure
 
     figure = new_figure()
     axes = figure.subplots()

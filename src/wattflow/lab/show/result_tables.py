@@ -91,8 +91,8 @@ def write_rows(path: str | os.PathLike[str], rows: Sequence[Row], form: str, abo
 
     table = pa.Table.from_pylist(list(rows))
     note = json.dumps(dict(about), default=str).encode()
-    with whole_file(path) as draft:
-        pq.write_table(table.replace_schema_metadata({b"wattflow": note}), draft)
+    with whole_file(path) as draft, draft.open("wb") as file:
+        pq.write_table(table.replace_schema_metadata({b"wattflow": note}), file)
 
 
 def comparison_about(comparison: Results) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """A run as the document that the dashboard draws: attempts, tasks, edges, power and sleep as columns.
 
-docs/dashboard.md is the contract. Any Run will do, simulated, saved or made of a server's store.
+docs/page-routes.md is the contract. Any Run will do, simulated, saved or made of a server's store.
 """
 
 from __future__ import annotations

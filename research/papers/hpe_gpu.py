@@ -1,6 +1,7 @@
 """The HPE paper's GPU experiment on a real H200: exclusive use, ten time slices, MPS shares; measured, not simulated.
 
-The runs are kept in ``data/gpu/h200_sharing.json``; ``experiments/gpu_sharing/measure.py`` made them on the device.
+The runs are kept in ``research/data/h200_sharing.json``; ``experiments/gpu_sharing/measure.py`` made them on the
+device.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wattflow.files.data_folder import packaged
+from research.papers.findings import Figure, Findings, Progress, Sheet
 from wattflow.files.strict_table import StrictTable
-from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 
 Runs = list[dict[str, Any]]
 _WH = 3600.0
+MEASURED = Path(__file__).parents[1] / "data"
+"""Runs that were measured on a real device and kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ def read(table: StrictTable) -> SharingSettings:
 
 def run(settings: SharingSettings, progress: Progress) -> Findings:
     """Tables, figures and pictures of the kept measurement."""
-    found = json.loads(packaged("gpu", f"{settings.measured}.json").read_text(encoding="utf-8"))
+    found = json.loads((MEASURED / f"{settings.measured}.json").read_text(encoding="utf-8"))
     progress(0.5, "tables")
     ways = by_way(found["runs"])
     # The shortest makespan, as the paper's best packing; names break ties.
@@ -146,7 +148,7 @@ def _pairs_sheet(found: Mapping[str, Any]) -> Sheet:
 
 def _draw_power(ways: Mapping[str, Runs], best: str, path: Path) -> None:
     """The three power curves on one axis, as the paper's figure 6."""
-    from wattflow.lab.experiments.canvas import new_figure
+    from wattflow.lab.show.canvas import new_figure
 
     figure = new_figure()
     axes = figure.subplots()
@@ -161,7 +163,7 @@ def _draw_power(ways: Mapping[str, Runs], best: str, path: Path) -> None:
 
 def _draw_beside(found: Mapping[str, Any], path: Path) -> None:
     """Inference beside matrix products, as the paper's figure 8."""
-    from wattflow.lab.experiments.canvas import new_figure
+    from wattflow.lab.show.canvas import new_figure
 
     figure = new_figure()
     axes = figure.subplots()

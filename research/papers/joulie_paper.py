@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from research.papers.findings import Figure, Findings, Progress, Sheet
 from wattflow.files.strict_table import StrictTable
-from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 from wattflow.model.cluster import Cluster, Frequency, Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.units import kwh

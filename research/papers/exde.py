@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from research.papers.findings import Figure, Findings, Progress, Sheet
 from wattflow.files.strict_table import StrictTable
 from wattflow.frames import frame as frames
 from wattflow.frames import library, slowdowns, workloads
 from wattflow.frames.frame import Frame
 from wattflow.frames.frame_run import run_frame
-from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 from wattflow.model.run import Run
 
 SIX = tuple(f"exde-{name}{end}" for name in ("centralised", "delegated", "hash") for end in ("", "-stealing"))
@@ -166,7 +166,7 @@ NOTES = (
 
 def draw(tails: Sequence[Tail], path: Path) -> None:
     """The upper tail of the slowdown: share of tasks that are slower, both axes logarithmic."""
-    from wattflow.lab.experiments.canvas import new_figure
+    from wattflow.lab.show.canvas import new_figure
 
     figure = new_figure(7.5, 4.4)
     axes = figure.subplots()

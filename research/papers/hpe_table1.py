@@ -11,11 +11,11 @@ from functools import partial
 
 import numpy as np
 
+from research.papers import hpe_beyond, hpe_factorial, hpe_model, hpe_pictures, hpe_readings
+from research.papers.findings import Figure, Findings, Picture, Progress, Sheet
+from research.papers.hpe_model import Calibration, FirstRow, Jobs, Setting
 from wattflow.clusters import load_cluster
 from wattflow.files.strict_table import StrictTable, is_number
-from wattflow.lab.experiments import hpe_beyond, hpe_factorial, hpe_model, hpe_pictures, hpe_readings
-from wattflow.lab.experiments.findings import Figure, Findings, Picture, Progress, Sheet
-from wattflow.lab.experiments.hpe_model import Calibration, FirstRow, Jobs, Setting
 from wattflow.model.run import Run
 
 

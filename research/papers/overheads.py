@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.lab.experiments.recorded_replay import Replay
+from research.papers.recorded_replay import Replay
 
 Floats = NDArray[np.float64]
 

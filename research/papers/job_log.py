@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from research.papers.findings import Figure, Findings, Progress, Sheet
 from wattflow import traces
 from wattflow.files.data_folder import data_file
 from wattflow.files.strict_table import StrictTable
-from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 from wattflow.lab.figures.metrics import metrics
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.profile import PowerProfile

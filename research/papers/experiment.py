@@ -16,20 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
+from research.papers.findings import Findings, Progress, no_progress
 from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.files.whole import whole_file, write_text
-from wattflow.lab.experiments.findings import Findings, Progress, no_progress
 from wattflow.model.errors import InvalidInput, unknown_name
 
 KINDS = {
-    "exde": "wattflow.lab.experiments.exde",
-    "fgd": "wattflow.lab.experiments.fgd_paper",
-    "hpe_gpu": "wattflow.lab.experiments.hpe_gpu",
-    "hpe_table1": "wattflow.lab.experiments.hpe_table1",
-    "hpe_table2": "wattflow.lab.experiments.hpe_table2",
-    "job_log": "wattflow.lab.experiments.job_log",
-    "joulie": "wattflow.lab.experiments.joulie_paper",
-    "wfinstances": "wattflow.lab.experiments.wfinstances",
+    "exde": "research.papers.exde",
+    "fgd": "research.papers.fgd_paper",
+    "hpe_gpu": "research.papers.hpe_gpu",
+    "hpe_table1": "research.papers.hpe_table1",
+    "hpe_table2": "research.papers.hpe_table2",
+    "job_log": "research.papers.job_log",
+    "joulie": "research.papers.joulie_paper",
+    "learned": "research.learned_experiment",
+    "wfinstances": "research.papers.wfinstances",
 }
 """Kind of an experiment → the module that runs it."""
 
@@ -61,21 +62,14 @@ class Experiment:
     settings: object
 
 
-def folder() -> Path:
-    """``experiments`` here, else those that came with the package."""
-    here = Path("experiments")
-    return here if here.is_dir() else Path(__file__).parents[2] / "data" / "experiments"
+FOLDERS = (Path(__file__).parents[2] / "experiments", Path(__file__).parents[1] / "experiments")
+"""Published claims, and ours about the learned policy, which takes longer than all of them together."""
 
 
-def design(name: Path) -> Path:
-    """A design for `wattflow lab explore`: its file, or by name one of those beside the experiments."""
-    bundled = folder() / f"{name}.toml"
-    return bundled if not name.exists() and name.suffix == "" and bundled.is_file() else name
-
-
-def names() -> list[str]:
-    """Experiments that can be named without a path; designs for `wattflow lab explore` lie in the same folder."""
-    return sorted(path.stem for path in folder().glob("*.toml") if _KIND.search(path.read_text(encoding="utf-8")))
+def files() -> dict[str, Path]:
+    """Experiments that can be named without a path."""
+    paths = (path for folder in FOLDERS for path in sorted(folder.glob("*.toml")))
+    return {path.stem: path for path in paths if _KIND.search(path.read_text(encoding="utf-8"))}
 
 
 def find(name: str) -> Path:
@@ -83,9 +77,10 @@ def find(name: str) -> Path:
     path = Path(name)
     if path.suffix == ".toml":
         return path
-    if name not in names():
-        raise unknown_name("experiment", name, names(), "or name a .toml file")
-    return folder() / f"{name}.toml"
+    known = files()
+    if name not in known:
+        raise unknown_name("experiment", name, known, "or name a .toml file")
+    return known[name]
 
 
 def load(name: str, workflows: Path | None = None) -> Experiment:

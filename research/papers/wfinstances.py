@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from research.papers import overheads, recorded_replay
+from research.papers.findings import Figure, Findings, Progress, Sheet
+from research.papers.recorded_replay import Replay
 from wattflow.files.data_folder import data_file
 from wattflow.files.strict_table import StrictTable
-from wattflow.lab.experiments import overheads, recorded_replay
-from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
-from wattflow.lab.experiments.recorded_replay import Replay
 from wattflow.model.errors import InvalidInput
 
 _LIMIT_S = 60.0
@@ -146,7 +146,7 @@ NOTES = (
 
 def draw(groups: dict[str, list[Replay]], fits: dict[str, overheads.Fit], path: Path) -> None:
     """Simulated against recorded, without and with what the fit adds; both axes logarithmic."""
-    from wattflow.lab.experiments.canvas import new_figure
+    from wattflow.lab.show.canvas import new_figure
 
     figure = new_figure(11.0, 5.0)
     bare, fitted = figure.subplots(1, 2, sharex=True, sharey=True)

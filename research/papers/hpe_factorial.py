@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wattflow.lab.experiments import hpe_model as model
+from research.papers import hpe_model as model
 from wattflow.model.run import Run
 from wattflow.policy import registry
 

@@ -1,4 +1,4 @@
-"""`wattflow lab experiment`: replay a published claim and print it beside ours."""
+"""Replays a published claim and prints it beside ours."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from research.papers import experiment as lab
 from wattflow.cli import options as o
 from wattflow.cli.screen import print_tables, progress_bar, remark
 
@@ -17,10 +18,10 @@ PARTS = "parts-kept"
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from wattflow.lab.experiments.findings import Sheet
+    from research.papers.findings import Sheet
 
 
-def experiment(
+def replay(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME|FILE", help="A file of `experiments/`, by name or path.")
     ] = None,
@@ -37,12 +38,10 @@ def experiment(
 
     Prints our table beside the published one, writes pictures and results.json, and ends with one line per figure.
 
-    Example: wattflow lab experiment hpe_table1
+    Example: python -m research hpe_table1
     """
-    from wattflow.lab.experiments import experiment as lab
-
     if name is None:
-        for known in lab.names():
+        for known in lab.files():
             typer.echo(f"{known:16s} {lab.load(known).about}")
         return
     chosen = lab.load(name, workflows)

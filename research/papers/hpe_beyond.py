@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from research.papers import hpe_model
+from research.papers.findings import Figure, Sheet
 from wattflow.clusters import load_cluster
 from wattflow.files.strict_table import StrictTable
 from wattflow.generate import DEMOS
-from wattflow.lab.experiments import hpe_model
-from wattflow.lab.experiments.findings import Figure, Sheet
 from wattflow.lab.figures.statistics import mean_interval
 from wattflow.model.workload import Workload
 from wattflow.policy import registry

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.files.data_folder import packaged
+from research.papers.findings import Figure, Findings, Progress, Sheet
+from research.papers.hpe_gpu import MEASURED
 from wattflow.files.strict_table import StrictTable
-from wattflow.lab.experiments.canvas import new_figure
-from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
+from wattflow.lab.show.canvas import new_figure
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
@@ -138,7 +138,7 @@ def draw(shown: Sequence[tuple[Bench, Mapping[str, Row]]], path: Path) -> None:
 
 def measured_bench(settings: Table2Settings) -> Bench:
     """The committed H200 runs as a bench."""
-    found = json.loads(packaged("gpu", f"{settings.measured}.json").read_text(encoding="utf-8"))
+    found = json.loads((MEASURED / f"{settings.measured}.json").read_text(encoding="utf-8"))
     ways: dict[str, list[dict[str, Any]]] = {}
     for one in found["runs"]:
         name = f"{one['workers']} x {100 * one['share']:g}" if one["mode"] == "mps" else str(one["mode"])

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from research.papers.findings import Figure, Findings, Progress, Sheet
+from research.papers.gpu_rivals import RIVALS
 from wattflow import traces
 from wattflow.clusters import load_cluster
 from wattflow.engine.build import why_not
 from wattflow.engine.tables import PLACED
 from wattflow.files.data_folder import data_file
 from wattflow.files.strict_table import StrictTable
-from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
-from wattflow.lab.experiments.gpu_rivals import RIVALS
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import MissingData
 from wattflow.model.workload import Workload
@@ -370,7 +370,7 @@ def _index(pct: float) -> int:
 
 def draw(curves: dict[str, Floats], path: Path) -> None:
     """Allocated against arrived share: the whole range, and where the policies part."""
-    from wattflow.lab.experiments.canvas import new_figure
+    from wattflow.lab.show.canvas import new_figure
 
     figure = new_figure(width=10.0)
     whole, close = figure.subplots(1, 2)

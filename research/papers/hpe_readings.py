@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from research.papers import hpe_factorial, hpe_model, hpe_pictures
+from research.papers.findings import Figure, Sheet
+from research.papers.hpe_model import Calibration, FirstRow, Setting
 from wattflow.clusters import load_cluster
 from wattflow.files.strict_table import StrictTable
-from wattflow.lab.experiments import hpe_factorial, hpe_model, hpe_pictures
-from wattflow.lab.experiments.findings import Figure, Sheet
-from wattflow.lab.experiments.hpe_model import Calibration, FirstRow, Setting
 from wattflow.model.run import Run
 
 SHARING = ("fair", "pinned")
