@@ -31,3 +31,8 @@ bench-kube-joulie: $(BIN)/.dev kube-rig ## The 41 nodes of Joulie's second setti
 BENCH_KUBE_HPE ?=
 bench-kube-hpe: $(BIN)/.dev kube-rig ## HPE's CPU experiment as pods on the rig, both readings: makespan, energy, peak watts, stretch
 	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_hpe.py $(BENCH_KUBE_HPE)
+
+.PHONY: test-karpenter
+test-karpenter: $(BIN)/.dev kube-rig ## Nodes given back to a real Karpenter with its KWOK provider, and made anew (builds it: three minutes)
+	$(KUBERIG) build karpenter
+	$(BIN)/pytest -n 0 tests/cluster/test_karpenter.py

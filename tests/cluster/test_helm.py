@@ -63,7 +63,8 @@ def test_the_chart_says_what_the_base_says(helm: Path) -> None:
 def test_rights_and_admission_are_asked_for_one_by_one(helm: Path) -> None:
     usual = _rendered(helm).keys()
     for value, folder in (
-        ("rights.sleep", "sleep"), ("rights.karpenter", "karpenter"), ("rights.claims", "claims"), ("admission.hpeGuarantee", "hpe-guarantee"),
+        ("rights.sleep", "sleep"), ("rights.karpenter", "karpenter"), ("rights.claims", "claims"),
+        ("admission.hpeGuarantee", "hpe-guarantee"),
         ("admission.mps", "mps"), ("rights.resize", "resize"), ("rights.watts", "watts"),
         ("rights.preempt", "preempt"), ("rights.volumes", "volumes"), ("networkPolicy", "network"),
         ("monitoring.serviceMonitor=true,monitoring.board", "monitoring"),

@@ -35,7 +35,7 @@ def make(chosen: SchedulerSettings, client: Client) -> PowerHook | None:
         if not chosen.suspend:
             raise InvalidInput("sleep.wake_on_lan", "only wakes: suspend must be the command that puts {node} to sleep")
         host, _, port = chosen.broadcast.partition(":")
-        if port and not port.isascii() or (port and not port.isdigit()):
+        if (port and not port.isascii()) or (port and not port.isdigit()):
             raise InvalidInput("sleep.broadcast", f"{chosen.broadcast!r} is not ADDRESS or ADDRESS:PORT")
         return WakeOnLan(chosen.suspend, _addresses(Path(chosen.wake_on_lan)), host, int(port or WAKE_PORT))
     return NodeClaims(client, chosen.name, chosen.lease_namespace) if chosen.karpenter else None

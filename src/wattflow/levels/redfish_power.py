@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from wattflow.model.errors import InvalidInput
 from wattflow.levels.power_hooks import HookFailed
+from wattflow.model.errors import InvalidInput
 
 _TIMEOUT_S = 30.0
 _OFF_S, _POLL_S = 240.0, 1.0

@@ -1,14 +1,13 @@
-"""Karpenter with its own KWOK provider, run outside the cluster: NodeClaims become simulated nodes, and go with them."""
+"""Karpenter with its own KWOK provider, outside the cluster: NodeClaims become simulated nodes, and go with them."""
 
 from __future__ import annotations
 
 import os
 
 from kuberig import kwok
-from kuberig.accounts import Accounts
 from kuberig.api import JSON, Api, ApiError
 from kuberig.parts import BY_NAME, part_dir, program
-from kuberig.processes import Process, Processes, free_ports, until_ready
+from kuberig.processes import Process, free_ports
 from kuberig.rig import Rig
 
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
@@ -32,8 +31,8 @@ def start(rig: Rig) -> Process:
     metrics, health = free_ports(2)
     process = rig.processes.start(
         "karpenter",
-        [program("karpenter"), f"--metrics-port={metrics}", f"--health-probe-port={health}", "--disable-leader-election",
-         "--log-level=info", "--batch-idle-duration=100ms"],
+        [program("karpenter"), f"--metrics-port={metrics}", f"--health-probe-port={health}",
+         "--disable-leader-election", "--log-level=info", "--batch-idle-duration=100ms"],
         {"KUBECONFIG": str(rig.kubeconfig), "SYSTEM_NAMESPACE": "kube-system", "KUBERNETES_MIN_VERSION": "1.19.0-0",
          "HOME": os.environ.get("HOME", "/tmp")},
     )  # fmt: skip
@@ -42,13 +41,15 @@ def start(rig: Rig) -> Process:
 
 def pool(api: Api, name: str, labels: dict[str, str], node_type: str, delay_s: float = 0.0) -> None:
     """Makes a NodePool whose nodes are all of one type; Karpenter itself is told to leave them alone."""
-    made = {"metadata": {"name": name}, "spec": {"nodeRegistrationDelay": f"{delay_s:g}s"}}
-    api.create(_CLASSES, made)
+    made = {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": name}}
+    api.create(_CLASSES, made | {"spec": {"nodeRegistrationDelay": f"{delay_s:g}s"}})
     spec = {
         "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": name},
         "requirements": [_only("node.kubernetes.io/instance-type", node_type), _only("kubernetes.io/arch", "amd64")],
     }
     body = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
         "metadata": {"name": name},
         "spec": {
             "template": {"metadata": {"labels": labels | {kwok.LABEL: kwok.VALUE}}, "spec": spec},

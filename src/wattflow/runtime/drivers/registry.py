@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from wattflow.levels.power_hooks import PowerHook
 from wattflow.model import plugins
 from wattflow.model.errors import WattflowError, unknown_name
 from wattflow.runtime.drivers.base import Driver, Site
-from wattflow.levels.power_hooks import PowerHook
 
 log = logging.getLogger(__name__)
 
