@@ -36,3 +36,8 @@ bench-kube-hpe: $(BIN)/.dev kube-rig ## HPE's CPU experiment as pods on the rig,
 test-karpenter: $(BIN)/.dev kube-rig ## Nodes given back to a real Karpenter with its KWOK provider, and made anew (builds it: three minutes)
 	$(KUBERIG) build karpenter
 	$(BIN)/pytest -n 0 tests/cluster/test_karpenter.py
+
+.PHONY: bench-operator
+BENCH_OPERATOR ?=
+bench-operator: $(BIN)/.dev kube-rig ## What an operator may rely on: drawn sequences, a day of sleep, curves (BENCH_OPERATOR='--part stateful --seed 2 --sequences 60' for one portion); added up in out/operator.json
+	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/operator_figures.py $(BENCH_OPERATOR)
