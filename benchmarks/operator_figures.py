@@ -30,6 +30,10 @@ def sources() -> str:
     return digest.hexdigest()[:16]
 
 
+SOURCES = sources()
+"""As they are at the start: a portion counts for what it was run with."""
+
+
 def stateful(options: argparse.Namespace) -> Portion:
     """Drawn sequences on a small cluster; see `operator_stateful`."""
     import operator_stateful as drawn
@@ -85,7 +89,7 @@ def _portion(
 ) -> Portion:
     took_s = time.monotonic() - began_s
     return Portion(
-        part=part, seed=seed, took_s=took_s, counts=counts, worst=worst or {}, failures=failures, sources=sources()
+        part=part, seed=seed, took_s=took_s, counts=counts, worst=worst or {}, failures=failures, sources=SOURCES
     )
 
 
@@ -100,7 +104,7 @@ def figure(name: str, value: float | None, unit: str, goal: str, ok: bool) -> No
 
 def report(record: Path) -> None:
     """Print every row of the table, over all portions against these sources."""
-    mine = sources()
+    mine = SOURCES
     known = [one for one in trust_tally.read(record) if one.sources == mine]
     summed = {
         name: trust_tally.summed([one for one in known if one.part == name])

@@ -388,6 +388,8 @@ class Scheduler:
                     self._send(waiting)
                 else:
                     self._until_awake.setdefault(choice.node, []).append(waiting)
+                    # whatever the engine believes of the node: who waits for one that sleeps has it woken
+                    self.sleeper.wake(choice.node)
 
     def _send(self, waiting: tuple[str, str, float]) -> None:
         """Have a pod bound, after its volumes are made where there are any to make."""

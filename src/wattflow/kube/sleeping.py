@@ -147,7 +147,7 @@ class Sleeper:
         self._start(self._sleep(name))
 
     def wake(self, name: str) -> None:
-        """Wake a node; nothing where it is on, on its way, or somebody else's business."""
+        """Wake a node; nothing where it is on its way. One that is on is told to be so, lest the engine waits for it."""
         if name in self._nodes and self._held(self._nodes[name]) is not None:
             self.failed(name)
             return
@@ -156,6 +156,8 @@ class Sleeper:
             self.states[name] = Power.WAKING
             if was is Power.ASLEEP:  # one that is falling asleep is woken when it has
                 self._start(self._wake(name))
+        elif name not in self.states and name in self._nodes:
+            self.tell(name, Power.ON)
 
     def on_namespace(self, namespace: objects.Namespace) -> None:
         """Look at the operator's switch; `keep_on` of whoever leads carries it out."""
@@ -234,7 +236,8 @@ class Sleeper:
             self._on(name)
             return
         await asyncio.sleep(self.settle_s)
-        wanted = self.states.get(name) is Power.WAKING or self._against(name) is not None
+        # woken meanwhile, or deleted and made anew, which is another node
+        wanted = self.states.get(name) is not Power.FALLING or self._against(name) is not None
         if wanted or self.busy(name) or not await self._suspend(name):
             await self._mark(name, asleep=False)
             self._on(name)
