@@ -41,3 +41,7 @@ test-karpenter: $(BIN)/.dev kube-rig ## Nodes given back to a real Karpenter wit
 BENCH_OPERATOR ?=
 bench-operator: $(BIN)/.dev kube-rig ## What an operator may rely on: drawn sequences, a day of sleep, curves (BENCH_OPERATOR='--part stateful --seed 2 --sequences 60' for one portion); added up in out/operator.json
 	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/operator_figures.py $(BENCH_OPERATOR)
+
+.PHONY: test-install
+test-install: $(BIN)/.dev kube-rig image ## docs/install.md typed as a whole on an empty cluster, with the image on the rig's real node
+	WATTFLOW_IMAGE=$(abspath $(IMAGE)) $(BIN)/pytest -n 0 -s tests/cluster/test_install.py

@@ -97,6 +97,7 @@ class Sleeper:
     _before: dict[str, Sign] = field(default_factory=dict)
     _ready: dict[str, asyncio.Event] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _tidying: set[str] = field(default_factory=set)
     _away: dict[str, tuple[str, objects.Node] | None] = field(default_factory=dict)
     """Nodes that are given back while they sleep, and the last change that was not passed on."""
 
@@ -118,13 +119,15 @@ class Sleeper:
             if name in self._ready:
                 self._ready[name].set()
             return node
+        first = name not in self._nodes
         self._nodes[name] = node
-        if node.metadata.annotations.get(ASLEEP) != self.owner:
-            return node
-        if name not in self.states:  # of a scheduler before us
-            self.states[name] = Power.ASLEEP
         if name in self._ready and ready(node) and sign_of(node) != self._before.get(name):
             self._ready[name].set()
+        if node.metadata.annotations.get(ASLEEP) != self.owner:
+            return node
+        # only of a node that is new to us: the watch may tell of our own mark after we have taken it off
+        if first and name not in self.states:
+            self.states[name] = Power.ASLEEP
         keep_off = self._held(node) is not None
         rest = [one for one in node.spec.taints if keep_off or (one.key != ASLEEP and one.key not in OF_SLEEP)]
         return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=rest))
@@ -147,7 +150,7 @@ class Sleeper:
         self._start(self._sleep(name))
 
     def wake(self, name: str) -> None:
-        """Wake a node; nothing where it is on its way. One that is on is told to be so, lest the engine waits for it."""
+        """Wake a node that sleeps. One that is on is told to be so, lest the engine waits for it."""
         if name in self._nodes and self._held(self._nodes[name]) is not None:
             self.failed(name)
             return
@@ -170,6 +173,7 @@ class Sleeper:
         Called again and again, since what is short may be so because of a cordon, a full node or the time of day; a
         node that somebody holds is passed over until they let go of it.
         """
+        self._tidy_marks()
         if self.allowance is None:
             return []
         asleep = [name for name in sorted(self.states) if self.states[name] is Power.ASLEEP]
@@ -178,6 +182,19 @@ class Sleeper:
         for name in woken:
             self.wake(name)
         return woken
+
+    def _tidy_marks(self) -> None:
+        """Take our mark off nodes that are on: writing that may have failed while the API server was away."""
+        for name, node in self._nodes.items():
+            ours = node.metadata.annotations.get(ASLEEP) == self.owner
+            if ours and name not in self.states and name not in self._tidying:
+                self._tidying.add(name)
+                self._start(self._tidy(name))
+
+    async def _tidy(self, name: str) -> None:
+        await self._mark(name, asleep=False)
+        await asyncio.sleep(_LEASE_S)  # for the watch to tell of it
+        self._tidying.discard(name)
 
     def wake_ahead(self, missing_m: int, views: Mapping[str, snapshot.NodeView]) -> list[str]:
         """Wake nodes until those that are on or waking have so many more milli-cores free; returns which."""
@@ -196,7 +213,14 @@ class Sleeper:
         return woken
 
     async def begin(self) -> list[objects.Node]:
-        """Return the nodes that were given back before this scheduler started: they exist nowhere but with us."""
+        """Take up what sleeps by the order of whoever led before; returns nodes that exist nowhere but with us.
+
+        Who only stood by has seen nodes fall asleep and wake without a say in it: what stands on them now counts.
+        """
+        self.states.clear()
+        for name, known in self._nodes.items():
+            if known.metadata.annotations.get(ASLEEP) == self.owner:
+                self.states[name] = Power.ASLEEP
         if not isinstance(self.hook, NodeClaims):
             return []
         found = []
@@ -264,7 +288,7 @@ class Sleeper:
         return False
 
     async def _wake(self, name: str) -> None:
-        self._ready[name] = asyncio.Event()
+        told = self._ready[name] = asyncio.Event()
         if name in self._nodes:
             self._before[name] = sign_of(self._nodes[name])
         renewed = await self._renewed(name)
@@ -281,7 +305,7 @@ class Sleeper:
                 if isinstance(self.hook, NodeClaims):
                     await self._succeeded(name, self.hook, clock() - began_s)
                     return
-                await self._until_ready(name, renewed)
+                await self._until_ready(name, told, renewed)
         except TimeoutError:
             if name in self.states:
                 self._say(name, "NotWoken", "it did not wake; its pods go elsewhere, and it is tried again when needed")
@@ -290,8 +314,9 @@ class Sleeper:
                 self.failed(name)
             return
         finally:
-            self._ready.pop(name, None)
-        if name not in self._nodes:  # deleted while it woke
+            if self._ready.get(name) is told:  # a node that was made anew meanwhile may be on its way itself
+                del self._ready[name]
+        if name not in self._nodes or self.states.get(name) is not Power.WAKING:  # deleted while it woke
             return
         took_s = clock() - began_s
         await self._mark(name, asleep=False, notes=sleep_facts.learn(self._nodes[name], took_s))
@@ -312,15 +337,15 @@ class Sleeper:
         self.failed(name)
         self.replay(DELETED, old)
 
-    async def _until_ready(self, name: str, renewed: str | None) -> None:
+    async def _until_ready(self, name: str, told: asyncio.Event, renewed: str | None) -> None:
         """Wait for a word of the kubelet that is newer than the order: its status, or its lease while it says ready.
 
         A machine that slept shortly comes back with the same boot id, and tells its status only every few minutes.
         """
-        while not self._ready[name].is_set():
+        while not told.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEASE_S):
-                    await self._ready[name].wait()
+                    await told.wait()
             again = await self._renewed(name)
             if None not in (renewed, again) and again != renewed and name in self._nodes and ready(self._nodes[name]):
                 return

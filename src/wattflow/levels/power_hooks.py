@@ -151,9 +151,11 @@ async def _run(words: list[str], node: str, longest_s: float = LONGEST_S) -> str
     try:
         printed, told = await asyncio.wait_for(process.communicate(), longest_s)
     except TimeoutError:
-        process.kill()
-        await process.wait()
         raise HookFailed(f"{shlex.join(command)}: took longer than {longest_s:g} s") from None
+    finally:
+        if process.returncode is None:  # too slow, or we are told to end: nobody would wait for it
+            process.kill()
+            await process.wait()
     if process.returncode:
         said = told.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise HookFailed(f"{shlex.join(command)}: {said[0]}")

@@ -356,6 +356,42 @@ def test_how_long_a_node_takes_is_learned_and_kept(tmp_path: Path) -> None:
         assert sleep_facts.of(kept, usual) == usual
 
 
+def test_a_late_word_of_the_watch_puts_nobody_to_sleep_again(tmp_path: Path) -> None:
+    """The mark was taken off by another connection than the watch's: what still shows it is old."""
+
+    async def run() -> None:
+        client = Patches()
+        told: list[Power] = []
+        sleeper = Sleeper(client, "wattflow", switch(tmp_path), lambda name: False,
+                          lambda name, state: told.append(state), settle_s=0.0)  # fmt: skip
+        sleeper.seen("ADDED", marked(node("n"), is_ready=False))
+        sleeper.wake("n")
+        await until(lambda: bool(calls(tmp_path)))
+        sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat="after"))
+        await until(lambda: told == [Power.ON])
+        sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat="late"))
+        assert sleeper.awake("n")
+        before = len(client.patches)
+        sleeper.keep_on()
+        await until(lambda: len(client.patches) > before)
+        assert client.marks()[-1] is False, "a mark on a node that is on is taken off"
+
+    asyncio.run(run())
+
+
+def test_who_stood_by_takes_up_what_stands_on_the_nodes(tmp_path: Path) -> None:
+    async def run() -> None:
+        sleeper = Sleeper(Patches(), "wattflow", switch(tmp_path), lambda name: False, lambda name, state: None)
+        sleeper.seen("ADDED", marked(node("woken"), is_ready=False))
+        sleeper.seen("ADDED", node("slept"))
+        sleeper.seen("MODIFIED", node("woken"))  # by the leader
+        sleeper.seen("MODIFIED", marked(node("slept"), is_ready=False))
+        await sleeper.begin()
+        assert sleeper.awake("woken") and not sleeper.awake("slept")
+
+    asyncio.run(run())
+
+
 def test_the_switch_wakes_all_and_a_dry_run_only_tells(tmp_path: Path) -> None:
     events: list[str] = []
 
