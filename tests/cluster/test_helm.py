@@ -64,6 +64,7 @@ def test_rights_and_admission_are_asked_for_one_by_one(helm: Path) -> None:
     usual = _rendered(helm).keys()
     for value, folder in (
         ("rights.sleep", "sleep"), ("rights.karpenter", "karpenter"), ("rights.claims", "claims"),
+        ("rights.consolidate", "consolidate"),
         ("admission.hpeGuarantee", "hpe-guarantee"),
         ("admission.mps", "mps"), ("rights.resize", "resize"), ("rights.watts", "watts"),
         ("rights.preempt", "preempt"), ("rights.volumes", "volumes"), ("networkPolicy", "network"),

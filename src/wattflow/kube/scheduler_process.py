@@ -19,6 +19,7 @@ from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
 from wattflow.kube.client import ApiError, Client
+from wattflow.kube.consolidation import Consolidator
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
@@ -62,7 +63,7 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
         needs = (*needs, ("", "pods", "patch"))
     if chosen.provision:
         needs = (*needs, ("", "persistentvolumeclaims", "patch"), ("storage.k8s.io", "storageclasses", "list"))
-    if chosen.preempt:
+    if chosen.preempt or chosen.consolidate:
         needs = (*needs, ("", "pods/eviction", "create"), ("policy", "poddisruptionbudgets", "list"))
     if chosen.karpenter:
         needs = (*needs, *karpenter.RIGHTS)
@@ -147,6 +148,13 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
         preemptor = Preemptor(client, scheduler.book, scheduler.binder, scheduler.clock)
         scheduler.mirrors.insert(0, preemptor.mirror())
         scheduler.extra.append(lambda: preemptor.run(lambda: scheduler.may_bind and scheduler.book.live))
+    if chosen.consolidate and scheduler.sleeper is not None:
+        watts, sleeper = scheduler.watts, scheduler.sleeper
+        emptier = Consolidator(
+            client, scheduler.book, scheduler.binder, watts, sleeper, chosen.sleep_state, scheduler.clock
+        )
+        scheduler.mirrors.insert(0, emptier.mirror())
+        scheduler.extra.append(lambda: emptier.run(lambda: scheduler.may_bind and scheduler.book.live))
     if flows is not None:
         told = scheduler.aside.told
         flows.on_unread = lambda workflow, what: scheduler.aside.of("Workflow", workflow.metadata, what)
@@ -244,7 +252,7 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
              "token_file", "executions", "hook", "redfish", "redfish_login", "redfish_ca", "wake_on_lan", "suspend",
              "broadcast", "karpenter", "wake_s", "enter_s", "forecast", "publish", "resize",
              "resize_after_s", "data", "predict", "journal", "joules",
-             "provision", "preempt", "guess", "shadow_namespace")  # fmt: skip
+             "provision", "preempt", "consolidate", "guess", "shadow_namespace")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

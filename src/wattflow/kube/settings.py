@@ -40,6 +40,7 @@ class SchedulerSettings:
         preempt: Whether pods of lower priority are evicted for one that fits nowhere; see `wattflow.kube.preempt`.
         journal: Folder in which past decisions can be looked up; see `wattflow.kube.past_decisions`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
+        consolidate: Whether nodes that are nearly empty are emptied to sleep; see `wattflow.kube.consolidation`.
         hook, redfish, wake_on_lan, karpenter: What switches nodes, one of them; see `wattflow.kube.actuators`.
     """
 
@@ -104,6 +105,7 @@ class SchedulerSettings:
     switches_per_hour: int = 0
     never: str = ""
     dedicated: str = ""
+    consolidate: bool = False
     dry_run: bool = False
 
     @property
@@ -210,6 +212,7 @@ def _read(root: StrictTable) -> SchedulerSettings:
                 "switches_per_hour",
                 "never",
                 "dedicated",
+                "consolidate",
                 "dry_run",
             ),
         ),
@@ -235,6 +238,8 @@ def _read(root: StrictTable) -> SchedulerSettings:
         root.problem("workflows", "executions needs http.token_file: whoever may tell of workflows must show a token")
     if len(settings.actuators) > 1:
         root.problem("sleep", f"{' and '.join(settings.actuators)}: one of them switches the nodes")
+    if settings.consolidate and not settings.actuators:
+        root.problem("sleep", "consolidate empties nodes to sleep: say what switches them")
     beyond = settings.actuators or settings.claim or settings.executions or settings.forecast or settings.journal
     if settings.mode == "extender" and beyond:
         root.problem("mode", "extender scores one pod at a time: no sleep, claims, gates, workflows or journal")
