@@ -350,6 +350,19 @@ def sleep(
     typer.echo(kube_nodes.sleep(_access(kubeconfig), what, namespace))
 
 
+def power(
+    what: Annotated[str, typer.Argument(metavar="sleep|wake|watts", help="What to do with it.")],
+    node: Annotated[str, typer.Argument(help="Name of the node.")],
+    config: Annotated[Path, typer.Option("--config", help="The scheduler's file; its [sleep] says how.")],
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Switch one node by hand, to try what [sleep] says before the scheduler does. Taints and pods are not looked at.
+
+    Example: wattflow kube power watts node-7 --config scheduler.toml
+    """
+    typer.echo(kube_nodes.power(_access(kubeconfig), what, node, config))
+
+
 def claims(
     namespace: kube_nodes.LeaseNamespace = "wattflow",
     release_expired: Annotated[
@@ -438,6 +451,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "explain": explain,
     "status": status,
     "sleep": sleep,
+    "power": power,
     "claims": claims,
     "savings": savings,
     "enable": enable,

@@ -220,6 +220,8 @@ class Book:
             self.since_s.setdefault(uid, now_s)
             if self._unsure(record.pod) or self.offers.concern(record.pod):
                 self._counted[uid] = -1
+            if not record.held:  # its node went meanwhile, and with it what the decider knew of the pod
+                self._want(record.pod)
 
     def against(self, record: Record) -> str | None:
         """The reason why an assumed pod must not go to its node after all, by what is known now."""

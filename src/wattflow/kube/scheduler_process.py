@@ -14,11 +14,12 @@ import aiohttp
 import msgspec
 
 from wattflow.frames.frame import Frame
-from wattflow.kube import engine_decider, settings, sleeping
+from wattflow.kube import actuators, engine_decider, karpenter, settings, sleep_facts, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
 from wattflow.kube.client import ApiError, Client
+from wattflow.kube.consolidation import Consolidator
 from wattflow.kube.dra import claim_writer
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.estimates import Estimates
@@ -37,7 +38,6 @@ from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.scores import replicas
 from wattflow.kube.settings import SchedulerSettings
 from wattflow.live.rehearsing import adviser
-from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput, Problem, WattflowError
 from wattflow.policy import registry
 
@@ -54,7 +54,8 @@ _APIS = ("/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1")
 async def missing(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> list[Problem]:
     """Tell what the cluster or our rights lack, all at once."""
     found = []
-    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
+    actuators.make(chosen, client)  # raises for a login that is not there: now, not at the first node that sleeps
+    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.actuators else _NEEDS
     if chosen.mode == "extender":
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
     elif chosen.joules < 1:
@@ -70,8 +71,10 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
         )
     if chosen.allocate:
         needs = (*needs, *claim_writer.RIGHTS)
-    if chosen.preempt:
+    if chosen.preempt or chosen.consolidate:
         needs = (*needs, ("", "pods/eviction", "create"), ("policy", "poddisruptionbudgets", "list"))
+    if chosen.karpenter:
+        needs = (*needs, *karpenter.RIGHTS)
     if chosen.publish:
         needs = (*needs, ("", "nodes/status", "patch"))
     if chosen.resize:
@@ -138,10 +141,11 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
     if executions is not None:
         executions.restore()
     rehearsing = adviser(policy.name)
-    sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
+    usual = chosen.sleep_state if chosen.actuators else None
     decider = EngineDecider(
         policy, 0 if extends else chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
-        lambda node: sleep if sleeping.may_sleep(node) else None, rehearsing, chosen.data,
+        lambda node: sleep_facts.of(node, usual) if usual is not None and sleeping.may_sleep(node) else None,
+        rehearsing, chosen.data,
     )  # fmt: skip
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions, role=role)
     if chosen.journal:
@@ -155,6 +159,13 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
         preemptor = Preemptor(client, scheduler.book, scheduler.binder, scheduler.clock)
         scheduler.mirrors.insert(0, preemptor.mirror())
         scheduler.extra.append(lambda: preemptor.run(lambda: scheduler.may_bind and scheduler.book.live))
+    if chosen.consolidate and scheduler.sleeper is not None:
+        watts, sleeper = scheduler.watts, scheduler.sleeper
+        emptier = Consolidator(
+            client, scheduler.book, scheduler.binder, watts, sleeper, chosen.sleep_state, scheduler.clock
+        )
+        scheduler.mirrors.insert(0, emptier.mirror())
+        scheduler.extra.append(lambda: emptier.run(lambda: scheduler.may_bind and scheduler.book.live))
     if flows is not None:
         told = scheduler.aside.told
         flows.on_unread = lambda workflow, what: scheduler.aside.of("Workflow", workflow.metadata, what)
@@ -256,9 +267,10 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
-             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "publish", "resize",
+             "token_file", "executions", "hook", "redfish", "redfish_login", "redfish_ca", "wake_on_lan", "suspend",
+             "broadcast", "karpenter", "wake_s", "enter_s", "forecast", "publish", "resize",
              "resize_after_s", "data", "predict", "journal", "joules",
-             "provision", "allocate", "preempt", "guess", "shadow_namespace")  # fmt: skip
+             "provision", "allocate", "preempt", "consolidate", "guess", "shadow_namespace")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

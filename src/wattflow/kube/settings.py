@@ -12,6 +12,7 @@ from pathlib import Path
 from wattflow.clusters import resolve_profile
 from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.kube.allowance import windows
+from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import registry
 
@@ -40,6 +41,8 @@ class SchedulerSettings:
         preempt: Whether pods of lower priority are evicted for one that fits nowhere; see `wattflow.kube.preempt`.
         journal: Folder in which past decisions can be looked up; see `wattflow.kube.past_decisions`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
+        consolidate: Whether nodes that are nearly empty are emptied to sleep; see `wattflow.kube.consolidation`.
+        hook, redfish, wake_on_lan, karpenter: What switches nodes, one of them; see `wattflow.kube.actuators`.
     """
 
     name: str = "wattflow"
@@ -88,6 +91,13 @@ class SchedulerSettings:
     journal: str = ""
     forecast: str = ""
     hook: str = ""
+    redfish: str = ""
+    redfish_login: str = ""
+    redfish_ca: str = ""
+    wake_on_lan: str = ""
+    suspend: str = ""
+    broadcast: str = "255.255.255.255"
+    karpenter: bool = False
     sleep_w: float = 10.0
     wake_s: float = 120.0
     enter_s: float = 30.0
@@ -96,7 +106,19 @@ class SchedulerSettings:
     cooldown_s: float = 0.0
     switches_per_hour: int = 0
     never: str = ""
+    dedicated: str = ""
+    consolidate: bool = False
     dry_run: bool = False
+
+    @property
+    def actuators(self) -> tuple[str, ...]:
+        """Keys of what switches nodes that are set; exactly one where nodes sleep."""
+        return tuple(key for key in ("hook", "redfish", "wake_on_lan", "karpenter") if getattr(self, key))
+
+    @property
+    def sleep_state(self) -> Sleep:
+        """Sleep of a node of which nothing was learned yet."""
+        return Sleep(self.sleep_w, self.wake_s, self.enter_s)
 
     @property
     def lease(self) -> str:
@@ -178,6 +200,13 @@ def _read(root: StrictTable) -> SchedulerSettings:
             "sleep",
             (
                 "hook",
+                "redfish",
+                "redfish_login",
+                "redfish_ca",
+                "wake_on_lan",
+                "suspend",
+                "broadcast",
+                "karpenter",
                 "sleep_w",
                 "wake_s",
                 "enter_s",
@@ -186,6 +215,8 @@ def _read(root: StrictTable) -> SchedulerSettings:
                 "cooldown_s",
                 "switches_per_hour",
                 "never",
+                "dedicated",
+                "consolidate",
                 "dry_run",
             ),
         ),
@@ -212,7 +243,11 @@ def _read(root: StrictTable) -> SchedulerSettings:
         root.problem("limits", "events_per_s must be more than 0; 0.01 is as good as none")
     if settings.executions and not settings.token_file:
         root.problem("workflows", "executions needs http.token_file: whoever may tell of workflows must show a token")
-    beyond = settings.hook or settings.claim or settings.executions or settings.forecast or settings.journal
+    if len(settings.actuators) > 1:
+        root.problem("sleep", f"{' and '.join(settings.actuators)}: one of them switches the nodes")
+    if settings.consolidate and not settings.actuators:
+        root.problem("sleep", "consolidate empties nodes to sleep: say what switches them")
+    beyond = settings.actuators or settings.claim or settings.executions or settings.forecast or settings.journal
     if settings.mode == "extender" and beyond:
         root.problem("mode", "extender scores one pod at a time: no sleep, claims, gates, workflows or journal")
     try:

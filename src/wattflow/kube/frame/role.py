@@ -142,7 +142,7 @@ def against(chosen: SchedulerSettings, frame: Frame) -> Iterator[Problem]:
         return
     needs = ((chosen.mode != "schedule", "mode"), (chosen.cluster_cap_w is not None, "energy.cluster_cap_w"),
              (bool(chosen.executions), "workflows.executions"), (bool(chosen.forecast), "carbon.forecast"),
-             (bool(chosen.hook), "sleep.hook"), (chosen.claim, "shared.claim"),
+             *((True, f"sleep.{key}") for key in chosen.actuators), (chosen.claim, "shared.claim"),
              (chosen.resize and frame.placers.partition == "shared", "energy.resize"),
              (not chosen.leader_elect, "lease.leader_elect"))  # fmt: skip
     for wrong, key in needs:
