@@ -4,7 +4,8 @@ Each set is judged beside plain rivals by blocks of time; a set counts against u
 than two standard errors of the paired difference, blocks taken as the units. Run as the part ``unseen`` of
 `benchmarks/predict.py`.
 
-- Phases: each steady phase of Kepler's node (a stretch of constant load) with all rows of other times known.
+- Phases: the steady phases of Kepler's node (stretches of constant load) at one level of load, with all rows at other
+  levels known; the node comes back to each level many times, so a single phase left out would have been seen before.
 - First seen: memory of a workflow of which nothing had run before, each tenth of its time with what had finished.
 - New function: watts of a function's calls, with the calls of all other functions known, and its own as they finish.
 - Repeats: the next run of a known input on the same machine.
@@ -12,6 +13,7 @@ than two standard errors of the paired difference, blocks taken as the units. Ru
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,9 +25,9 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from wattflow.model.profile import Scope
 from wattflow.predict import datasets, needs, runtime, serverless, watts
 from wattflow.predict.evaluate import FloorFigure, HeldOut, leave_one_out, relative_errors
-from wattflow.predict.observations import Floats, Ints, Observations, Texts
+from wattflow.predict.observations import Floats, Ints, Observations
 
-STEADY, LEAST_PHASE, PHASE_FOLDS, TENTHS = 0.1, 8, 8, 10
+STEADY, LEAST_PHASE, TENTHS = 0.1, 8, 10
 COVERAGE = (87.0, 93.0)
 Trace = Callable[[Path, str], Observations]
 
@@ -71,15 +73,28 @@ def steady_phases(busy: Floats) -> Ints:
     return phase
 
 
+def levels_of(busy: Floats, phase: Ints) -> Ints:
+    """Level of load of each row's phase: phases whose busy CPU time follows within a tenth are at one level."""
+    numbers = np.arange(phase.max() + 1)
+    usual = np.array([np.median(busy[phase == number]) for number in numbers])
+    order = np.argsort(usual)
+    steps = np.diff(usual[order]) > STEADY * np.maximum(usual[order][:-1], 1.0)
+    level = np.empty(len(numbers), np.int64)
+    level[order] = np.concatenate([[0], np.cumsum(steps)])
+    return np.where(phase >= 0, level[np.maximum(phase, 0)], -1)
+
+
 def phases(data: Path) -> Iterator[tuple[Judged, FloorFigure]]:
-    """Watts of steady phases that were never seen, a fold of every eighth phase at a time."""
+    """Watts of steady phases at a level of load that was never seen, one level at a time."""
     for scope, name in ((Scope.WALL, "platform"), (Scope.PACKAGE, "package")):
         counters, truth = datasets.kepler(data, scope.value)
-        phase = steady_phases(counters["bpf_cpu_time_us"] / 1000.0)
+        busy = counters["bpf_cpu_time_us"] / 1000.0
+        phase = steady_phases(busy)
+        level = levels_of(busy, phase)
         table = np.column_stack([counters[column] for column in watts.COUNTERS])
         held, guesses, blocks = [], {}, []
-        for fold in range(PHASE_FOLDS):
-            out = (phase >= 0) & (phase % PHASE_FOLDS == fold)
+        for left_out in range(int(level.max()) + 1):
+            out = level == left_out
             model = watts.fit({k: v[~out] for k, v in counters.items()}, truth[~out], scope)
             held.append(HeldOut(*model.predict({k: v[out] for k, v in counters.items()}), truth[out]))
             blocks.append(phase[out])
@@ -97,7 +112,10 @@ def first_seen(data: Path, trace: Trace) -> Iterator[tuple[str, Observations]]:
     """Traces with requests and peaks that no rule of memory was chosen on."""
     folder = data / "nextflow_traces"
     for number in (1, 2, 3):
-        yield f"chipseq on two nodes {number}", trace(folder / f"glasgow_cluster_scale/nodes-2/chipseq-{number}.csv.gz", "chipseq")
+        yield (
+            f"chipseq on two nodes {number}",
+            trace(folder / f"glasgow_cluster_scale/nodes-2/chipseq-{number}.csv.gz", "chipseq"),
+        )
     for name in ("montage", "nanoseq"):
         yield f"{name} 2", trace(folder / f"glasgow_workflows/{name}-2.csv.gz", name)
     rows = datasets.lotaru(data)
@@ -139,7 +157,7 @@ def memory(data: Path, trace: Trace) -> tuple[bool, str]:
         finished = rows.columns["finished_s"]
         begun = finished - rows.runtime_s
         edges = [*np.quantile(begun, np.arange(TENTHS) / TENTHS).tolist(), np.inf]
-        for start, end in zip(edges[:-1], edges[1:], strict=True):
+        for start, end in itertools.pairwise(edges):
             train, test = rows.take(finished < start), rows.take((begun >= start) & (begun < end))
             if not len(test):
                 continue
@@ -156,7 +174,9 @@ def memory(data: Path, trace: Trace) -> tuple[bool, str]:
         found[label] = (100 * waste / (waste + peak.sum()), 100 * failures)
     mine = found["ours"]
     worse = any(found[label][0] < mine[0] and found[label][1] <= mine[1] for label in MEMORY)
-    shown = ", ".join(f"{label} {waste:.1f} % not used, {failed:.2f} % failed" for label, (waste, failed) in found.items())
+    shown = ", ".join(
+        f"{label} {waste:.1f} % not used, {failed:.2f} % failed" for label, (waste, failed) in found.items()
+    )
     return worse, f"# unseen memory, first seen: {shown}"
 
 
