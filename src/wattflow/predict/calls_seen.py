@@ -59,15 +59,17 @@ class Seen:
     Attributes:
         table: Columns `LOAD`, then `HISTORY`; NaN where nothing had finished.
         log_s, log_w: Natural logs of seconds and watts by member, [row, member]; NaN where nothing had finished.
+        machine_log_w: Log of the watts of the machine's finished call, of any function, that started last.
     """
 
     table: Floats
     log_s: Floats
     log_w: Floats
+    machine_log_w: Floats
 
     def take(self, rows: Ints) -> Seen:
         """Return the chosen rows."""
-        return Seen(self.table[rows], self.log_s[rows], self.log_w[rows])
+        return Seen(self.table[rows], self.log_s[rows], self.log_w[rows], self.machine_log_w[rows])
 
 
 def observe(calls: Calls) -> Seen:
@@ -90,7 +92,25 @@ def observe(calls: Calls) -> Seen:
                 found[:, i] = _read(logs, np.log1p(load[:, 1]), past)
                 history[i, :-2], unusual[i] = _history(logs, load, past)
     history[:, -2:] = _others(calls, end_s, unusual)
-    return Seen(np.column_stack([load, history]), found[0], found[1])
+    return Seen(np.column_stack([load, history]), found[0], found[1], _machine_readings(calls, end_s, logs[1]))
+
+
+def _machine_readings(calls: Calls, end_s: Floats, log_w: Floats) -> Floats:
+    """Log watts of the finished call that started last on each call's machine; NaN before any has finished."""
+    found = np.full(len(calls), np.nan)
+    for machine in np.unique(calls.machine):
+        rows = np.flatnonzero(calls.machine == machine)
+        order = rows[np.argsort(end_s[rows], kind="stable")]
+        freshest = order[_last_started(calls.start_s[order])]
+        done = np.searchsorted(end_s[order], calls.start_s[rows], side="right")
+        found[rows[done > 0]] = log_w[freshest[done[done > 0] - 1]]
+    return found
+
+
+def _last_started(start_s: Floats) -> Ints:
+    """Place of the largest start among the first n, for each n."""
+    newest = np.maximum.accumulate(start_s)
+    return np.maximum.accumulate(np.where(start_s == newest, np.arange(len(start_s)), 0))
 
 
 def _load(calls: Calls, end_s: Floats) -> Floats:

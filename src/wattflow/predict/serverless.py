@@ -51,6 +51,9 @@ class CallModel:
         place = {name: i for i, name in enumerate(self.functions)}
         overall = np.median(self.median_log, axis=0)
         median = np.array([self.median_log[place[f]] if f in place else overall for f in calls.function.tolist()])
+        if self.history:  # of a function never seen, the machine's own reading tells more than other functions' median
+            new = np.array([f not in place for f in calls.function.tolist()]) & np.isfinite(seen.machine_log_w)
+            median[new, 1] = seen.machine_log_w[new]
         known = _known(seen, self.history) == 1
         read = [
             # NaN times a weight of 0 would be NaN; what is unknown takes the median anyway.
