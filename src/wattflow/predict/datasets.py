@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +36,8 @@ class Table:
         if not path.exists():
             raise MissingData(f"{path} is not there; WATTFLOW_DATA names the folder of real data")
         try:
-            with path.open("rb") as file:
+            # An open file, since a name with odd bytes is none to Arrow; Arrow then no longer unpacks by the name.
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
                 self._table = csv.read_csv(file, convert_options=csv.ConvertOptions(strings_can_be_null=True))
         except ArrowInvalid as error:
             raise InvalidInput(str(path), f"not a CSV table: {error}") from None

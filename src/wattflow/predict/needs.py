@@ -47,8 +47,7 @@ _LEAST_RUNS, _LEAST_TASKS, _LEAST_FEW = 4, 5, 50
 """Runs of a task before its own largest need is trusted, tasks before what they used of their requests is."""
 _KIN = 2.0
 _REACH, _REACHES = 1.5, (1.1, 1.25, 1.5, 2.0)
-_PLAIN_TIMES, _PLAIN_RUNS, _SURE = 1.5, 5, 1.0
-"""The plain rule, and by how many standard errors over blocks of time it must be beaten."""
+_PLAIN_TIMES, _PLAIN_RUNS = 1.5, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,8 @@ class NeedModel:
         share_of_asked: What a task with few runs or none gets of its user's request; NaN where requests were not
             learned: then one with few runs goes by its own.
         expected_failures: Share of rows that outgrew their request when the rule was chosen; NaN: too few rows to say.
-        plain: The plain rule is used: on this source's past it was not beaten.
+        plain, plain_few: The plain rule is used for tasks with runs of their own, for those with few: on this source's
+            past it was not beaten there.
     """
 
     tasks: tuple[str, ...]
@@ -74,7 +74,8 @@ class NeedModel:
     rule: Rule
     failure_target: float
     expected_failures: float
-    plain: bool = False  # model files written before there was a plain rule have no such field
+    plain: bool = False  # model files written before there was a plain rule have no such fields
+    plain_few: bool = False
 
     def request(self, task: Texts, asked: Floats) -> Floats:
         """Request the bound, never more than the user asked for; the user's own request for unknown tasks."""
@@ -84,8 +85,6 @@ class NeedModel:
             return asked.copy()
         safe = np.maximum(number, 0)
         runs = np.where(number >= 0, self.runs[safe], 0.0)
-        if self.plain:
-            return _plain(self.log_largest[safe], runs, asked)
         parts = (self.log_largest[safe], self.log_high[safe], self.spread[safe], self.runs[safe])
         bound = _bound(parts, self.typical, self.rule)
         bound = np.where(runs > 0, bound, np.where(np.isfinite(asked), 0.0, np.nan))
@@ -93,6 +92,8 @@ class NeedModel:
         few = (runs < (1 if np.isnan(self.share_of_asked) else _LEAST_RUNS)) & np.isfinite(asked)
         enough = np.fmin(share * asked, _KIN * self._kin(task) + self.rule[3] * self.typical)
         bound = np.where(few, np.fmax(bound, enough), bound)
+        plain = np.where(runs < _LEAST_RUNS, self.plain_few, self.plain)
+        bound = np.where(plain, _plain(self.log_largest[safe], runs, asked), bound)
         return np.where(np.isfinite(asked), np.fmin(bound, asked), bound)
 
     def _kin(self, task: Texts) -> Floats:
@@ -143,8 +144,10 @@ def fit(
     typical = float(need.mean()) if len(need) else 0.0
     share = float("nan") if asked is None else min(1.0, reach * _used(number, need / request))
     # Without requests there is nothing to fall back on before a task ran five times.
-    plain = bool(np.isfinite(request).all()) and not (rows is not None and _is_better(rows, failure_target))
-    return NeedModel(tuple(names.tolist()), *past, typical, share, rule, failure_target, expected, plain)
+    known, few = (False, False) if not np.isfinite(request).all() else (True, True)
+    if known and rows is not None:
+        known, few = (not won for won in _beaten(rows, failure_target))
+    return NeedModel(tuple(names.tolist()), *past, typical, share, rule, failure_target, expected, known, few)
 
 
 def _blocks(rows: int, group: Texts | None) -> Ints:
@@ -239,13 +242,14 @@ def _choose_reach(rows: _InTime, target: float) -> float:
     return _REACHES[-1]
 
 
-def _is_better(rows: _InTime, target: float) -> bool:
-    """Tell whether rules chosen on earlier blocks beat the plain rule on each later one: less waste, no more failures.
+def _beaten(rows: _InTime, target: float) -> tuple[bool, bool]:
+    """Tell whether ours beats the plain rule on later blocks: for tasks with runs of their own, for those with few.
 
-    The rule and the reach of a block are chosen on the blocks before it, since one chosen on a block looks better there
-    than it will be on the next.
+    Beaten is the plain rule where ours wastes less and fails no more often than it, or than half the target. The rule
+    and the reach of a block are chosen on the blocks before it, since one chosen on a block looks better there than it
+    will be on the next.
     """
-    gains, failed = [], np.zeros(2)
+    gain, failed, count = np.zeros(2), np.zeros((2, 2)), np.zeros(2)
     for b in np.unique(rows.block)[1:].tolist():
         past, now = rows.take(rows.block < b), rows.take(rows.block == b)
         requests = (
@@ -253,13 +257,15 @@ def _is_better(rows: _InTime, target: float) -> bool:
             _plain(now.seen[0], now.seen[3], now.asked),
         )
         need = np.minimum(now.need, now.asked)  # what outgrew even its request says nothing about a rule below it
-        wasted = [over_allocation(request, now.asked, need) for request in requests]
-        gains.append(wasted[1][0] - wasted[0][0])
-        failed += [share * len(need) for _, share in wasted]
-    if len(gains) < 2:
-        return False
-    gain, error = float(np.mean(gains)), float(np.std(gains, ddof=1) / np.sqrt(len(gains)))
-    return gain > _SURE * error and failed[0] <= failed[1]
+        for part, some in enumerate((~now.few, now.few)):
+            if some.any():
+                wasted = [over_allocation(request[some], now.asked[some], need[some]) for request in requests]
+                gain[part] += wasted[1][0] - wasted[0][0]
+                failed[part] += [share * some.sum() for _, share in wasted]
+                count[part] += some.sum()
+    allowed = np.maximum(failed[:, 1], target * _SAFETY * count)
+    won = (gain > 0.0) & (failed[:, 0] <= allowed)
+    return bool(won[0]), bool(won[1])
 
 
 def _own(rows: _InTime, rule: Rule, reach: float) -> Floats:

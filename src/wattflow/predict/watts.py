@@ -79,17 +79,19 @@ class Familiar:
     width: Floats
     reference: Floats
     usual: float
+    share: float = 1.0
+    """Of the usual distance: within it a row is not novel. Files written before there was a share have none."""
 
     @classmethod
     def of(cls, rows: Floats, share: float = 1.0) -> Familiar:
-        """``share`` of the distance that all but a twentieth of the rows keep to each other still counts as usual."""
+        """Take the distance that all but a twentieth of the rows keep to each other as the usual one."""
         centre, width = np.median(rows, axis=0), np.maximum(rows.std(axis=0), 1e-6)
         # Spaced over time, so that every phase of the training is among the references.
         spaced = np.unique(np.linspace(0, len(rows) - 1, min(_REFERENCES, len(rows))).astype(np.int64))
         draft = cls(centre, width, (rows[spaced] - centre) / width, 1.0)
         # One further neighbour: each row finds itself among the references.
         kept = float(np.quantile(draft._distance(rows, _NEIGHBOUR + 1), 0.95))
-        return cls(centre, width, draft.reference, share * kept)
+        return cls(centre, width, draft.reference, kept, share)
 
     def _distance(self, rows: Floats, neighbour: int) -> Floats:
         scaled = (rows - self.centre) / self.width
@@ -100,6 +102,10 @@ class Familiar:
     def regime(self, rows: Floats) -> Ints:
         """Return `NEAR` or `FAR` of each row."""
         return (self.excess(rows) > 0).astype(np.int64)
+
+    def novel(self, rows: Floats) -> Ints:
+        """Tell rows whose interval is that of loads never seen: fewer are near enough for it than for the weights."""
+        return (self._distance(rows, _NEIGHBOUR) > self.share * self.usual).astype(np.int64)
 
     def excess(self, rows: Floats) -> Floats:
         """Return how far beyond the usual distance each row lies, in units of it; 0 where it is usual."""
@@ -133,7 +139,7 @@ class WattsModel:
         regime, excess = self.familiar.regime(rows), self.familiar.excess(rows)
         log_w = (_held(self.learners, rows, (self.least_w, self.most_w)) * self.weights[regime]).sum(axis=1)
         extra = self.drift * np.clip(excess - self.reached, 0.0, 3.0)
-        low, high = self.calibration.interval(log_w, regime, level, extra)
+        low, high = self.calibration.interval(log_w, self.familiar.novel(rows), level, extra)
         return np.exp(log_w), np.exp(low), np.exp(high)
 
     @property
@@ -168,24 +174,25 @@ def fit(counters: Mapping[str, Floats], watts: Floats, scope: Scope, kinds: Sequ
     share = _usual_share(rows, folds)
     parts = [_left_out((rows, target), kinds, fold, number, share) for number, fold in enumerate(folds)]
     found = _Missed.pooled(parts)
-    weights = _weigh(found)
+    later = found.block < _BLOCKS - _FIRST
+    weights = _weigh(found.take(later), kinds)
     blended = (found.residual * weights[found.regime]).sum(axis=1)
     settled = found.block >= _SETTLED - _FIRST  # with little past the errors are larger than they will be
-    calibration = conformal.calibrate(blended[settled], found.regime[settled], found.block[settled], 2)
-    later = found.block < _BLOCKS - _FIRST
+    calibration = conformal.calibrate(blended[settled], found.novel[settled], found.block[settled], 2)
     costs = {kind: _cost(found.residual[later, i]) for i, kind in enumerate(kinds)} | {"blend": _cost(blended[later])}
     return WattsModel(
         {kind: train(kind, rows, target) for kind in kinds}, weights, Familiar.of(rows, share), scope,
-        float(watts.min()), float(watts.max()), calibration, costs, *_drift(blended, found.excess),
+        float(watts.min()), float(watts.max()), calibration, costs, *_drift(blended[later], found.excess[later]),
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class _Missed:
-    """Log residuals [row, member] of rows left out, whether each was like the rows learned from, and its fold."""
+    """Log residuals [row, member] of rows left out, how unlike the rows learned from each was, and its fold."""
 
     residual: Floats
     regime: Ints
+    novel: Ints
     excess: Floats
     block: Ints
 
@@ -195,7 +202,7 @@ class _Missed:
 
     def take(self, chosen: NDArray[np.bool_]) -> _Missed:
         """Return the chosen rows."""
-        return _Missed(self.residual[chosen], self.regime[chosen], self.excess[chosen], self.block[chosen])
+        return _Missed(*(getattr(self, name)[chosen] for name in self.__slots__))
 
 
 Fold = tuple[NDArray[np.bool_], NDArray[np.bool_]]
@@ -217,7 +224,7 @@ def _usual_share(rows: Floats, folds: Sequence[Fold]) -> float:
     """Choose how near is near: so that later times mostly are, and levels of load left out mostly are not."""
 
     def told_apart(share: float) -> float:
-        far = [float(Familiar.of(rows[past], share).regime(rows[out]).mean()) for past, out in folds]
+        far = [float(Familiar.of(rows[past], share).novel(rows[out]).mean()) for past, out in folds]
         in_time, levels = far[: _BLOCKS - _FIRST], far[_BLOCKS - _FIRST :]
         return float(np.mean(levels) - np.mean(in_time))
 
@@ -227,34 +234,35 @@ def _usual_share(rows: Floats, folds: Sequence[Fold]) -> float:
 def _left_out(data: tuple[Floats, Floats], kinds: Sequence[str], fold: Fold, number: int, share: float) -> _Missed:
     """Return what each member misses on rows left out.
 
-    Of a level of load left out only rows unlike the others count: for the rest the future would teach the past.
+    Of a level of load left out only novel rows count, and for intervals alone: else the future would teach the past.
     """
     (rows, target), (past, out) = data, fold
     learners = {kind: train(kind, rows[past], target[past]) for kind in kinds}
     seen = np.exp(target[past])
     residual = target[out, None] - _held(learners, rows[out], (float(seen.min()), float(seen.max())))
-    excess = Familiar.of(rows[past], share).excess(rows[out])
-    regime = (excess > 0).astype(np.int64)
-    missed = _Missed(residual, regime, excess, np.full(int(out.sum()), number))
-    return missed if number < _BLOCKS - _FIRST else missed.take(regime == FAR)
+    familiar = Familiar.of(rows[past], share)
+    about = (familiar.regime(rows[out]), familiar.novel(rows[out]), familiar.excess(rows[out]))
+    missed = _Missed(residual, *about, np.full(int(out.sum()), number))
+    return missed if number < _BLOCKS - _FIRST else missed.take(missed.novel == FAR)
 
 
 def _cost(residual: Floats) -> float:
     return float(np.mean(np.abs(np.expm1(-np.clip(residual, -2.0, 2.0)))))
 
 
-def _weigh(found: _Missed) -> Floats:
-    """Weights [near or far, member], each by the rows of its kind.
-
-    Which members go on beyond the data is not decided here: lines do, trees often do between two levels of load, and
-    the levels left out have shown which of them does on this machine.
-    """
-    in_time = found.take(found.block < _BLOCKS - _FIRST)
-    weights = np.tile(blend.choose(in_time.residual, in_time.block, _cost), (2, 1))
-    for regime, some in ((NEAR, in_time), (FAR, found)):
-        rows = some.take(some.regime == regime)
-        if len(rows.block) >= _LEAST_WEIGHED:
-            weights[regime] = blend.choose(rows.residual, rows.block, _cost)
+def _weigh(found: _Missed, kinds: Sequence[str]) -> Floats:
+    """Weights [near or far, member]; on far rows only members that go on beyond the data have any."""
+    weights = np.tile(blend.choose(found.residual, found.block, _cost), (2, 1))
+    near = found.take(found.regime == NEAR)
+    if len(near.block) >= _LEAST_WEIGHED:
+        weights[NEAR] = blend.choose(near.residual, near.block, _cost)
+    going_on = [i for i, kind in enumerate(kinds) if kind in _LINES or kind in _CORRECTED]
+    far = found.take(found.regime == FAR)
+    if len(far.block) < _LEAST_WEIGHED:
+        far = found
+    if going_on:
+        weights[FAR] = 0.0
+        weights[FAR, going_on] = blend.choose(far.residual[:, going_on], far.block, _cost)
     return weights
 
 
