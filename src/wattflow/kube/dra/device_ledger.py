@@ -29,7 +29,7 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the claims of one pod ask of a node.
+    """Hold what the claims of one pod ask of a node.
 
     Attributes:
         new: Claims that have to be allocated.
@@ -114,7 +114,7 @@ class Devices:
         self.unassume(key)
 
     def unassume(self, key: str) -> None:
-        """What a claim holds is what it says."""
+        """Take a claim at its word again: it holds what it says."""
         self.assumed.pop(key, None)
         self.sent.discard(key)
 
