@@ -114,7 +114,7 @@ class Devices:
         self.unassume(key)
 
     def unassume(self, key: str) -> None:
-        """Take a claim at its word again: it holds what it says."""
+        """Forget what was assumed of a claim: it holds what it says."""
         self.assumed.pop(key, None)
         self.sent.discard(key)
 
