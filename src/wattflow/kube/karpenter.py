@@ -125,7 +125,7 @@ class NodeClaims:
         facts["metadata"].pop("managedFields", None)
         # a claim's own taints (of the pool, of its start) are in its spec; what Karpenter adds to let go is not kept
         facts["spec"]["taints"] = claim["spec"].get("taints") or []
-        # Lists of images may exceed what a ConfigMap holds.
+        # A long list that nobody reads; a ConfigMap holds 1 MiB at most.
         facts["status"].pop("images", None)
         body = {
             "metadata": {"name": self._name(node), "labels": {KEPT: self._owner}},

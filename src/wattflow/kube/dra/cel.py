@@ -354,7 +354,6 @@ def _lookup(table: Mapping[str, Any], key: Any) -> Any:
 
 
 def _quantified(every: bool, left: Term, name: str, test: Term, scope: Scope) -> bool:
-    # All of them, before the verdict: an error in any one must show.
     found = [_truth(test({**scope, name: one})) for one in left(scope)]
     return all(found) if every else any(found)
 
