@@ -120,6 +120,7 @@ async def savings(client: Client, url: str, release: str) -> str:
     found = asking.metrics(await asking.ask(client, "/metrics", url, release))
     if "wattflow_shadow_saved_joules" not in found:
         raise InvalidInput(url or release, 'runs no shadow: set mode = "shadow" in its configuration')
+    # `{result="same"}`: the value stands between the quotes.
     pods = {labels.partition('"')[2].rstrip('"'): int(n) for labels, n in found.get("wattflow_shadow_pods", {}).items()}
     joules, watts = found["wattflow_shadow_saved_joules"][""], found["wattflow_shadow_saved_watts"][""]
     whole = sum(found.get("wattflow_node_joules", {}).values())
