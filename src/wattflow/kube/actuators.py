@@ -1,4 +1,4 @@
-"""What switches nodes: a command of the operator's, their boards' controllers, a magic packet, or Karpenter.
+"""Switch nodes: by a command of the operator's, their boards' controllers, a magic packet, or Karpenter.
 
 All fulfil `wattflow.levels.power_hooks.PowerHook`, so that the scheduler, `wattflow kube power` and the server's agents
 use the same code. Exactly one is chosen under ``[sleep]``.

@@ -50,9 +50,11 @@ class NodeClaims:
         try:
             claim = await self._claim_of(node)
             notes = claim["metadata"].get("annotations") or {}
+            # An operator's word against disruption goes before ours.
             if notes.get(_KEEP_OFF) == "true":
                 raise HookFailed(f"the NodeClaim {claim['metadata']['name']} says {_KEEP_OFF}")
             facts = await self._client.get(f"/api/v1/nodes/{node}", dict)
+            # Before the claim is deleted: afterwards nothing else knows the node.
             await self._keep(node, claim, facts)
             await self._client.call("DELETE", f"{CLAIMS}/{claim['metadata']['name']}")
             await self._until_gone(claim["metadata"]["name"])
@@ -123,11 +125,13 @@ class NodeClaims:
         facts["metadata"].pop("managedFields", None)
         # a claim's own taints (of the pool, of its start) are in its spec; what Karpenter adds to let go is not kept
         facts["spec"]["taints"] = claim["spec"].get("taints") or []
+        # A long list that nobody reads; a ConfigMap holds 1 MiB at most.
         facts["status"].pop("images", None)
         body = {
             "metadata": {"name": self._name(node), "labels": {KEPT: self._owner}},
             "data": {"claim": msgspec.json.encode(again).decode(), "node": msgspec.json.encode(facts).decode()},
         }
+        # What an earlier sleep left behind; a name can be made once only.
         await self.forget(node)
         await self._client.call("POST", self._kept, body)
 
@@ -163,6 +167,7 @@ class NodeClaims:
                 raise HookFailed(f"Karpenter's NodeClaim {claim}: {error}") from None
             status = found.get("status", {})
             done = {one["type"]: one["status"] for one in status.get("conditions", [])}
+            # Initialized comes after the start-up taints are off, so pods may go there.
             if done.get("Initialized") == "True" and status.get("nodeName"):
                 return str(status["nodeName"])
             await asyncio.sleep(_POLL_S)

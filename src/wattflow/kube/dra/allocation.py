@@ -87,11 +87,13 @@ class Offer:
 
     def add(self, pool: PoolId, slices: Iterable[ResourceSlice], node: objects.Node) -> None:
         """Add what the node can reach of a pool; slices of an older generation than its newest are void."""
+        # By name: watches tell slices in any order, and the first solution must not depend on that.
         found = sorted(slices, key=lambda one: one.key)
         newest = max(one.spec.pool.generation for one in found)
         current = [one for one in found if one.spec.pool.generation == newest]
         every = [Offered((*pool, device.name), device, one) for one in current for device in one.spec.devices]
         reached = [one for one in every if _reaches(one.slice, one.device, node)]
+        # A driver publishes a pool as several slices, one after another; each says how many there are.
         if len(current) != current[0].spec.pool.resource_slice_count:
             # nothing is taken from a pool of which a part is missing; only nodes that it concerns have to know
             self.unfinished = self.unfinished or bool(reached)
@@ -133,6 +135,7 @@ def allocate(
         Unallocatable: a claim asks for something that is not understood, or for a class that is not there.
     """
     search = _Search(claims, classes, offer, set(taken), known)
+    # Counters are what a pool has; devices that are given away have their part of it already.
     for one in offer.sharing:
         if one.id in search.taken:
             search.count(one, -1)
@@ -164,6 +167,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.chosen = [[] for _ in self.claims]
+        # Copies: the offer is kept for later pods.
         self.left = {pool: dict(counters) for pool, counters in self.offer.counters.items()}
 
     def claim(self, number: int) -> bool:
@@ -177,11 +181,13 @@ class _Search:
         asked = requests[index]
         if asked.exactly is not None:
             return self._wish(number, index, asked.name, asked.exactly)
+        # In the order of preference; the first alternative that lets everything else fit is taken.
         return any(self._wish(number, index, f"{asked.name}/{one.name}", one) for one in asked.first_available)
 
     def _wish(self, number: int, index: int, name: str, wish: Wish) -> bool:
         if wish.allocation_mode == "All":
             every = [one for one in self.offer.devices if self._selects(wish, one)]
+            # "All" of nothing, or of a pool that is still being published, is not satisfied.
             if self.offer.unfinished or not every:
                 return False
             return self._fill(number, index, name, wish, every, len(every))
@@ -211,6 +217,7 @@ class _Search:
     def _choose(self, number: int, name: str, wish: Wish, one: Offered) -> bool:
         mine = self.chosen[number]
         if wish.admin_access:
+            # An administrator's claim may look at a taken device, but not get the same one twice.
             if any(other.offered.id == one.id for other in mine):
                 return False
         elif one.id in self.taken:
@@ -238,6 +245,7 @@ class _Search:
         self.count(one, -1)
         counters = self.left[one.pool]
         asked = ((each.counter_set, name) for each in one.device.consumes_counters for name in each.counters)
+        # A counter that its pool does not have counts as used up.
         if all(counters.get(key, Decimal(-1)) >= 0 for key in asked):
             return True
         self.count(one, 1)
@@ -253,8 +261,10 @@ class _Search:
                     counters[key] += sign * quantity.exact(counter.value)
 
     def _selects(self, wish: Wish, one: Offered) -> bool:
+        # By identity within one search: encoding a wish takes longer than looking it up.
         text = self._texts.get(id(wish))
         if text is None:
+            # Everything that `selects` reads of a wish; a part that was left out would mix up wishes.
             asked = [wish.device_class_name, wish.selectors, wish.tolerations, wish.admin_access, wish.capacity]
             text = self._texts[id(wish)] = msgspec.json.encode(asked)
         found = self.known.get((text, one.id))
@@ -270,11 +280,13 @@ def selects(wish: Wish, classes: Mapping[str, DeviceClass], one: Offered) -> boo
         raise Unallocatable(f"there is no device class {wish.device_class_name!r}")
     if wish.capacity is not None:
         raise Unallocatable("shares of a device's capacity are not supported by this scheduler")
+    # Such devices are not supported (module docstring), so they are not selected by anybody.
     if one.device.binding_conditions or one.device.allow_multiple_allocations:
         return False
     about: dict[str, Any] | None = None
     for expression in expressions((*kind.spec.selectors, *wish.selectors)):
         try:
+            # Made only where there is an expression to ask.
             about = about or _about(one)
             if not cel.holds(expression, about):
                 return False
@@ -310,6 +322,7 @@ def _kept_off(taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceTolerat
 def _tolerates(one: DeviceToleration, taint: DeviceTaint) -> bool:
     if one.effect not in ("", taint.effect) or one.key not in ("", taint.key):
         return False
+    # An empty key tolerates all taints only with `Exists`.
     return one.operator == "Exists" or (one.key != "" and one.value == taint.value)
 
 
@@ -323,6 +336,7 @@ def _kept(rule: Constraint, request: str, one: Offered, chosen: Iterable[_Chosen
     about = set(rule.requests)
 
     def concerned(name: str) -> bool:
+        # A constraint that names a request means its alternatives too ("request/alternative").
         return not about or name in about or name.partition("/")[0] in about
 
     if not concerned(request):
@@ -332,6 +346,7 @@ def _kept(rule: Constraint, request: str, one: Offered, chosen: Iterable[_Chosen
         raise Unallocatable("a constraint that is neither matchAttribute nor distinctAttribute is not supported")
     value = _attribute(one, name)
     others = [_attribute(other.offered, name) for other in chosen if concerned(other.request)]
+    # A device without the attribute cannot keep a promise about it.
     if value is None:
         return False
     return all(other == value for other in others) if rule.match_attribute else value not in others
@@ -340,6 +355,7 @@ def _kept(rule: Constraint, request: str, one: Offered, chosen: Iterable[_Chosen
 def _attribute(one: Offered, name: str) -> tuple[str, str | int | bool] | None:
     domain, _, own = name.partition("/")
     found = one.device.attributes.get(name)
+    # Names without a domain are the driver's own.
     if found is None and domain == one.id[0]:
         found = one.device.attributes.get(own)
     return _raw(found) if found is not None else None

@@ -26,6 +26,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'", "`": "`", "?": "?"}
+# Each level is a few Python frames: far below the interpreter's own limit.
 _MOST_DEPTH = 60
 Scope = Mapping[str, Any]
 Term = Callable[[Scope], Any]
@@ -51,6 +52,7 @@ class Version:
         parts = found[4].split(".") if found[4] else ()
         # numbers before words, and without any part last of all
         pre = tuple((0, int(one), "") if one.isdigit() else (1, 0, one) for one in parts)
+        # A version without a pre-release sorts after all that have one.
         return cls((int(found[1]), int(found[2]), int(found[3])), pre or ((2, 0, ""),))
 
 
@@ -67,12 +69,14 @@ def device(driver: str, attributes: Mapping[str, Any], capacity: Mapping[str, st
     for found in (attributes, {name: quantity.exact(text) for name, text in capacity.items()}):
         table = _Empty()
         for name, value in found.items():
+            # `rpartition`: a domain may hold slashes of its own, a name cannot.
             domain, _, own = name.rpartition("/")
             table.setdefault(domain or driver, {})[own] = value
         tables.append(table)
     return {"driver": driver, "attributes": tables[0], "capacity": tables[1]}
 
 
+# Few expressions, asked for every device of every node.
 @functools.lru_cache(maxsize=4096)
 def read(expression: str) -> Term:
     """Return what an expression asks. Raises CelError where it is no expression, or one that we do not support."""
@@ -87,6 +91,7 @@ def holds(expression: str, about: Mapping[str, Any]) -> bool:
     """Tell whether a device is selected. Raises CelError where that has no answer."""
     try:
         found = read(expression)({"device": about})
+    # What a tenant's expression can make Python raise; anything else is a fault of ours.
     except (TypeError, ArithmeticError, RecursionError, InvalidInput) as error:
         raise CelError(f"{type(error).__name__}: {error}") from error
     if not isinstance(found, bool):
@@ -96,6 +101,7 @@ def holds(expression: str, about: Mapping[str, Any]) -> bool:
 
 def _tokens(text: str) -> list[tuple[str, str]]:
     found, at = [], 0
+    # Blanks at the end match no token.
     text = text.rstrip()
     while at < len(text):
         one = _TOKEN.match(text, at)
@@ -140,6 +146,7 @@ class _Parser:
         test = self._either()
         if self._is("?"):
             self._next()
+            # Not `choice`: in CEL a conditional in the middle needs brackets.
             yes = self._either()
             self._take(":")
             no = self.choice()
@@ -180,6 +187,7 @@ class _Parser:
         if self._is("!"):
             self._next()
             inner = self._signed()
+            # Strictly a bool: CEL has no truth of other values.
             return lambda scope: not _truth(inner(scope))
         if self._is("-"):
             self._next()
@@ -267,6 +275,7 @@ class _Parser:
         self._take("(")
         found = self._member()
         self._take(")")
+        # The parser's own function tells a field from everything else that may stand here.
         if not isinstance(found, functools.partial) or found.func is not _field:
             raise CelError("has() needs a field")
         holder, name = found.args
@@ -376,6 +385,7 @@ def _table(value: Any) -> Mapping[str, Any]:
 def _same_kind(left: Any, right: Any) -> None:
     plain = (int, float)
     numbers = type(left) in plain and type(right) in plain
+    # By exact type: True is an int in Python, but not a number in CEL.
     if not numbers and type(left) is not type(right):
         raise CelError(f"{left!r} cannot be compared with {right!r}")
 
@@ -393,6 +403,7 @@ def _numeric(how: Callable[[Any, Any], Any], texts: bool = False) -> Callable[[A
         if not (texts and isinstance(left, str) and isinstance(right, str)):
             _number(left), _number(right)
         found = how(left, right)
+        # CEL's integers have 64 bits.
         if isinstance(found, int) and not -(2**63) <= found < 2**63:
             raise CelError("integer overflow")
         return found

@@ -57,6 +57,7 @@ class ClaimWriter:
 
     async def run(self, may_write: Callable[[], bool]) -> None:
         """Follow all collections from the first pod with a claim on; the book sees none before all are listed."""
+        # Most clusters have none: nothing is followed before the first pod asks.
         await self.book.asked_devices.wait()
         kinds: tuple[tuple[str, type[Any], Receiver[Any]], ...] = (
             (f"{GROUP}/resourceclaims", ResourceClaim, self.on_claim),
@@ -69,6 +70,7 @@ class ClaimWriter:
                 tasks.create_task(mirror.run())
             for mirror in mirrors:
                 await mirror.synced.wait()
+            # Only now: a part of the devices would let pods wait for what is there, or refuse them.
             self.book.cluster.devices = self.devices
             self._changed()
             tasks.create_task(self._release_forever(may_write))
@@ -133,6 +135,7 @@ class ClaimWriter:
             claim = await self.client.get(_path(key), ResourceClaim)
             if claim.metadata.deletion_timestamp is not None:
                 raise NotWritten(f"{key} is being deleted")
+            # Written before, perhaps by a request whose answer was lost.
             if any(one.uid == pod.metadata.uid for one in claim.status.reserved_for):
                 return
             mine = self.devices.assumed.get(key)
@@ -142,11 +145,13 @@ class ClaimWriter:
             if claim.status.allocation is not None and given is not None:
                 raise NotWritten(f"{key} was allocated by somebody else meanwhile")
             try:
+                # The finalizer first: a claim that holds devices must not vanish in between.
                 version = await self._guard(claim) if given is not None else claim.metadata.resource_version
                 users = [*claim.status.reserved_for, _consumer(pod)]
                 await self._status(claim, version, given, users)
                 return
             except ApiError as error:
+                # 409: it has changed since it was read; the reasons above are looked at again.
                 if error.code != 409:
                     raise
         raise NotWritten(f"{key} changes too often")
@@ -164,6 +169,7 @@ class ClaimWriter:
         self, claim: ResourceClaim, version: str, given: Allocation | None, users: list[Consumer] | None
     ) -> None:
         """Write who uses a claim, with the allocation where there is a new one; None for users gives all back."""
+        # A merge patch replaces the whole list: the version makes it a precondition.
         status: dict[str, object] = {"reservedFor": users}
         if given is not None:
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -176,6 +182,7 @@ class ClaimWriter:
         try:
             await self.client.call("PATCH", f"{_path(claim.key)}/status", body, content=MERGE)
         except ApiError:
+            # The server has said no, so nothing was written; a lost connection leaves it open.
             self.devices.sent.discard(claim.key)
             raise
 
@@ -189,6 +196,7 @@ class ClaimWriter:
         """Give back the devices of pods that wait and fit nowhere with them, as kube-scheduler does."""
         for pod in [one for one in self.book.waiting.values() if one.spec.resource_claims]:
             held = self.devices.idle(pod)
+            # It fits somewhere with what it holds: then it is only waiting its turn.
             if not held or any(why is None for why in feasible.feasible(pod, self.book.cluster).values()):
                 continue
             for claim in held:
@@ -206,6 +214,7 @@ class ClaimWriter:
             except _LOST as error:
                 log.warning("%s: cannot be looked at: %s", key, error)
                 continue
+            # It never arrived: the devices are free again.
             if claim.status.allocation is None:
                 self.devices.unassume(key)
 

@@ -29,7 +29,7 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the claims of one pod ask of a node.
+    """Hold what the claims of one pod ask of a node.
 
     Attributes:
         new: Claims that have to be allocated.
@@ -106,6 +106,7 @@ class Devices:
         """Take up a claim; once it says what it holds, that is no longer only assumed."""
         self.claims[claim.key] = claim
         if claim.status.allocation is not None:
+            # The watch confirms it, whoever has written it.
             self.unassume(claim.key)
 
     def drop_claim(self, key: str) -> None:
@@ -114,7 +115,7 @@ class Devices:
         self.unassume(key)
 
     def unassume(self, key: str) -> None:
-        """What a claim holds is what it says."""
+        """Forget what was assumed of a claim: it holds what it says."""
         self.assumed.pop(key, None)
         self.sent.discard(key)
 
@@ -125,6 +126,7 @@ class Devices:
         for name, key in claims_of(pod):
             claim = self.claims.get(key or "")
             if key is None:
+                # kube-controller-manager makes it; the watch will tell.
                 return f"the resource claim {name} has not been made from its template yet"
             if claim is None:
                 return f"the resource claim {key} does not exist"
@@ -137,6 +139,7 @@ class Devices:
         if claim.metadata.deletion_timestamp is not None:
             return "is being deleted"
         owner = next((one for one in claim.metadata.owner_references if one.controller), None)
+        # A claim from a template belongs to one pod, whoever else names it.
         if owner is not None and owner.kind == "Pod" and owner.uid != pod.metadata.uid:
             return "was made for another pod"
         users = claim.status.reserved_for
@@ -171,10 +174,12 @@ class Devices:
                 new.append(claim)
             else:
                 reach.append(held.node_selector)
+        # Only new claims need to know what is taken; listing it walks all claims.
         return Needs(tuple(new), tuple(reach), frozenset(self._taken()) if new else frozenset())
 
     def why_not(self, needs: Needs, node: objects.Node) -> str | None:
         """The reason against a node, or None."""
+        # Devices that are allocated already must be reachable from the node.
         if not all(selectors.node_terms(one, node) for one in needs.reach):
             return "devices of a claim are elsewhere"
         found = self._allocate(needs, node)
@@ -192,6 +197,7 @@ class Devices:
 
     def forget(self, uid: str) -> None:
         """Take back what was only assumed for a pod."""
+        # What was sent may stand in the API server: it holds until the watch or a look says otherwise.
         for key in [key for key, one in self.assumed.items() if one.pod == uid and key not in self.sent]:
             del self.assumed[key]
 
@@ -225,6 +231,7 @@ class Devices:
         if known is not None:
             return known
         offer = allocation.Offer()
+        # Sorted: the order of pools is part of which solution comes first.
         for pool in sorted(self._of_node.get(node.metadata.name, set()) | self._anywhere):
             offer.add(pool, self._pools[pool].values(), node)
         if not self._anywhere:  # else it depends on the node's labels, which may change

@@ -34,7 +34,7 @@ class CapacityWish(Object):
 
 
 class Wish(Object):
-    """What one request, or one alternative of it, asks for."""
+    """Hold what one request, or one alternative of it, asks for."""
 
     name: str = ""
     device_class_name: str = ""

@@ -75,6 +75,7 @@ def _in_namespaces(
     term: objects.PodAffinityTerm, owner: objects.Pod, namespace: str, known: Mapping[str, Mapping[str, str]]
 ) -> bool:
     if term.namespace_selector is None:
+        # Without a selector and without names a term means its owner's own namespace.
         return namespace in (term.namespaces or [owner.metadata.namespace])
     return namespace in term.namespaces or selectors.matches(term.namespace_selector, known.get(namespace, {}))
 
@@ -98,6 +99,8 @@ class Counts:
             for other in view.pods.values():
                 refused = [term for term in anti_affinity_terms(other) if selects(term, other, pod, names)]
                 _note(counts.existing_anti, refused, view.labels)
+                # One pod must meet all terms to count: kube-scheduler counts affinity so, and anti-affinity term by
+                # term.
                 if wanted and all(selects_as_newcomer(term, pod, other, names) for term in wanted):
                     _note(counts.affinity, wanted, view.labels)
                 if unwanted:
@@ -110,6 +113,7 @@ class Counts:
 def _note(table: dict[Pair, int], terms: Iterable[objects.PodAffinityTerm], labels: Mapping[str, str]) -> None:
     for term in terms:
         value = labels.get(term.topology_key)
+        # A node without the label is in no domain, so its pods count for none.
         if value is not None:
             pair = (term.topology_key, value)
             table[pair] = table.get(pair, 0) + 1
@@ -123,6 +127,8 @@ def why_not(pod: objects.Pod, labels: Mapping[str, str], counts: Counts) -> str 
         value = labels.get(term.topology_key)
         if value is not None and counts.anti_affinity.get((term.topology_key, value)):
             return "pod anti-affinity"
+    # By pairs, not by terms: any pod there whose term selects the newcomer keeps it away from the whole
+    # domain.
     if any(labels.get(key) == value for key, value in counts.existing_anti):
         return "anti-affinity of pods there"
     return None
@@ -132,6 +138,7 @@ def _affinity_met(terms: list[objects.PodAffinityTerm], labels: Mapping[str, str
     met = True
     for term in terms:
         value = labels.get(term.topology_key)
+        # A node without the label can never meet the term.
         if value is None:
             return False
         met = met and counts.affinity.get((term.topology_key, value), 0) > 0

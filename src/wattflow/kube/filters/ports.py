@@ -13,8 +13,10 @@ _ALL = "0.0.0.0"
 
 def host_ports(pod: objects.Pod) -> tuple[Port, ...]:
     """Host ports of containers and sidecars, without repeats."""
+    # Init containers that end before the others start hold no port by then; sidecars do.
     sidecars = [one for one in pod.spec.init_containers if one.restart_policy == "Always"]
     found = {
+        # A dict as an ordered set: two containers may name one port.
         (port.host_ip or _ALL, port.protocol or "TCP", port.host_port): None
         for container in (*pod.spec.containers, *sidecars)
         for port in container.ports

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 
 from wattflow.kube import objects
 
+# Within 64 bits, as the API parses them; a longer text is no number.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def matches(selector: objects.LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """Tell whether the labels meet the selector. None selects nothing, an empty selector everything."""
+    # A missing selector and an empty one are opposites in the API.
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
@@ -42,6 +44,7 @@ def requirement(one: objects.Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(operator: str, value: str, bounds: list[str]) -> bool:
+    # The API allows one value for Gt and Lt.
     if len(bounds) != 1 or not _WHOLE.fullmatch(value) or not _WHOLE.fullmatch(bounds[0]):
         return False
     return int(value) > int(bounds[0]) if operator == "Gt" else int(value) < int(bounds[0])
@@ -51,6 +54,7 @@ def node_terms(selector: objects.NodeSelector | None, node: objects.Node) -> boo
     """Tell whether any term selects the node; None asks nothing, a selector without terms selects nothing."""
     if selector is None:
         return True
+    # Terms are alternatives, expressions within one must all hold.
     return any(node_term(term, node) for term in selector.node_selector_terms)
 
 
@@ -63,6 +67,7 @@ def node_term(term: objects.NodeSelectorTerm, node: objects.Node) -> bool:
 
 
 def _fields(fields: Iterable[objects.Requirement], node: objects.Node) -> bool:
+    # `metadata.name` is the only field that the API allows here.
     known = {"metadata.name": node.metadata.name}
     for one in fields:
         if one.operator not in ("In", "NotIn") or len(one.values) != 1:

@@ -1,4 +1,4 @@
-"""What the filters look at: nodes with their pods, labels of namespaces, claims with their volumes and devices."""
+"""Show the filters nodes with their pods, labels of namespaces, claims with their volumes and devices."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ class Spread:
         """Tell what the skew would be with the pod in this domain."""
         fewest = min(self.per_domain.values(), default=2**31 - 1)
         if len(self.per_domain) < (self.constraint.min_domains or 1):
+            # Too few domains: the global minimum counts as 0, so pods wait for further domains (KEP-3022).
             fewest = 0
         return self.per_domain.get(domain, 0) + self.itself - fewest
 
@@ -47,6 +48,7 @@ def spreads(pod: objects.Pod, cluster: snapshot.Snapshot) -> list[Spread]:
     keys = [one.topology_key for one in constraints]
     for view in cluster.nodes.values():
         labels = view.labels
+        # As kube-scheduler: a node that lacks one of the keys counts for none of the constraints.
         if not all(key in labels for key in keys):
             continue
         for spread in found:
@@ -60,6 +62,7 @@ def spreads(pod: objects.Pod, cluster: snapshot.Snapshot) -> list[Spread]:
 def selector_of(one: objects.SpreadConstraint, pod: objects.Pod) -> objects.LabelSelector | None:
     """The constraint's selector with the values of ``matchLabelKeys`` joined to it."""
     joined = {key: pod.metadata.labels[key] for key in one.match_label_keys if key in pod.metadata.labels}
+    # `matchLabelKeys` needs a selector; the API refuses one without the other.
     if not joined or one.label_selector is None:
         return one.label_selector
     extra = [objects.Requirement(key=key, operator="In", values=[value]) for key, value in joined.items()]
@@ -79,10 +82,12 @@ def included(one: objects.SpreadConstraint, pod: objects.Pod, node: objects.Node
 
 def matching(view: snapshot.NodeView, selector: objects.LabelSelector | None, namespace: str) -> int:
     """How many pods of a node count for a selector; an empty one counts none."""
+    # An empty selector counts nobody here, while elsewhere it selects everybody.
     if selector is None or selectors.is_empty(selector):
         return 0
     return sum(
         pod.metadata.namespace == namespace
+        # Pods that are on their way out leave their domain.
         and pod.metadata.deletion_timestamp is None
         and selectors.matches(selector, pod.metadata.labels)
         for pod in view.pods.values()

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from wattflow.kube import objects
 
+# A cordon is tolerated like the taint that the node controller makes of it.
 _CORDON = objects.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
     """One toleration against one taint. Numeric operators are an alpha feature of the API and are not met here."""
     if toleration.effect and toleration.effect != taint.effect:
+        # An empty effect or key matches any.
         return False
     if toleration.key and toleration.key != taint.key:
         return False

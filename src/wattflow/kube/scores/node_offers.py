@@ -91,6 +91,7 @@ class Offers:
     def queue(self, pod: objects.Pod, now_s: float) -> None:
         """Have a pod wait for its turn; one that waits already keeps its place."""
         uid, labels = pod.metadata.uid, pod.metadata.labels
+        # A pod that is queued again (its wishes changed) does not go to the end.
         since_s = self._queue[uid][1] if uid in self._queue else now_s
         # scores of free room concern all, those of pods alike only them
         alike = None if self.joules == 0 else (pod.metadata.namespace, tuple(sorted(labels.items())))
@@ -103,10 +104,12 @@ class Offers:
             if self._early(pod, since_s, now_s):
                 continue
             first = turns.get(alike)
+            # First in the queue wins among equals: dicts keep the order.
             if first is None or pod.spec.priority > first[0]:
                 turns[alike] = (pod.spec.priority, uid)
         for _, uid in turns.values():
             del self._queue[uid]
+        # Whoever was offered a part of the nodes for too long is offered all.
         late = [uid for uid, at_s in self._offered_s.items() if now_s - at_s >= _PATIENCE_S and uid not in self._queue]
         return list(dict.fromkeys([*(uid for _, uid in turns.values()), *late]))
 
@@ -138,8 +141,10 @@ class Offers:
         if not given:
             return among
         totals = [sum(weight * found[i] for weight, found in given) for i in range(len(views))]
+        # `joules` of all points that could be reached may be lacking.
         enough = max(totals) - self.joules * points.HIGHEST * sum(weight for weight, _ in given)
         near = tuple(view.node.metadata.name for view, total in zip(views, totals, strict=True) if total >= enough)
+        # Everything is near: no narrowing, and no list of nodes for the engine.
         return among if len(near) == len(views) else near
 
     def scores(self, pod: objects.Pod, amounts: accounting.Amounts, views: points.Views) -> list[Weighted]:
@@ -159,10 +164,13 @@ class Offers:
         if self.joules == 0:
             found.append((points.ROOM, points.of_room(amounts, pod, views)))
             found.append((points.BALANCE, points.of_balance(amounts, views)))
+        # A kind that gives all nodes the same points decides nothing, but would enlarge what may be
+        # lacking.
         return [(weight, each) for weight, each in found if min(each) < max(each)]
 
     def neighbours(self, pod: objects.Pod) -> points.Pairs:
         """Weights by topology pair: what the pod's preferred terms find, and the terms of others that find the pod."""
+        # Counts by terms with namespace selectors depend on labels of namespaces.
         if self._names is not self.cluster.namespaces:
             self._names = self.cluster.namespaces
             self.tally.clear()

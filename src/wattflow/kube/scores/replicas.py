@@ -52,6 +52,7 @@ class Replicas:
         """Take up a Service; one without a selector selects nothing."""
         about = service.metadata
         known = self._services.setdefault(about.namespace, {})
+        # A Service without a selector has its endpoints from elsewhere.
         if change == DELETED or not service.spec.selector:
             known.pop(about.name, None)
         else:
@@ -71,6 +72,7 @@ class Replicas:
     def awaited(self, pod: objects.Pod) -> bool:
         """Tell whether the pod's controller must exist and has not been seen: watches do not keep order."""
         owner = _controller(pod)
+        # Only what is followed can be awaited.
         return self.followed and owner is not None and owner not in self._owners
 
     def selector(self, pod: objects.Pod) -> objects.LabelSelector | None:
@@ -78,6 +80,7 @@ class Replicas:
         labels = pod.metadata.labels
         together: dict[str, str] = {}
         for wanted in self._services.get(pod.metadata.namespace, {}).values():
+            # Labels of several Services are joined, as kube-scheduler's DefaultSelector does.
             if all(labels.get(key) == value for key, value in wanted.items()):
                 together |= wanted
         owner = _controller(pod)

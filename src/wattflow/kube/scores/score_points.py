@@ -33,6 +33,7 @@ def of_taints(pod: objects.Pod, views: Views) -> list[int]:
     """Fewer points the more ``PreferNoSchedule`` taints are not tolerated: 100 − 100 · count / most."""
     counts = [soft_taints(pod, view.node.spec.taints) for view in views]
     most = max(counts)
+    # Whole numbers, divided as Go divides them: rounding must be kube-scheduler's.
     return [HIGHEST - (HIGHEST * count // most if most else 0) for count in counts]
 
 
@@ -102,6 +103,7 @@ def of_spread(pod: objects.Pod, views: Views, everywhere: Views, spreading: Spre
     s sums over the constraints: pods in the domain · ln(domains + 2) + greatest skew − 1, rounded.
     """
     rules = spreading.constraints
+    # Ignored nodes get 0 points, but are not among those that set most and least.
     ignored = [spreading.whole and not all(rule.topology_key in view.labels for rule in rules) for view in views]
     kept = [view for view, out in zip(views, ignored, strict=True) if not out]
     if spreading.whole:
@@ -110,6 +112,7 @@ def of_spread(pod: objects.Pod, views: Views, everywhere: Views, spreading: Spre
     for rule in rules:
         key, count = rule.topology_key, matching(spread.selector_of(rule, pod), pod.metadata.namespace)
         domains = {} if key == HOSTNAME else _per_domain(rule, kept, everywhere, count, spreading.included(rule))
+        # Two more than the domains, so that the logarithm is positive for one domain as well.
         weight = math.log((len(kept) if key == HOSTNAME else len(domains)) + 2)
         for i, view in enumerate(views):
             domain = view.labels.get(key)
@@ -133,6 +136,7 @@ def _per_domain(
 
 def _rounded(value: float) -> int:
     """Halves go up, which ``round`` would do every other time."""
+    # Go's math.Round, for the positive values that come here.
     return math.floor(value + 0.5)
 
 
@@ -140,6 +144,7 @@ def _fewest_best(sums: Sequence[int], ignored: Sequence[bool]) -> list[int]:
     kept = [value for value, out in zip(sums, ignored, strict=True) if not out]
     most, least = max(kept, default=0), min(kept, default=0)
     return [
+        # No pod alike anywhere: all nodes are equally good.
         0 if out else HIGHEST if most == 0 else HIGHEST * (most + least - value) // most
         for value, out in zip(sums, ignored, strict=True)
     ]
@@ -153,6 +158,7 @@ def of_neighbours(views: Views, weights: Pairs) -> list[int]:
     keys = {key for key, _ in weights}
     sums = [sum(weights.get((key, view.labels[key]), 0) for key in keys if key in view.labels) for view in views]
     least, most = min(sums), max(sums)
+    # Towards zero, as a conversion to int64 in Go.
     return [int(HIGHEST * ((value - least) / (most - least))) if most > least else 0 for value in sums]
 
 
@@ -165,6 +171,7 @@ def of_room(amounts: accounting.Amounts, pod: objects.Pod, views: Views) -> list
         for name in (accounting.CPU, accounting.MEMORY):
             all_of = view.allocatable.get(name, 0)
             if all_of:
+                # With something assumed for containers that request nothing: else empty requests would look free.
                 used = wanted[name] + sum(_at_least_usual(view.taken[uid], one)[name] for uid, one in view.pods.items())
                 parts.append((all_of - used) * HIGHEST // all_of if used <= all_of else 0)
         found.append(sum(parts) // len(parts) if parts else 0)
@@ -185,6 +192,7 @@ def _at_least_usual(amounts: accounting.Amounts, pod: objects.Pod) -> accounting
 def of_balance(amounts: accounting.Amounts, views: Views) -> list[int]:
     """How much the pod evens out the used parts of processor and memory: 75 where it changes nothing."""
     if not amounts.get(accounting.CPU) and not amounts.get(accounting.MEMORY):
+        # A pod that requests neither changes no balance, and kube-scheduler skips the plugin.
         return [0] * len(views)
     half, found = HIGHEST // 2, []
     for view in views:
@@ -195,9 +203,11 @@ def of_balance(amounts: accounting.Amounts, views: Views) -> list[int]:
 
 def _evenness(view: snapshot.NodeView, more: accounting.Amounts) -> int:
     parts = [
+        # More than all is no more than full.
         min(1.0, (view.requested.get(name, 0) + more.get(name, 0)) / view.allocatable[name])
         for name in (accounting.CPU, accounting.MEMORY)
         if view.allocatable.get(name, 0)
     ]
+    # The standard deviation of two numbers is half of their distance.
     apart = abs(parts[0] - parts[1]) / 2 if len(parts) == 2 else 0.0
     return int((1 - apart) * HIGHEST)

@@ -31,6 +31,7 @@ class Tally:
         def counted(view: snapshot.NodeView) -> int:
             name = view.node.metadata.name
             found = kept.get(name)
+            # Stamps are unique among all views, so a node that was made anew cannot hit an old count.
             if found is None or found[0] != view.stamp:
                 found = kept[name] = (view.stamp, count(view))
             return found[1]
@@ -44,6 +45,7 @@ class Tally:
         def held(view: snapshot.NodeView) -> bool:
             node = view.node
             found = kept.get(node.metadata.name)
+            # By identity: a changed node is another object (`Book.on_node`).
             if found is None or found[0] is not node:
                 found = kept[node.metadata.name] = (node, test(node))
             return found[1]
@@ -62,6 +64,7 @@ class Tally:
 
 def _recent(table: OrderedDict[object, dict[str, T]], what: object) -> dict[str, T]:
     if what not in table and len(table) >= _MOST:
+        # The least recently used; what pods ask about repeats, since pods come from few templates.
         table.popitem(last=False)
     found = table.setdefault(what, {})
     table.move_to_end(what)
