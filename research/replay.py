@@ -46,9 +46,11 @@ def replay(
         return
     chosen = lab.load(name, workflows)
     place = out or Path("out") / "experiments" / chosen.name
+    # Some take hours; said before they begin.
     if told := lab.expected(chosen):
         remark(told, quiet)
     with progress_bar(quiet, lines=True) as progress:
+        # Parts that are done are kept: an experiment that was stopped goes on from there.
         outcome = lab.run(chosen, progress, place / PARTS)
     typer.echo(f"{chosen.name}: {chosen.about}\nsource: {chosen.source}\n")
     print_tables([_table(sheet) for sheet in outcome.sheets])
@@ -56,6 +58,7 @@ def replay(
         typer.echo(f"- {note}")
     for path in lab.write(chosen, outcome, place):
         remark(f"written: {path}", quiet)
+    # After the results are written: until then they are the only copy.
     shutil.rmtree(place / PARTS, ignore_errors=True)
     for figure in outcome.figures:
         typer.echo(str(figure))

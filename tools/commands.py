@@ -85,26 +85,27 @@ def _row(one: Any) -> str:
     return f"| {names} | {said} |"
 
 
+def options() -> Iterator[tuple[str, Any]]:
+    """Every option of every listed command, by the words that call it."""
+    for words, command in commands():
+        yield from ((words, one) for one in command.params if one.param_type_name == "option" and one.name != "help")
+
+
+def unsaid() -> list[str]:
+    """Options without a line: the page would name them and say nothing."""
+    return [f"{words} {'/'.join(one.opts)}" for words, one in options() if not getattr(one, "help", "")]
+
+
 def untested() -> list[str]:
-    """Options of listed commands that nothing types: neither tests nor benchmarks, make or examples."""
+    """Options that nothing types in any spelling: neither tests nor benchmarks, make or examples."""
     texts = [
         path.read_text(encoding="utf-8", errors="ignore")
         for folder in TRIED_IN
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and path.suffix in (".py", ".mk", ".sh", ".md", ".yaml", "")
     ]
-    everything = "\n".join(texts)
-    found = []
-    for words, command in commands():
-        for one in command.params:
-            if one.param_type_name != "option" or one.name == "help":
-                continue
-            names = [re.escape(name) for name in one.opts if name.startswith("--")]
-            keyword = rf"\b{one.name}=" if one.name else "$^"
-            if not any(re.search(rf"(?<![\w-]){name}(?![\w-])", everything) for name in names):
-                used = re.search(keyword, everything) is not None
-                found.append(f"{words} {'/'.join(one.opts)}{' (by keyword?)' if used else ''}")
-    return found
+    typed = set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", "\n".join(texts)))
+    return [f"{words} {'/'.join(one.opts)}" for words, one in options() if not typed & {*one.opts, *one.secondary_opts}]
 
 
 def main() -> int:

@@ -65,6 +65,7 @@ def designs() -> dict[str, Frame]:
     """The six, then the other readings of the authors' code."""
     six = {name: library.load_frame(name) for name in SIX}
     others = {}
+    # Owners are those of the central and the delegated designs; hashing has none.
     for name in SIX[:4]:
         forgetful = replace(six[name].placers, forget_s=_FORGET_S)
         others[f"{name}, owners forgotten after 5 min"] = replace(six[name], placers=forgetful)
@@ -79,6 +80,7 @@ def run(settings: ExDeSettings, progress: Progress) -> Findings:
     runs: dict[str, list[Run]] = {name: [] for name in chosen}
     total, done = len(chosen) * len(settings.seeds), 0
     for seed in settings.seeds:
+        # One trace for all designs of a seed: differences between them are paired.
         workload, cluster = workloads.skewed(settings.tasks, seed, settings.hosts)
         for name, frame in chosen.items():
             progress(done / total, name)
@@ -94,6 +96,7 @@ def _tail(name: str, runs: Sequence[Run]) -> Tail:
     return Tail(
         name=name,
         slowdown=np.concatenate([slowdowns.slowdowns(run) for run in runs]),
+        # Responses in seconds beside ratios: a tail of slowdowns may be short tasks alone.
         response_s=np.concatenate([run.attempts["end_s"] - run.attempts["ready_s"] for run in runs]),
         hits=hits / looked if looked else 0.0,
         stolen=sum(run.scalars["stolen"] for run in runs) / sum(len(run.workload) for run in runs),
@@ -167,6 +170,7 @@ def draw(tails: Sequence[Tail], path: Path) -> None:
 
     figure = new_figure(7.5, 4.4)
     axes = figure.subplots()
+    # Equal steps of the logarithm, down to one task in ten thousand.
     share = np.logspace(0, -4, 200)
     for number, tail in enumerate(tails):
         style = "--" if tail.name.endswith("stealing") else "-"

@@ -35,6 +35,7 @@ KINDS = {
 """Kind of an experiment → the module that runs it."""
 
 FORMATS = ("png", "svg")
+# Without reading the file as TOML: a broken one must not hide the others from the list.
 _KIND = re.compile(r"^kind\s*=", re.MULTILINE)
 
 
@@ -93,6 +94,7 @@ def load(name: str, workflows: Path | None = None) -> Experiment:
         data["folder"] = str(workflows.resolve())
     problems = Problems()
     table = StrictTable(data, "", problems)
+    # A design lies in the same folder: say what to run instead of naming a missing key.
     if "kind" not in data and "frames" in data:
         raise InvalidInput(str(path), f"is a design of schedulers; run `wattflow lab explore {path}`")
     kind = table.text("kind")
@@ -112,6 +114,7 @@ def run(experiment: Experiment, progress: Progress | None = None, keep: Path | N
     ``keep`` is a folder for parts as they are done, of kinds that have any: a run that was ended goes on from them.
     """
     kind, settings = module(experiment.kind), experiment.settings
+    # Optional parts of a kind: short experiments have neither.
     if keep is not None and hasattr(kind, "kept_in"):
         settings = kind.kept_in(settings, keep)
     return kind.run(settings, progress or no_progress)
@@ -137,6 +140,7 @@ def write(experiment: Experiment, outcome: Findings, out: Path) -> list[Path]:
         **outcome.results,
     }
     written = [out / "results.json"]
+    # NaN would make a file that other programs cannot read.
     write_text(written[0], json.dumps(content, indent=1, allow_nan=False) + "\n")
     for name, draw in outcome.pictures.items():
         for ending in FORMATS:
@@ -149,4 +153,5 @@ def write(experiment: Experiment, outcome: Findings, out: Path) -> list[Path]:
 
 def module(kind: str) -> Kind:
     """The module of a kind, loaded when used."""
+    # Loaded when used: most kinds need packages that not everybody has.
     return cast(Kind, importlib.import_module(KINDS[kind]))

@@ -127,6 +127,7 @@ def inflated(pods: Workload, gpus: float, seed: int | None) -> Workload:
         while sum(float(asked[some].sum()) for some in drawn) < gpus:
             drawn.append(rng.integers(0, count, count))
         order = np.concatenate(drawn)
+        # The pod that reaches the sum is still among them.
         order = order[: int(np.searchsorted(np.cumsum(asked[order]), gpus)) + 1]
     forever = np.full(len(order), FOREVER_S)
     return Workload.of_columns(
@@ -150,12 +151,14 @@ def fill(arrivals: Workload, cluster: Cluster, policy: Policy, seed: int) -> Fil
     until_s = float(len(arrivals))
     while sim.advance(until_s) != kernel.UNTIL:
         pass
+    # By state, not by attempts: a pod that never leaves is placed for good.
     placed[able] = np.asarray(state.tasks.state[: int(able.sum())]) == PLACED
     seconds = time.perf_counter() - started
     asked = pod_gpus(arrivals)
     total = gpus_of(cluster)
     arrived, allocated = np.cumsum(asked) / total, np.cumsum(asked * placed) / total
     # At an arrived share: after the last pod that keeps the sum at or below it.
+    # At a share that is reached exactly the pod counts, whatever the rounding.
     at = np.searchsorted(arrived, GRID + 1e-9, side="right")
     curve = np.concatenate([[0.0], allocated])[at]
     return Filling(curve, seconds, sim.seconds / max(1.0, float(state.counts.decisions[0])))
@@ -171,9 +174,13 @@ def possible(pods: Workload, cluster: Cluster) -> NDArray[np.bool_]:
 def _only(pods: Workload, keep: NDArray[np.bool_]) -> Workload:
     """The pods that are kept, each at its time."""
     return Workload.of_columns(
-        pods.name, release_s=pods.release_s[keep], runtime_s=pods.runtime_s[keep], shapes=pods.shapes,
-        functions=pods.functions, shape=pods.shape[keep],
-    )  # fmt: skip
+        pods.name,
+        release_s=pods.release_s[keep],
+        runtime_s=pods.runtime_s[keep],
+        shapes=pods.shapes,
+        functions=pods.functions,
+        shape=pods.shape[keep],
+    )
 
 
 def cluster_of(settings: FillingSettings) -> Cluster:
@@ -186,6 +193,7 @@ def cluster_of(settings: FillingSettings) -> Cluster:
 
 def shuffled(cluster: Cluster, seed: int) -> Cluster:
     """The same nodes in a drawn order: the authors' simulator gives them new names in each run, and ties go by name."""
+    # Salts keep draws apart: 23 arrivals, 29 nodes.
     order = np.random.default_rng([seed, 29]).permutation(len(cluster.nodes))
     return replace(cluster, nodes=tuple(cluster.nodes[n] for n in order))
 
@@ -209,6 +217,7 @@ def one_experiment_s(settings: FillingSettings) -> float:
     """Wall seconds of the plain list under FGD, reading the lists included, once everything is compiled."""
     started = time.perf_counter()
     cluster, pods = cluster_of(settings), load_pods(settings.pods)
+    # Without a seed the list is taken as it is, whatever it asks for.
     fill(inflated(pods, 0.0, None), cluster, policy_of("fgd", pods), settings.seed)
     return time.perf_counter() - started
 
@@ -237,6 +246,7 @@ def fillings(
     cluster = cluster_of(settings)
     gpus = settings.arrived * gpus_of(cluster)
     found: dict[str, list[Filling]] = {name: [] for name in policies}
+    # Every policy on the same orders: differences are paired.
     for seed in range(settings.seed, settings.seed + repeats):
         arrivals, nodes = inflated(pods, gpus, seed), shuffled(cluster, seed)
         for name in policies:
@@ -277,11 +287,14 @@ def outcome(settings: FillingSettings, found: dict[str, list[Filling]], plain: t
         "seconds": {name: [one.seconds for one in some] for name, some in found.items()},
     }
     rows = tuple(
-        (name, *(f"{100 * curves[name][_index(p)]:.2f} ±{100 * spread[name][_index(p)]:.2f}" for p in settings.at_pct),
-         f"{1e6 * float(np.mean([one.decision_s for one in some])):.0f}",
-         f"{min(one.seconds for one in some):.2f}")
+        (
+            name,
+            *(f"{100 * curves[name][_index(p)]:.2f} ±{100 * spread[name][_index(p)]:.2f}" for p in settings.at_pct),
+            f"{1e6 * float(np.mean([one.decision_s for one in some])):.0f}",
+            f"{min(one.seconds for one in some):.2f}",
+        )
         for name, some in found.items()
-    )  # fmt: skip
+    )
     columns = ("policy", *(f"at {p:g} %" for p in settings.at_pct), "µs/decision", "s/run")
     sheet = Sheet("GPUs allocated when pods that ask for … of all GPUs have arrived", columns, rows)
     pictures = {"allocation": lambda path: draw(curves, path)}
@@ -310,6 +323,7 @@ def figures(settings: FillingSettings, curves: dict[str, Floats], plain_s: float
         over = fgd - float(curves["pwr"][full])
         found.append(Figure("fgd_ahead_of_pwr_at_100_pct", 100 * over, "points", ">0", over > 0))
     for name, rival in (("best", best), ("worst", worst)):
+        # Of what is left: the paper counts GPUs that nobody gets.
         fewer = 100.0 * (1.0 - (1.0 - fgd) / (1.0 - rival)) if rival < 1.0 else 0.0
         found.append(Figure(f"fgd_fewer_unallocated_than_{name}_rival", fewer, "%", "none", True))
     found += against_published(settings, curves)
@@ -318,15 +332,20 @@ def figures(settings: FillingSettings, curves: dict[str, Floats], plain_s: float
 
 
 PUBLISHED = {
-    "random": "01-Random", "dot-product": "02-DotProd", "gpu-clustering": "03-GpuClustering",
-    "gpu-packing": "04-GpuPacking", "best-fit": "05-BestFit", "fgd": "06-FGD",
-}  # fmt: skip
+    "random": "01-Random",
+    "dot-product": "02-DotProd",
+    "gpu-clustering": "03-GpuClustering",
+    "gpu-packing": "04-GpuPacking",
+    "best-fit": "05-BestFit",
+    "fgd": "06-FGD",
+}
 """Names in the authors' curves of the default list."""
 CLOSE_POINTS = 0.3
 
 
 def against_published(settings: FillingSettings, curves: dict[str, Floats]) -> list[Figure]:
     """Points above the authors' own curves at 100 and 130 % (default list), where the data folder has them."""
+    # Published curves are of this list on these nodes only.
     if settings.pods != "default" or not settings.gpu_nodes:
         return []
     try:
@@ -345,6 +364,7 @@ def against_published(settings: FillingSettings, curves: dict[str, Floats]) -> l
 
 
 def _index(pct: float) -> int:
+    # The nearest of the grid: 0.01 is no exact float.
     return int(np.argmin(np.abs(GRID - pct / 100.0)))
 
 

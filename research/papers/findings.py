@@ -56,4 +56,4 @@ class Findings:
 
 
 def no_progress(share: float, text: str) -> None:
-    """For callers who look at nothing."""
+    """Ignore progress, for callers who look at nothing."""

@@ -16,6 +16,8 @@ Equal nodes and GPUs are one candidate here; at random n of them draw the best o
 node) per pod.
 """
 
+# Scores are compiled by numba and carry no annotations, as those of `wattflow.policy`.
+# mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
 import math
@@ -32,20 +34,21 @@ TINY = 1e-9
 
 
 @jit
-def drawn(state, node):  # type: ignore[no-untyped-def]
+def drawn(state, node):
     """A number in [0, 1) that orders equal nodes at random; the least of as many as the node stands for."""
+    # The least of n draws, by one draw: n equal nodes stand as one candidate.
     return 1.0 - math.pow(effects.draw(state), 1.0 / view.stands_for(state, node))
 
 
 @jit
-def turn(state, node):  # type: ignore[no-untyped-def]
+def turn(state, node):
     """A number in [0, 1) that orders equal nodes by their place in the list."""
     return node / view.nodes_n(state)
 
 
 @jit
-def put(state, variant, out):  # type: ignore[no-untyped-def]
-    """From points (0 … 100, in ``out``) to costs: whole points, the first of equal nodes, the fullest GPU of a node."""
+def put(state, variant, out):
+    """Turn points (0 … 100, in ``out``) into costs: whole points, the first of equal nodes, a node's fullest GPU."""
     last = -1
     luck = 0.0
     for c in range(out.size):
@@ -56,11 +59,12 @@ def put(state, variant, out):  # type: ignore[no-untyped-def]
             last = node
             luck = turn(state, node)
         rest = float(WHOLE_U - view.taken_u(state, device)) / WHOLE_U if device >= 0 else 0.0
+        # Whole points decide between nodes; luck, below 1, among equal ones; the rest within a node.
         out[c] = 101.0 - math.floor(out[c] + TINY) + luck + TINY * rest
 
 
 @jit
-def free_gpus(state, node):  # type: ignore[no-untyped-def]
+def free_gpus(state, node):
     """Free GPU share of a node, in GPUs."""
     first, behind = view.devices_of(state, node)
     free = 0
@@ -71,19 +75,19 @@ def free_gpus(state, node):  # type: ignore[no-untyped-def]
 
 
 @jit
-def asked_gpus(state, variant):  # type: ignore[no-untyped-def]
+def asked_gpus(state, variant):
     """GPUs that a pod asks for."""
     return view.variant_devices(state, variant) * view.variant_share_u(state, variant) / WHOLE_U
 
 
 @jit
-def free_cores(state, node):  # type: ignore[no-untyped-def]
+def free_cores(state, node):
     """Free cores of a node."""
     return view.free_u(state, node) / WHOLE_U
 
 
 @jit
-def kind_of(state, variant):  # type: ignore[no-untyped-def]
+def kind_of(state, variant):
     """Kind of GPU request: 0 for none, 1 for a share, 1 + n for n whole ones."""
     devices = view.variant_devices(state, variant)
     if devices == 0:
@@ -92,7 +96,7 @@ def kind_of(state, variant):  # type: ignore[no-untyped-def]
 
 
 @jit
-def alike(state, candidate):  # type: ignore[no-untyped-def]
+def alike(state, candidate):
     """GPUs of the candidate's node that are as full as the candidate's own: equal ones are one candidate."""
     device = view.device_of(state, candidate)
     if device < 0:
@@ -104,7 +108,7 @@ def alike(state, candidate):  # type: ignore[no-untyped-def]
     return count
 
 
-def any_node(state, task, variant, out):  # type: ignore[no-untyped-def]
+def any_node(state, task, variant, out):
     """Any node with room, each as likely; any of its GPUs with room."""
     last = -1
     luck = 0.0
@@ -116,19 +120,20 @@ def any_node(state, task, variant, out):  # type: ignore[no-untyped-def]
         out[c] = luck + TINY * (1.0 - math.pow(effects.draw(state), 1.0 / alike(state, c)))
 
 
-def best_fit(state, task, variant, out):  # type: ignore[no-untyped-def]
-    """The least left over: cores and GPUs, half the points each."""
+def best_fit(state, task, variant, out):
+    """Prefer the least left over: cores and GPUs, half the points each."""
     cores = view.variant_need_u(state, variant) / WHOLE_U
     gpus = asked_gpus(state, variant)
     for c in range(out.size):
         node = view.node_of(state, c)
+        # Half of the points each, though a node has sixteen times as many cores as GPUs.
         left = (free_cores(state, node) - cores) / MOST_CORES + (free_gpus(state, node) - gpus) / MOST_GPUS
         out[c] = 100.0 * (1.0 - 0.5 * left)
     put(state, variant, out)
 
 
-def dot_product(state, task, variant, out):  # type: ignore[no-untyped-def]
-    """The smallest product of what the node has free and what the pod asks for."""
+def dot_product(state, task, variant, out):
+    """Prefer the smallest product of what the node has free and what the pod asks for."""
     cores = view.variant_need_u(state, variant) / WHOLE_U / MOST_CORES
     gpus = asked_gpus(state, variant) / MOST_GPUS
     for c in range(out.size):
@@ -139,7 +144,7 @@ def dot_product(state, task, variant, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def packing_points(state, variant, node):  # type: ignore[no-untyped-def]
+def packing_points(state, variant, node):
     """GPUs in use first (by how little they leave), then idle GPUs of a node in use, then idle nodes, small first."""
     first, behind = view.devices_of(state, node)
     idle = 0
@@ -149,6 +154,7 @@ def packing_points(state, variant, node):  # type: ignore[no-untyped-def]
             gpus += 1
             idle += 1 if view.taken_u(state, d) == 0 else 0
     if idle == gpus:
+        # By the authors' simulator: small idle nodes before large ones.
         return max(33.0 - gpus, float(gpus))
     share_u = view.variant_share_u(state, variant)
     if share_u == WHOLE_U:
@@ -160,19 +166,20 @@ def packing_points(state, variant, node):  # type: ignore[no-untyped-def]
             fullest = left_u
     if fullest == WHOLE_U:
         return 49.0
+    # As there, in whole tenths of a GPU.
     return max(50.0, 100.0 - math.floor(math.floor(100.0 * fullest / WHOLE_U + TINY) / 10.0))
 
 
-def gpu_packing(state, task, variant, out):  # type: ignore[no-untyped-def]
-    """First GPUs in use, then idle GPUs of nodes in use, then idle nodes; pods without a GPU go anywhere."""
+def gpu_packing(state, task, variant, out):
+    """Prefer GPUs in use, then idle GPUs of nodes in use, then idle nodes; pods without a GPU go anywhere."""
     asks = view.variant_devices(state, variant) > 0
     for c in range(out.size):
         out[c] = packing_points(state, variant, view.node_of(state, c)) if asks else 0.0
     put(state, variant, out)
 
 
-def gpu_clustering(state, task, variant, out):  # type: ignore[no-untyped-def]
-    """Nodes whose GPU pods all ask alike, then those with such among others, then those without, then the rest."""
+def gpu_clustering(state, task, variant, out):
+    """Prefer nodes whose GPU pods all ask alike, then some of them, then nodes without any, then the rest."""
     mine = kind_of(state, variant)
     for c in range(out.size):
         out[c] = 0.0
@@ -196,7 +203,7 @@ def gpu_clustering(state, task, variant, out):  # type: ignore[no-untyped-def]
     put(state, variant, out)
 
 
-def fewest_fragments(state, task, variant, out):  # type: ignore[no-untyped-def]
+def fewest_fragments(state, task, variant, out):
     """sigmoid(−added fragments) in whole points; of a node's GPUs the first of the best."""
     fgd.note_added_fragments(state, variant, out)
     last = -1
@@ -207,6 +214,7 @@ def fewest_fragments(state, task, variant, out):  # type: ignore[no-untyped-def]
             last = node
             luck = turn(state, node)
         points = math.floor(100.0 / (1.0 + math.exp(out[c])) + TINY)
+        # Behind everything else: the first GPU of the best.
         out[c] = 101.0 - points + luck + TINY * (c / out.size)
 
 

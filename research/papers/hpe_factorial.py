@@ -32,11 +32,13 @@ class Effect:
 def corners(setting: model.Setting) -> dict[Corner, Effect]:
     """All eight, means over the repetitions. Joules are those of the true curves, whatever the policy believes."""
     true = model.testbed(setting)
+    # By level: 0 sees the mean curve, 1 each node's own.
     believed = (model.with_mean_curve(true), true)
     results: dict[Corner, Effect] = {}
     for guarantee, curves, placement in itertools.product((0, 1), repeat=3):
         policy = registry.load(("kubernetes", "hpe")[placement])
         policy = policy.with_settings(guarantees=((1.0, model.ENERGY_AWARE)[guarantee],))
+        # Times depend on what the policy believes, joules on what is true.
         runs = model.repeat(setting, believed[curves], policy)
 
         def joules(run: Run) -> float:
@@ -62,6 +64,7 @@ def shares(results: Mapping[Corner, Effect]) -> dict[str, Effect]:
             before = results[corner[0], corner[1], corner[2]]
             stepped = [level | (i == number) for i, level in enumerate(corner)]
             after = results[stepped[0], stepped[1], stepped[2]]
+            # How often exactly these factors are set before this one, over all orders.
             weight = _weight(sum(corner))
             seconds += weight * (before.makespan_s - after.makespan_s)
             watt_hours += weight * (before.energy_wh - after.energy_wh)

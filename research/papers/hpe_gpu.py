@@ -44,6 +44,7 @@ def run(settings: SharingSettings, progress: Progress) -> Findings:
     found = json.loads((MEASURED / f"{settings.measured}.json").read_text(encoding="utf-8"))
     progress(0.5, "tables")
     ways = by_way(found["runs"])
+    # The shortest makespan, as the paper's best packing; names break ties.
     best = min((way for way in ways if way.startswith("mps")), key=lambda way: (_mean(ways[way], "makespan_s"), way))
     sheets = (_modes_sheet(ways), _packings_sheet(found), _beside_sheet(found), _pairs_sheet(found))
     notes = (
@@ -86,6 +87,7 @@ def _mean(runs: Runs, key: str) -> float:
 
 def stretch(runs: Runs, alone: Runs) -> float:
     """Mean over jobs of their time here over their kind's mean time with the device to itself."""
+    # Each kind by its own time alone: a mean over kinds would weigh long jobs more.
     base = {kind: statistics.fmean(t for one in alone for t in one["job_s"][kind]) for kind in alone[0]["job_s"]}
     return statistics.fmean(t / base[kind] for one in runs for kind, times in one["job_s"].items() for t in times)
 
@@ -99,11 +101,17 @@ def _modes_sheet(ways: Mapping[str, Runs]) -> Sheet:
     rows = []
     for way, runs in ways.items():
         times = [float(one["makespan_s"]) for one in runs]
-        rows.append((
-            way, str(len(runs)), f"{_mean(runs, 'makespan_s'):.1f}", f"{max(times) - min(times):.1f}",
-            f"{_mean(runs, 'energy_j') / _WH:.2f}", f"{_mean(runs, 'mean_w'):.0f}",
-            f"{stretch(runs, ways['exclusive']):.2f}",
-        ))  # fmt: skip
+        rows.append(
+            (
+                way,
+                str(len(runs)),
+                f"{_mean(runs, 'makespan_s'):.1f}",
+                f"{max(times) - min(times):.1f}",
+                f"{_mean(runs, 'energy_j') / _WH:.2f}",
+                f"{_mean(runs, 'mean_w'):.0f}",
+                f"{stretch(runs, ways['exclusive']):.2f}",
+            )
+        )
     columns = ("way", "runs", "makespan s", "spread s", "energy Wh", "mean W", "stretch of a job")
     return Sheet("40 jobs on one GPU, measured", columns, tuple(rows))
 

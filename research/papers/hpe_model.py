@@ -87,11 +87,13 @@ def schedulers() -> dict[str, Policy]:
 
 def noise(jobs: Jobs, repetition: int) -> Floats:
     """Standard normal, one number per job."""
+    # By job and repetition: other spreads use the same draws, scaled.
     return np.random.default_rng([repetition, 210]).normal(0.0, 1.0, jobs.count)
 
 
 def durations_s(jobs: Jobs, calibration: Calibration, repetition: int) -> Floats:
     """Seconds of each job alone on a core, in order of submission."""
+    # In order of submission: the last ones are those that had to wait.
     waiting = np.arange(jobs.count) >= jobs.starting
     length = np.where(waiting, calibration.short_s, calibration.long_s)
     drawn: Floats = length * np.exp(calibration.spread * noise(jobs, repetition))
@@ -135,11 +137,13 @@ def _curve(node: Node, ends_w: tuple[float, float], shape: str, about: str) -> P
         return ends_profile(idle_w, full_w, node.cores, node.threads_per_core, provenance="guessed", source=about)
     if shape.startswith(POWER):
         threads, power = node.cores * node.threads_per_core, float(shape.removeprefix(POWER))
+        # 0 apart: 0 to any power below 1 is 0, but the curve begins at idle.
         rise = (0.0, *((k / threads) ** power for k in range(1, threads + 1)))
         watts = tuple(idle_w + (full_w - idle_w) * part for part in rise)
         busy = tuple(float(k) for k in range(threads + 1))
         return PowerProfile(busy, watts, provenance=Provenance.GUESSED, source=f"{about}; {shape}")
     other = find_profile(shape).for_node(node.cores, node.threads_per_core)
+    # Its shape between our own ends.
     scale = (full_w - idle_w) / (other.full_w - other.idle_w)
     watts = tuple(idle_w + scale * (w - other.idle_w) for w in other.watts)
     return PowerProfile(other.busy, watts, provenance=Provenance.GUESSED, source=f"{about}; shape of {shape}")
@@ -165,6 +169,7 @@ def repeat(setting: Setting, cluster: Cluster, policy: Policy) -> list[Run]:
 
 def on_true_curves(run: Run, cluster: Cluster) -> float:
     """Joules of a run whose policy believed other curves. Watts do not change times here, so they can be put right."""
+    # Without the log, so that watts are worked out again from attempts and curves.
     curve = power_curve(replace(run, cluster=cluster, power_log=None))
     return sum(curve.energy_j(node) for node in range(len(cluster.nodes)))
 
@@ -190,6 +195,7 @@ def fit(setting: Setting, row: FirstRow, spread: float | None = None) -> Calibra
     """
     if spread is None:
         low, high = 0.0, 0.1
+        # Forty halvings of 0.1 reach the last digit that is printed.
         for _ in range(40):
             middle = (low + high) / 2
             low, high = (middle, high) if _width_s(setting, row, middle) <= row.window_s else (low, middle)
@@ -200,6 +206,7 @@ def fit(setting: Setting, row: FirstRow, spread: float | None = None) -> Calibra
     for scale in (0.0, 1.0):
         tried = replace(setting, calibration=replace(fitted, watts_scale=scale))
         energy.append(mean(repeat(tried, testbed(tried), default), lambda run: run.total_j) / J_PER_WH)
+    # Energy is linear in the scale: two runs give the line.
     return replace(fitted, watts_scale=(row.energy_wh - energy[0]) / (energy[1] - energy[0]))
 
 
@@ -214,8 +221,10 @@ def _fit_times(setting: Setting, row: FirstRow, spread: float) -> Calibration:
     jobs, seeds = setting.jobs, range(setting.repetitions)
     fitted = replace(setting.calibration, spread=spread, long_s=row.mark_s)
     starts = [waiting_starts_s(jobs, fitted, seed) for seed in seeds]
+    # Starts scale with the length, so one step puts their mean on the mark.
     fitted = replace(fitted, long_s=row.mark_s * row.mark_s / float(np.mean(starts)))
     low, high = 0.0, row.makespan_s
+    # The mean makespan rises with the length of short jobs, so bisection finds it.
     while high - low > 1e-9:
         middle = (low + high) / 2
         tried = replace(fitted, short_s=middle)

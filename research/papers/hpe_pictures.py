@@ -47,6 +47,7 @@ def draw_watts(runs: Mapping[str, Run], published: Mapping[str, tuple[float, flo
         axes.plot([makespan_s], [mean_w], "x", color=COLOURS[row], markersize=5)
         levels += [mean_w, float(watts.sum(axis=0).min()), float(watts.sum(axis=0).max())]
     low, high = min(levels), max(levels)
+    # Room above the curves for the legend.
     axes.set_ylim(low - 0.15 * (high - low), high + 0.75 * (high - low))
     axes.set(xlabel="time, s", ylabel="power of all nodes, W (axis does not start at 0)")
     axes.set_title("watts over time (simulated, first repetition)")
@@ -55,7 +56,7 @@ def draw_watts(runs: Mapping[str, Run], published: Mapping[str, tuple[float, flo
 
 
 def draw_stretch(runs: Mapping[str, Run], path: Path) -> None:
-    """Each job's stretch while it runs (left) and from submission to end (right), jobs in ascending order."""
+    """Draw each job's stretch while it runs (left) and from submission to end (right), ascending."""
     figure, (left, right) = _figure(2)
     for row, run in runs.items():
         for axes, values in ((left, stretch(run)), (right, response(run))):

@@ -71,13 +71,16 @@ def fit(setting: Setting, row: FirstRow, spread: float) -> Calibration:
     The waiting jobs start at the mark and run nearly alone: makespan − mark is a job's length, and mark over length the
     slowdown of 95 jobs on 48 cores. A few rounds of simulation settle what the spread changes.
     """
+    # Waiting jobs run nearly alone, so the first guess is close.
     length_s = row.makespan_s - row.mark_s
     fitted = replace(
         setting.calibration, long_s=length_s, short_s=length_s, spread=spread, smt_slowdown=row.mark_s / length_s
     )
+    # Each round corrects length and slowdown by what the simulation shows; six are more than enough.
     for _ in range(6):
         runs = _rows(replace(setting, calibration=fitted), ("default",))["default"]
         starts = np.concatenate([run.start_s_by_task() for run in runs])
+        # Those that started at once say nothing of the mark.
         start_s = float(starts[starts > 0].mean())
         rest_s = hpe_model.mean(runs, lambda run: run.makespan_s) - start_s
         longer = (row.makespan_s - row.mark_s) / rest_s
@@ -86,6 +89,7 @@ def fit(setting: Setting, row: FirstRow, spread: float) -> Calibration:
             fitted,
             long_s=fitted.long_s * longer,
             short_s=fitted.short_s * longer,
+            # Never quicker with threads shared than alone.
             smt_slowdown=max(1.0, fitted.smt_slowdown * row.mark_s / start_s / longer),
         )
     energy = []
@@ -122,6 +126,7 @@ def _bent_rows(setting: Setting) -> dict[str, Row]:
     """All rows, and the repetitions without requests in which some thread had three jobs: the longest."""
     runs = _rows(setting, ("no_request",))["no_request"]
     longest_s = max(run.makespan_s for run in runs)
+    # Within a second of the longest: those in which some thread had three jobs.
     crowded = [run for run in runs if run.makespan_s > longest_s - 1.0]
     joules = hpe_model.mean(crowded, lambda run: run.total_j)
     return {**_measured(setting), CROWDED: (longest_s, joules / hpe_model.J_PER_WH)}
@@ -177,6 +182,7 @@ def figures(found: Found, published: Mapping[str, Row]) -> list[Figure]:
     """The rows that were not calibrated, against the published ones, within 5 %."""
     made = []
     for variant in VARIANTS:
+        # The first row is calibrated, not predicted.
         for row in hpe_model.ROWS[1:]:
             for i, (what, unit) in enumerate((("makespan", "s"), ("energy", "Wh"))):
                 value, goal = found.rows[variant][row][i], published[row][i]
@@ -186,7 +192,7 @@ def figures(found: Found, published: Mapping[str, Row]) -> list[Figure]:
 
 
 def note(reading: Reading) -> str:
-    """Say what the second reading was given and what speaks against it."""
+    """Describe the second reading: its calibration, and the evidence against it."""
     c = reading.calibration
     return (
         f"second reading ({reading.cluster}): one class of jobs of {c.long_s:g} s, {c.smt_slowdown:g} times as long "

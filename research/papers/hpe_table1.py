@@ -87,6 +87,7 @@ def read(table: StrictTable) -> HpeSettings:
     beyond = hpe_beyond.read(beyond_table)
     second_table = _sub(table, "second_reading")
     second = hpe_readings.read(second_table)
+    # Every table is asked for keys that nobody read, so that a typing error is not passed over.
     for each in (jobs, first, goals, other_table, beyond_table, second_table):
         each.finish()
     return HpeSettings(setting, row, published, wanted, other, beyond, second)
@@ -100,6 +101,7 @@ def run(settings: HpeSettings, progress: Progress) -> Findings:
     for number, (row, policy) in enumerate(hpe_model.schedulers().items()):
         progress(0.1 * number, row)
         runs[row] = hpe_model.repeat(setting, cluster, policy)
+    # Means over repetitions; runs themselves are kept for pictures.
     ours = {row: _measured(each) for row, each in runs.items()}
     progress(0.3, "factorial")
     corners = hpe_factorial.corners(setting)
@@ -112,12 +114,17 @@ def run(settings: HpeSettings, progress: Progress) -> Findings:
     progress(0.8, "our policy on a cluster that sleeps")
     beyond = hpe_beyond.measure(settings.beyond, setting)
     sheets = (
-        hpe_readings.sheet(second, pairs, theirs), _table_sheet(ours, settings.published),
-        _factorial_sheet(corners, "4 × 48"), _shares_sheet(corners), _factorial_sheet(second.corners, "2 × 96"),
-        _shares_sheet(second.corners), _others_sheet(others, settings), hpe_readings.other_sheet(second),
+        hpe_readings.sheet(second, pairs, theirs),
+        _table_sheet(ours, settings.published),
+        _factorial_sheet(corners, "4 × 48"),
+        _shares_sheet(corners),
+        _factorial_sheet(second.corners, "2 × 96"),
+        _shares_sheet(second.corners),
+        _others_sheet(others, settings),
+        hpe_readings.other_sheet(second),
         hpe_readings.bent_sheet(second),
         hpe_beyond.sheet(settings.beyond, beyond),
-    )  # fmt: skip
+    )
     results: dict[str, object] = {
         "ours": {row: {"makespan_s": each.makespan_s, "energy_wh": each.energy_wh} for row, each in ours.items()},
         "published": {
@@ -132,8 +139,11 @@ def run(settings: HpeSettings, progress: Progress) -> Findings:
         "second_reading": hpe_readings.as_map(second),
     }
     figures = (
-        *_figures(ours, settings), *hpe_readings.figures(second, theirs), *hpe_beyond.figures(settings.beyond, beyond),
-    )  # fmt: skip
+        # Figures of the first reading, of the second, and beyond the paper.
+        *_figures(ours, settings),
+        *hpe_readings.figures(second, theirs),
+        *hpe_beyond.figures(settings.beyond, beyond),
+    )
     notes = (*_notes(ours, runs, settings), _identified(others, settings), hpe_readings.note(settings.second))
     return Findings(sheets, figures, results, notes, _pictures(runs, ours, settings))
 
@@ -168,6 +178,7 @@ def _other_calibrations(settings: HpeSettings) -> dict[str, Published]:
     found: dict[str, Published] = {}
     for name, (siblings, spread) in readings.items():
         tried = replace(setting, calibration=replace(chosen, siblings=siblings))
+        # Fitted again: each of them reproduces the first row, so that only what it leaves open differs.
         tried = replace(tried, calibration=hpe_model.fit(tried, settings.first_row, spread))
         runs = hpe_model.repeat(tried, hpe_model.testbed(tried), hpe_model.schedulers()["energy_aware"])
         found[name] = _measured(runs)
@@ -182,6 +193,7 @@ def _figures(ours: Mapping[str, Published], settings: HpeSettings) -> list[Figur
     saved_wh = reduction(default.energy_wh, aware.energy_wh)
     beyond_s = reduction(no_request.makespan_s, aware.makespan_s)
     beyond_wh = reduction(no_request.energy_wh, aware.energy_wh)
+    # Rounded as the paper prints them.
     published_s = round(reduction(theirs["no_request"].makespan_s, theirs["energy_aware"].makespan_s), 1)
     published_wh = round(reduction(theirs["no_request"].energy_wh, theirs["energy_aware"].energy_wh), 1)
     wanted = (
@@ -204,16 +216,21 @@ def _table_sheet(ours: Mapping[str, Published], theirs: Mapping[str, Published])
     rows = []
     for row in hpe_model.ROWS:
         mine, published = ours[row], theirs[row]
-        rows.append((
-            hpe_pictures.LABELS[row] + (" (calibrated)" if row == "default" else ""),
-            f"{mine.makespan_s:.0f}", f"{published.makespan_s:.0f}",
-            f"{mine.energy_wh:.2f}", f"{published.energy_wh:.2f}",
-            f"{mine.mean_w:.0f}", f"{published.mean_w:.0f}",
-            f"{reduction(ours['default'].makespan_s, mine.makespan_s):.1f}",
-            f"{reduction(theirs['default'].makespan_s, published.makespan_s):.1f}",
-            f"{reduction(ours['default'].energy_wh, mine.energy_wh):.1f}",
-            f"{reduction(theirs['default'].energy_wh, published.energy_wh):.1f}",
-        ))  # fmt: skip
+        rows.append(
+            (
+                hpe_pictures.LABELS[row] + (" (calibrated)" if row == "default" else ""),
+                f"{mine.makespan_s:.0f}",
+                f"{published.makespan_s:.0f}",
+                f"{mine.energy_wh:.2f}",
+                f"{published.energy_wh:.2f}",
+                f"{mine.mean_w:.0f}",
+                f"{published.mean_w:.0f}",
+                f"{reduction(ours['default'].makespan_s, mine.makespan_s):.1f}",
+                f"{reduction(theirs['default'].makespan_s, published.makespan_s):.1f}",
+                f"{reduction(ours['default'].energy_wh, mine.energy_wh):.1f}",
+                f"{reduction(theirs['default'].energy_wh, published.energy_wh):.1f}",
+            )
+        )
     columns = (
         "scheduler", "makespan s", "published", "energy Wh", "published", "mean W", "published",
         "makespan saved %", "published", "energy saved %", "published",
@@ -237,11 +254,14 @@ def _shares_sheet(corners: Mapping[hpe_factorial.Corner, hpe_factorial.Effect]) 
     whole = corners[0, 0, 0]
     rows = tuple(
         (
-            name, f"{part.makespan_s:+.1f}", f"{100 * part.makespan_s / whole.makespan_s:+.1f}",
-            f"{part.energy_wh:+.2f}", f"{100 * part.energy_wh / whole.energy_wh:+.1f}",
+            name,
+            f"{part.makespan_s:+.1f}",
+            f"{100 * part.makespan_s / whole.makespan_s:+.1f}",
+            f"{part.energy_wh:+.2f}",
+            f"{100 * part.energy_wh / whole.energy_wh:+.1f}",
         )
         for name, part in hpe_factorial.shares(corners).items()
-    )  # fmt: skip
+    )
     columns = ("factor", "seconds saved", "% of default", "Wh saved", "% of default")
     return Sheet("what the saving is made of (each factor's mean step; they sum to the whole)", columns, rows)
 
@@ -249,6 +269,7 @@ def _shares_sheet(corners: Mapping[hpe_factorial.Corner, hpe_factorial.Effect]) 
 def _saved(each: Published, settings: HpeSettings) -> tuple[float, float]:
     """Percent of makespan and of energy against the first row, which every calibration reproduces."""
     first = settings.first_row
+    # Against the published row, which all of them meet.
     return reduction(first.makespan_s, each.makespan_s), reduction(first.energy_wh, each.energy_wh)
 
 
@@ -334,6 +355,7 @@ def _read_published(table: StrictTable) -> dict[str, Published]:
             row.number("makespan_s"), row.number("energy_wh")
         )
         row.finish()
+    # Each row once and none else.
     if sorted(published) != sorted(hpe_model.ROWS):
         table.problem("published", f"needs the rows {', '.join(hpe_model.ROWS)}")
     return published
@@ -341,9 +363,12 @@ def _read_published(table: StrictTable) -> dict[str, Published]:
 
 def _read_calibration(table: StrictTable) -> Calibration:
     found = Calibration(
-        table.number("long_s"), table.number("short_s"), table.number("spread"), table.number("watts_scale"),
+        table.number("long_s"),
+        table.number("short_s"),
+        table.number("spread"),
+        table.number("watts_scale"),
         _texts(table, "siblings"),
-    )  # fmt: skip
+    )
     table.finish()
     return found
 

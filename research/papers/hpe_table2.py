@@ -81,9 +81,12 @@ def read(table: StrictTable) -> Table2Settings:
     if not parts or not all(0 < part <= 1 for part in parts):
         table.problem("sm_parts", "must be shares above 0 and at most 1, the first being ours")
     return Table2Settings(
-        Bench("2 × A100X, published", jobs, job_s, devices, slots, rows), parts, table.number("switch_loss"),
-        table.text("measured"), table.text("measured_mps"),
-    )  # fmt: skip
+        Bench("2 × A100X, published", jobs, job_s, devices, slots, rows),
+        parts,
+        table.number("switch_loss"),
+        table.text("measured"),
+        table.text("measured_mps"),
+    )
 
 
 def run(settings: Table2Settings, progress: Progress) -> Findings:
@@ -98,6 +101,7 @@ def run(settings: Table2Settings, progress: Progress) -> Findings:
             ours = {mode: simulated(bench, fitted, part, settings.switch_loss, mode) for mode in MODES}
             rows += [_cells(bench, part, fitted, mode, ours[mode]) for mode in MODES]
             results[f"{bench.name}, a = {part:g}"] = {"duty": fitted.duty, **{m: list(row) for m, row in ours.items()}}
+            # The first is ours; others are shown beside it.
             if part == settings.sm_parts[0]:
                 figures += _figures(bench, ours)
                 shown.append((bench, ours))
@@ -152,8 +156,10 @@ def fit(bench: Bench, part: float, switch_loss: float) -> Fitted:
     """Duty from the time under slices, and the line of watts through the first two rows."""
     batches = bench.jobs / bench.devices / bench.slots
     stretch = bench.published["time-slice"][0] / batches / bench.job_s
+    # From slots · duty · (1 + loss) = stretch, as time slices work in the simulator.
     duty = min(1.0, stretch / bench.slots / (1.0 + switch_loss))
     alone_w, turns_w = (bench.published[mode][1] / bench.devices for mode in MODES[:2])
+    # Two points of the line: a job alone, and turns that keep the device busy all the time.
     slope = (turns_w - alone_w) / (part - duty * part)
     idle_w = alone_w - slope * duty * part
     return Fitted(duty, idle_w, idle_w + slope)
@@ -164,6 +170,7 @@ def variant(fitted: Fitted, part: float, mode: str, slots: int) -> Variant:
     if mode != "mps":
         return Variant("gpu", 1, 0, "gpu", 1, part, device_duty=fitted.duty)
     share = 1.0 / slots
+    # Capped at its share a kernel takes longer by what it lacks.
     kernels = fitted.duty * max(1.0, part / share)
     factor = 1.0 - fitted.duty + kernels
     return Variant("gpu", 1, 0, "gpu", 1, min(part, share), runtime_factor=factor, device_duty=kernels / factor)
@@ -174,6 +181,7 @@ def simulated(bench: Bench, fitted: Fitted, part: float, switch_loss: float, mod
     power = DeviceProfile((0.0, 1.0), (fitted.idle_w, fitted.full_w))
     slots = bench.slots if mode == "time-slice" else 1
     device = Device("gpu", sharing=mode, slots=slots, power=power, switch_loss=switch_loss)
+    # No watts of its own: the published ones are those of the devices.
     host = Node("host", 128, 1 << 40, power=PowerProfile((0.0,), (0.0,)), devices=(device,) * bench.devices)
     work = Workload.of_columns(
         "forty",
@@ -189,9 +197,15 @@ def simulated(bench: Bench, fitted: Fitted, part: float, switch_loss: float, mod
 def _cells(bench: Bench, part: float, fitted: Fitted, mode: str, ours: Row) -> tuple[str, ...]:
     known = bench.published[mode]
     return (
-        f"{part:g}, {LABELS[mode]}", f"{fitted.duty:.3f}", f"{ours[0]:.0f}", f"{known[0]:.0f}", f"{ours[1]:.0f}",
-        f"{known[1]:.0f}", f"{ours[0] * ours[1] / 3600:.1f}", f"{known[0] * known[1] / 3600:.1f}",
-    )  # fmt: skip
+        f"{part:g}, {LABELS[mode]}",
+        f"{fitted.duty:.3f}",
+        f"{ours[0]:.0f}",
+        f"{known[0]:.0f}",
+        f"{ours[1]:.0f}",
+        f"{known[1]:.0f}",
+        f"{ours[0] * ours[1] / 3600:.1f}",
+        f"{known[0] * known[1] / 3600:.1f}",
+    )
 
 
 def _figures(bench: Bench, ours: Mapping[str, Row]) -> list[Figure]:

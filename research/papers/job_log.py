@@ -74,6 +74,7 @@ def read(table: StrictTable) -> LogSettings:
 def machine(settings: LogSettings) -> Cluster:
     """Equal nodes with a straight line of watts."""
     watts = PowerProfile((0.0, float(settings.cores)), (settings.idle_w, settings.full_w))
+    # One node after another: names say nothing here.
     nodes = (Node(f"n{i}", settings.cores, _MEMORY, power=watts) for i in range(settings.nodes))
     return Cluster("log", tuple(nodes))
 
@@ -92,6 +93,7 @@ def policies() -> dict[str, Policy]:
 def queue(workload: Workload, cluster: Cluster, name: str, policy: Policy) -> Queue:
     """Simulate the log under one policy."""
     run = simulate(workload, cluster, policy)
+    # From release to start, as logs count a queue.
     waited_h = (run.start_s_by_task() - workload.release_s) / 3600.0
     return Queue(
         name,

@@ -138,6 +138,7 @@ def node(kind: Kind, i: int, settings: JoulieSettings) -> Node:
 
 def cluster(kinds: tuple[Kind, ...], settings: JoulieSettings, scale: float = 1.0) -> Cluster:
     """All nodes of a setting; at least one of each kind."""
+    # At least one: a kind that is scaled away would leave its jobs without a place.
     counts = {kind.name: max(1, round(kind.count * scale)) for kind in kinds}
     nodes = tuple(node(kind, i, settings) for kind in kinds for i in range(counts[kind.name]))
     return Cluster("joulie", nodes, about="Joulie's benchmark; sleep states are assumed")
@@ -147,6 +148,7 @@ def workload(machines: Cluster, settings: JoulieSettings, per_s: float, urgent: 
     """Poisson arrivals by day and night with bursts of 50 to 200; jobs are as long as makes the load right."""
     rng = np.random.default_rng([settings.seed, 41])
     span_s = settings.hours * 3600.0
+    # Few hours at a small scale still need enough jobs for a percentile.
     count = max(50, int(per_s * span_s))
     release = _arrivals(rng, count, span_s, per_s)
     which = rng.choice(len(JOBS), len(release), p=[jobs.part for jobs in JOBS])
@@ -156,22 +158,32 @@ def workload(machines: Cluster, settings: JoulieSettings, per_s: float, urgent: 
     for gpu in (False, True):
         room = sum(one.cores for one in machines.nodes if ("gpu" in one.features) == gpu) * span_s
         mine = of_gpu == gpu
+        # CPU and GPU jobs each to the same load: the mix gives their number, not their length.
         runtime[mine] *= settings.load * room / float((runtime * wants)[mine].sum())
     shapes = [Shape(0, (Variant(cores=jobs.wants, features=("gpu",) if jobs.gpu else ("cpu",)),), 1) for jobs in JOBS]
+    # Twenty times their length: a deadline marks them as urgent, it does not press.
     deadline = np.where(rng.random(len(release)) < urgent, release + 20.0 * runtime, np.inf)
     return Workload.of_columns(
-        "joulie", release_s=release, runtime_s=runtime, shapes=shapes, shape=which.astype(np.int32),
-        functions=(Function("job", compute_bound=0.8),), deadline_s=deadline, one_each=True,
-    )  # fmt: skip
+        "joulie",
+        release_s=release,
+        runtime_s=runtime,
+        shapes=shapes,
+        shape=which.astype(np.int32),
+        functions=(Function("job", compute_bound=0.8),),
+        deadline_s=deadline,
+        one_each=True,
+    )
 
 
 def _arrivals(rng: np.random.Generator, count: int, span_s: float, per_s: float) -> Floats:
     """Thinned draws under a daily wave of ± 40 %; one job in ten comes in a burst."""
     grid = np.linspace(0.0, span_s, 20_001)
     rate = 1.0 + 0.4 * np.sin(2 * np.pi * (grid / DAY_S - 0.25))
+    # The integral of the rate; drawing evenly over it gives arrivals at that rate.
     reached = np.concatenate([[0.0], np.cumsum(0.5 * (rate[1:] + rate[:-1]))])
     bursts = max(1, round(0.1 * count / 125))
     sizes = rng.integers(50, 201, bursts) if count > 1000 else np.full(bursts, 5)
+    # One in ten at most, whatever the sizes of bursts.
     together = np.repeat(rng.uniform(0.0, span_s, bursts), sizes)[: count // 10]
     spread = np.interp(rng.random(count - len(together)) * reached[-1], reached, grid)
     return np.sort(np.concatenate([spread, together]))
@@ -198,6 +210,7 @@ def run(settings: object, progress: Progress) -> Findings:
     assert isinstance(settings, JoulieSettings)
     large = cluster(LARGE, settings, settings.scale)
     mixed = cluster(MIXED, settings)
+    # As many jobs for each core as in the large setting.
     cores = sum(one.cores for one in mixed.nodes) / sum(one.cores for one in cluster(LARGE, settings).nodes)
     plans = (
         ("scheduling", large, workload(large, settings, settings.jobs_per_s * settings.scale, 0.0), 6.4),
@@ -206,6 +219,7 @@ def run(settings: object, progress: Progress) -> Findings:
     sheets, figures, results = [], [], {}
     for i, (name, machines, jobs, published) in enumerate(plans):
         rival = "joulie-caps" if name == "caps" else "joulie"
+        # The caps experiment is about caps, the other one about scheduling alone.
         chosen = [one for one in settings.policies if one != ("joulie" if name == "caps" else "joulie-caps")]
         found: dict[str, Result] = {}
         for k, policy in enumerate((*chosen, "wattflow, no sleep")):
@@ -244,6 +258,7 @@ def _figures(name: str, found: Mapping[str, Result], rival: str) -> list[Figure]
     ours, theirs = saving(found, "wattflow"), saving(found, rival)
     plain = saving(found, "wattflow, no sleep")
     p95, most = found["wattflow"].p95_s, found[rival].p95_s
+    # Where it saves nothing, neither do we have to.
     goal = 2 * max(0.0, theirs)
     return [
         Figure(f"joulie_{name}_its_saving", theirs, "%", "none", True),

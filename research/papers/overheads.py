@@ -44,6 +44,7 @@ def grouped(found: Sequence[Replay], least: int) -> dict[str, list[Replay]]:
         counts[one.application] = counts.get(one.application, 0) + 1
     groups: dict[str, list[Replay]] = {}
     for one in found:
+        # Too few of an application to fit two terms: it is fitted together with others of its workflow system.
         name = one.application if counts[one.application] >= least else one.application.split("/")[0]
         groups.setdefault(name, []).append(one)
     return groups
@@ -55,6 +56,7 @@ def fit(some: Sequence[Replay], slowest_bytes_per_s: float) -> Fit:
     by_task = _line(some, chain, np.array([one.tasks for one in some], np.float64))
     by_gb = _line(some, chain, np.array([one.moved_gb for one in some], np.float64))
     (chain_s, task_s), left_out, error = by_task
+    # A link slower than that would only hide what the other term says.
     if by_gb[2] < error and by_gb[0][1] <= 1e9 / slowest_bytes_per_s:
         return Fit(by_gb[0][0], 0.0, by_gb[0][1], tuple(by_gb[1].tolist()), by_gb[2])
     return Fit(chain_s, task_s, 0.0, tuple(left_out.tolist()), error)
@@ -64,10 +66,12 @@ def _line(some: Sequence[Replay], chain: Floats, other: Floats) -> tuple[tuple[f
     """The terms, the left-out predictions and their median error. Errors count relative to what was recorded."""
     recorded = np.array([one.recorded_s for one in some])
     simulated = np.array([one.simulated_s for one in some])
+    # Relative errors: an instance of hours must not outweigh a hundred of minutes.
     rows = np.stack([chain, other], axis=1) / recorded[:, None]
     missing = (recorded - simulated) / recorded
     left_out = np.zeros(len(some))
     for i in range(len(some)):
+        # Predicted by all others: an error that the fit itself could not hide.
         rest = np.arange(len(some)) != i
         left_out[i] = simulated[i] + recorded[i] * float(rows[i] @ least_squares(rows[rest], missing[rest]))
     terms = least_squares(rows, missing)
@@ -80,6 +84,7 @@ def least_squares(rows: Floats, wanted: Floats) -> Floats:
     for use in ([0, 1], [0], [1]):
         answer = np.linalg.lstsq(rows[:, use], wanted, rcond=None)[0]
         rest = rows[:, use] @ answer - wanted
+        # Less than none of a term has no meaning; then one term alone, or neither.
         if (answer >= 0).all() and float(rest @ rest) < least:
             best, least = np.zeros(2), float(rest @ rest)
             best[use] = answer

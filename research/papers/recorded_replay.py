@@ -60,6 +60,7 @@ class Replay:
 def cores_of(task: Task) -> float:
     """Cores that a task keeps busy: as recorded, at least one; use above 100 % without a count says how many."""
     asked = task.variants[0].cores
+    # Above 100 % it kept more than one core busy, whatever was asked for.
     return asked if asked > 1.0 else max(1.0, (task.avg_cpu_pct or 0.0) / 100.0)
 
 
@@ -74,6 +75,7 @@ def recorded_cluster(document: Workflow, bandwidth_bytes_per_s: float) -> Cluste
 
 def recorded_work(document: Workflow, cluster: Cluster) -> Workload:
     """The tasks with the cores that they kept busy, no more than a machine has."""
+    # On any machine: the smallest one, so that a task without a mapping fits everywhere.
     most = min(node.cores for node in cluster.nodes)
     tasks = tuple(
         replace(task, variants=(replace(task.variants[0], cores=min(float(most), cores_of(task)), memory_bytes=0),))
@@ -97,7 +99,9 @@ def as_recorded(workload: Workload, cluster: Cluster, committed: Committed) -> P
     machines = workload.columns.get("machine")
     named = [""] * len(workload) if machines is None else [str(name) for name in machines]
     return Plan(
-        np.array([number.get(name, -1) for name in named], np.int32), np.arange(len(workload), dtype=np.float64)
+        # In order of the file, where nothing else says who comes first.
+        np.array([number.get(name, -1) for name in named], np.int32),
+        np.arange(len(workload), dtype=np.float64),
     )
 
 
@@ -111,6 +115,7 @@ def replay(path: Path, application: str, bandwidth_bytes_per_s: float) -> Replay
         return None
     cluster = recorded_cluster(document, bandwidth_bytes_per_s)
     workload = recorded_work(document, cluster)
+    # Overheads are fitted to what data and systems add, so the base is tasks alone.
     bare = without_data(workload)
     found = levels.levels(bare, cluster)
     pins = as_recorded(bare, cluster, Committed(0.0, {})).node

@@ -54,6 +54,7 @@ def run(settings: ReplaySettings, progress: Progress) -> Findings:
     found: list[Replay] = []
     for number, path in enumerate(files):
         progress(number / len(files), path.name)
+        # Its folder names the application.
         application = path.parent.relative_to(folder).as_posix()
         one = recorded_replay.replay(path, application, settings.bandwidth_bytes_per_s)
         found += [one] if one is not None else []
@@ -78,6 +79,7 @@ def outcome(groups: dict[str, list[Replay]], fits: dict[str, overheads.Fit], sec
         for name, fit in fits.items()
         for one, guess in zip(groups[name], fit.left_out, strict=True)
     ]
+    # Ratios, so that half and twice count alike.
     within = 100.0 * float(np.mean((ratios >= 0.5) & (ratios <= 2.0)))
     figures = [
         Figure("wfinstances_replayed", len(found), "files", "none", True),
@@ -156,6 +158,7 @@ def draw(groups: dict[str, list[Replay]], fits: dict[str, overheads.Fit], path: 
             fitted.scatter(recorded, fits[name].left_out, **style)
     most = max(one.recorded_s for some in groups.values() for one in some) * 1.5
     least = min(min(one.simulated_s, one.recorded_s) for some in groups.values() for one in some) / 1.5
+    # A logarithmic axis cannot begin at 0.
     ends = np.array([max(least, 0.1), most])
     for axes, title in ((bare, "tasks alone"), (fitted, "with overheads fitted to the other instances")):
         axes.plot(ends, ends, color="black", linewidth=0.8)

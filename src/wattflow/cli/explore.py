@@ -46,12 +46,14 @@ def explore(
     for note in wanted.skipped:
         remark(f"left out, cannot work: {note}", quiet)
     if plan:
+        # A folder that is not there has no finished point.
         left = len(Store(folder).left(wanted.points)) if folder.exists() else len(wanted.points)
         typer.echo(f"{wanted.name}: {len(wanted.points)} points, {left} to run")
         return
     try:
         with progress_bar(quiet) as progress:
             found = run(wanted, folder, chosen, progress)
+    # The store has everything that was finished; only the message is wanted here.
     except KeyboardInterrupt:
         remark(f"finished points are kept in {folder}; the same command goes on from there")
         raise
@@ -60,6 +62,7 @@ def explore(
     _show(found)
     remark(f"results: {found.parquet} ({len(found.rows)} points, {found.reused} from before)", quiet)
     remark(f"report: {report}", quiet)
+    # Last, so that the results of all other points are shown and written before the exit code says 2.
     _complain(found)
 
 

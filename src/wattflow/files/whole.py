@@ -23,6 +23,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     if not target.parent.is_dir():
         raise InvalidInput(str(target), f"the folder {target.parent} does not exist")
     try:
+        # In the target's folder, so that the rename is atomic; with its suffix, since some writers choose
+        # their format by it.
         handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
     except OSError as error:
         raise InvalidInput(str(target), f"cannot be written: {error.strerror}") from error
@@ -39,6 +41,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         draft.chmod(0o666 & ~_umask())
         draft.replace(target)
     finally:
+        # Gone already where the rename succeeded.
         draft.unlink(missing_ok=True)
 
 
@@ -49,6 +52,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def _umask() -> int:
+    # The only way to read it is to set it.
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -78,14 +78,14 @@ class SavedRun:
         return float(self.about["makespan_s"])
 
     def energy_j(self) -> dict[str, float | None]:
-        """Joules of all nodes by account; None where a node's watts are unknown."""
+        """Return joules of all nodes by account; None where a node's watts are unknown."""
         table = np.array(self.about["energy_j"], np.float64).reshape(-1, len(self.about["accounts"]))
         sums = table.sum(axis=0).tolist()
         return {n: None if math.isnan(j) else j for n, j in zip(self.about["accounts"], sums, strict=True)}
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
-    """Say whether the file is a run that `write_run` wrote."""
+    """Tell whether the file is a run that `write_run` wrote."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -137,22 +137,36 @@ def read_run(path: str | os.PathLike[str]) -> SavedRun:
 
 def _whole_run(where: str, rows: NDArray[np.void], table: pa.Table, about: Mapping[str, Any], inputs: bytes) -> Run:
     made = unpack_inputs(inputs, where)
+    # An index beyond the tables would be somebody else's row, not an error.
     if len(rows) and (int(rows["task"].max()) >= len(made.workload) or int(rows["node"].max()) >= len(about["nodes"])):
         raise InvalidInput(where, "is damaged: its attempts name tasks or nodes that are not in it")
     bands = None
+    # A simulated run's bands follow from its cluster.
     if not about["simulated"]:
         bands = np.zeros(len(rows), BAND)
         for name in ("low_j", "high_j"):
             bands[name] = table[name].to_numpy()
+        # −1 as in memory: how it is known is not known.
         bands["provenance"] = [PROVENANCES.index(one) if one else -1 for one in table["provenance_name"].to_pylist()]
     return Run(
-        workload=made.workload, cluster=made.cluster, policy=str(about["policy"]), attempts=rows,
+        workload=made.workload,
+        cluster=made.cluster,
+        policy=str(about["policy"]),
+        attempts=rows,
         energy_j=np.array(about["energy_j"], np.float64).reshape(-1, len(about["accounts"])),
-        carbon_g=np.array(about["carbon_g"], np.float64), cost=np.array(about["cost"], np.float64),
-        peak_w=about["peak_w"], makespan_s=about["makespan_s"], start_s=about["start_s"], lead_s=about["lead_s"],
-        power_log=made.power_log, scalars=about["scalars"], manifest=about["manifest"], simulated=about["simulated"],
-        bands=bands, sleep_log=made.sleep_log,
-    )  # fmt: skip
+        carbon_g=np.array(about["carbon_g"], np.float64),
+        cost=np.array(about["cost"], np.float64),
+        peak_w=about["peak_w"],
+        makespan_s=about["makespan_s"],
+        start_s=about["start_s"],
+        lead_s=about["lead_s"],
+        power_log=made.power_log,
+        scalars=about["scalars"],
+        manifest=about["manifest"],
+        simulated=about["simulated"],
+        bands=bands,
+        sleep_log=made.sleep_log,
+    )
 
 
 def run_table(run: Run) -> pa.Table:
@@ -167,6 +181,7 @@ def run_table(run: Run) -> pa.Table:
     )
 
     def named(numbers: NDArray[Any], names: list[str]) -> object:
+        # Below 0 is no name: null, not the last one.
         return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32), mask=numbers < 0), pa.array(names))
 
     shapes = workload.shape[rows["task"]]
@@ -188,9 +203,15 @@ def run_table(run: Run) -> pa.Table:
 
 def waits(rows: NDArray[np.void]) -> NDArray[np.int64]:
     """For each attempt, where most of the time between ready and start went: an index into ``WAITS``."""
-    stages = np.stack([rows["placed_s"] - rows["ready_s"], *(rows[f"{name}_s"].astype(np.float64) for name in
-                       ("message", "wake", "cold", "data", "hold"))])  # fmt: skip
+    stages = np.stack(
+        [
+            rows["placed_s"] - rows["ready_s"],
+            *(rows[f"{name}_s"].astype(np.float64) for name in ("message", "wake", "cold", "data", "hold")),
+        ]
+    )
+    # NaN of an attempt that never started counts as no wait.
     stages = np.nan_to_num(stages)
+    # The first of equal stages, in the order of `WAITS`.
     longest: NDArray[np.int64] = np.argmax(stages, axis=0) + 1
     return np.where(stages.max(axis=0, initial=0.0) >= 1e-3, longest, 0)
 
@@ -202,13 +223,14 @@ def bands_of(run: Run) -> NDArray[np.void]:
     bands = np.zeros(len(run.attempts), BAND)
     kinds = [node_provenance(node) for node in run.cluster.nodes]
     known = np.array([-1 if kind is None else PROVENANCES.index(kind) for kind in kinds], np.int8)
+    # Modelled watts have no error that anybody measured: NaN, not 0.
     bands["low_j"] = bands["high_j"] = np.nan
     bands["provenance"] = known[run.attempts["node"]]
     return bands
 
 
 def run_manifest(run: Run) -> dict[str, object]:
-    """Give what is not in the rows: inputs, seed, versions, and the joules of every node by account."""
+    """Describe the run beside its rows: inputs, seed, versions, and the joules of every node by account."""
     from wattflow import __version__
 
     return {

@@ -27,7 +27,7 @@ class PowerHook(Protocol):
     """Tells machines to sleep and to wake."""
 
     def covers(self, node: str) -> bool:
-        """Whether this node can be told."""
+        """Say whether this node can be told."""
 
     async def suspend(self, node: str) -> None:
         """Put it to sleep. Raises HookFailed."""
@@ -36,7 +36,7 @@ class PowerHook(Protocol):
         """Begin to wake it. Raises HookFailed."""
 
     async def watts(self, node: str) -> float | None:
-        """What it draws now, as somebody outside it sees; None where nobody does. Raises HookFailed."""
+        """Read what it draws now, as somebody outside it sees; None where nobody does. Raises HookFailed."""
 
 
 class CommandHook:
@@ -44,11 +44,13 @@ class CommandHook:
 
     Args:
         watts: Prints what a machine draws; the first number in its output counts.
+        longest_s: A command that takes longer is ended, and has failed.
     """
 
-    def __init__(self, suspend: str, resume: str, watts: str | None = None) -> None:
+    def __init__(self, suspend: str, resume: str, watts: str | None = None, longest_s: float = LONGEST_S) -> None:
         self._suspend, self._resume = _words("--suspend-command", suspend), _words("--resume-command", resume)
         self._watts = _words("--watts-command", watts) if watts is not None else None
+        self._longest_s = longest_s
 
     def covers(self, node: str) -> bool:
         """Every node."""
@@ -56,11 +58,11 @@ class CommandHook:
 
     async def suspend(self, node: str) -> None:
         """Run the one command."""
-        await _run(self._suspend, node)
+        await _run(self._suspend, node, self._longest_s)
 
     async def resume(self, node: str) -> None:
         """Run the other."""
-        await _run(self._resume, node)
+        await _run(self._resume, node, self._longest_s)
 
     async def watts(self, node: str) -> float | None:
         """Run the third, where there is one."""
@@ -111,7 +113,7 @@ class WakeOnLan:
 
 
 def magic_packet(address: str) -> bytes:
-    """What a sleeping network card waits for."""
+    """Make what a sleeping network card waits for."""
     if not _MAC.fullmatch(address):
         raise InvalidInput("--wake-on-lan", f"{address!r} is not a hardware address such as 3c:ec:ef:12:34:56")
     return b"\xff" * 6 + bytes.fromhex(re.sub("[:-]", "", address)) * 16
@@ -134,7 +136,7 @@ def _number(text: str) -> float:
     return float(found[0])
 
 
-async def _run(words: list[str], node: str) -> str:
+async def _run(words: list[str], node: str, longest_s: float = LONGEST_S) -> str:
     """Run a command to its end; returns what it printed."""
     command = [word.replace("{node}", node) for word in words]
     try:
@@ -147,11 +149,13 @@ async def _run(words: list[str], node: str) -> str:
     except OSError as error:
         raise HookFailed(f"{command[0]}: {error.strerror or error}") from None
     try:
-        printed, told = await asyncio.wait_for(process.communicate(), LONGEST_S)
+        printed, told = await asyncio.wait_for(process.communicate(), longest_s)
     except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise HookFailed(f"{shlex.join(command)}: took longer than {LONGEST_S:g} s") from None
+        raise HookFailed(f"{shlex.join(command)}: took longer than {longest_s:g} s") from None
+    finally:
+        if process.returncode is None:  # too slow, or we are told to end: nobody would wait for it
+            process.kill()
+            await process.wait()
     if process.returncode:
         said = told.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise HookFailed(f"{shlex.join(command)}: {said[0]}")

@@ -11,15 +11,17 @@ import base64
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from wattflow.levels.power_hooks import HookFailed
 from wattflow.model.errors import InvalidInput
-from wattflow.runtime.power_hooks import HookFailed
 
 _TIMEOUT_S = 30.0
+_OFF_S, _POLL_S = 240.0, 1.0
 _SLEEP, _WAKE = ("GracefulShutdown", "ForceOff"), ("On", "ForceOn")
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 _DONE = (200, 202, 204)
@@ -31,15 +33,16 @@ class RedfishHook:
     Args:
         login: A file with one line ``USER:PASSWORD``, readable by its owner alone.
         ca: Certificates that the controllers' are checked by, where the system's do not do.
+        closed_to: Permission bits that the login's file must not have.
     """
 
-    def __init__(self, url: str, login: Path, ca: Path | None = None) -> None:
+    def __init__(self, url: str, login: Path, ca: Path | None = None, closed_to: int = 0o077) -> None:
         parts = urlsplit(url.replace("{node}", "node"))
         if parts.scheme not in ("https", "http") or not parts.hostname:
             raise InvalidInput("--redfish", f"{url!r} is not a URL such as https://{{node}}-bmc")
         if parts.scheme == "http" and parts.hostname not in _LOCAL:
             raise InvalidInput("--redfish", "a password must not travel in the clear: use https")
-        self._url, self._authorization = url, _authorization(login)
+        self._url, self._authorization = url, _authorization(login, closed_to)
         self._context = ssl.create_default_context(cafile=str(ca) if ca else None) if parts.scheme == "https" else None
 
     def covers(self, node: str) -> bool:
@@ -47,15 +50,22 @@ class RedfishHook:
         return True
 
     async def suspend(self, node: str) -> None:
-        """Shut the machine down."""
+        """Shut the machine down; returns when its controller says that it is off."""
         await asyncio.to_thread(self._reset, node, _SLEEP)
+        # a graceful shutdown is answered at once and takes a minute: "on" in that minute would be lost, and what the
+        # machine still says of itself would be taken for the word of one that has come back
+        ends_s = time.monotonic() + _OFF_S
+        while await asyncio.to_thread(self._connected, node, self._is_on):
+            if time.monotonic() > ends_s:
+                raise HookFailed(f"Redfish of {node}: told to shut down, still on after {_OFF_S:g} s")
+            await asyncio.sleep(_POLL_S)
 
     async def resume(self, node: str) -> None:
         """Power it on."""
         await asyncio.to_thread(self._reset, node, _WAKE)
 
     async def watts(self, node: str) -> float | None:
-        """What its chassis draws, where the controller measures it."""
+        """Read what its chassis draws, where the controller measures it."""
         drawn: float | None = await asyncio.to_thread(self._connected, node, self._drawn)
         return drawn
 
@@ -67,9 +77,10 @@ class RedfishHook:
         address = urlsplit(self._url.replace("{node}", node))
         try:
             connection = (
-                http.client.HTTPConnection(address.netloc, timeout=_TIMEOUT_S) if self._context is None
+                http.client.HTTPConnection(address.netloc, timeout=_TIMEOUT_S)
+                if self._context is None
                 else http.client.HTTPSConnection(address.netloc, timeout=_TIMEOUT_S, context=self._context)
-            )  # fmt: skip
+            )
             try:
                 return act(connection, address.path.rstrip("/"))
             finally:
@@ -92,6 +103,10 @@ class RedfishHook:
         root = self._ask(connection, "GET", f"{base}/redfish/v1/")
         systems = self._ask(connection, "GET", base + root["Systems"]["@odata.id"])
         return self._ask(connection, "GET", base + systems["Members"][0]["@odata.id"])
+
+    def _is_on(self, connection: http.client.HTTPConnection, base: str) -> bool:
+        """Tell whether the machine still runs; controllers that do not say are believed to be quick."""
+        return str(self._system(connection, base).get("PowerState", "Off")) in ("On", "PoweringOff")
 
     def _drawn(self, connection: http.client.HTTPConnection, base: str) -> float | None:
         for link in self._system(connection, base).get("Links", {}).get("Chassis", []):
@@ -117,10 +132,10 @@ class RedfishHook:
         return json.loads(data) if data and method == "GET" else {}
 
 
-def _authorization(login: Path) -> str:
+def _authorization(login: Path, closed_to: int) -> str:
     try:
         text = login.read_text(encoding="utf-8").strip()
-        if login.stat().st_mode & 0o077:
+        if login.stat().st_mode & closed_to:
             raise InvalidInput(str(login), "can be read by others; chmod 600 makes it private")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(str(login), f"the login cannot be read: {error}") from None
