@@ -1,4 +1,4 @@
-# The two commands of the README are `make demo` and `make test`; both work on a fresh machine with Python 3.11.
+# The two commands of the README are `make demo` and `make test`; both work on a fresh machine with Python 3.11 to 3.13.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -10,6 +10,8 @@ help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 $(BIN)/.base: pyproject.toml constraints.txt
+	@# before anything is made: an environment of another Python would stay in the way of the next try
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("needs Python 3.11 to 3.13, and $(PYTHON) is %d.%d: make PYTHON=python3.12 names another" % v)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[report,plan,run,meters]'
 	@touch $@

@@ -123,6 +123,16 @@ def test_the_two_commands_stand_at_the_top_of_the_readme() -> None:
     assert any(line.startswith("make demo") for line in top) and any(line.startswith("make test") for line in top)
 
 
+def test_another_python_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    old = tmp_path / "python3.9"
+    old.write_text(f'#!/bin/sh\n{sys.executable} -c "import sys; sys.version_info = (3, 9, 1); $2"\n')
+    old.chmod(0o755)
+    command = ["make", "-s", f"PYTHON={old}", f"VENV={tmp_path / 'env'}", "demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    assert done.returncode == 2 and "needs Python 3.11 to 3.13" in done.stderr and "3.9" in done.stderr
+    assert not (tmp_path / "env").exists()
+
+
 def test_lines_match_within_tolerance_and_times_per_decision_may_be_anything() -> None:
     assert matches("energy  4.30 kJ", "energy   4.31 kJ")
     assert not matches("energy  4.3 kJ", "energy  5.3 kJ")

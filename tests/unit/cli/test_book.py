@@ -38,6 +38,12 @@ def test_every_page_is_listed_once_and_the_sections_are_those_of_a_book() -> Non
     assert sorted(names) == sorted({path.name for path in PAGES} - {"index.md"})
 
 
+def test_pages_that_stand_at_the_root_are_links_and_not_copies() -> None:
+    """An editor that writes a link anew (sed -i) leaves a copy behind, which grows old."""
+    for name in ("changelog.md", "contributing.md"):
+        assert (ROOT / "docs" / name).readlink() == Path("..", f"{Path(name).stem.upper()}.md")
+
+
 def test_a_guide_begins_with_what_its_reader_gets_and_the_command() -> None:
     listed = book.sections((ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
     for _, page in (*listed["Start"], *listed["Guides"]):

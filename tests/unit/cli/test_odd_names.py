@@ -33,16 +33,15 @@ def test_every_file_that_commands_read_and_write_may_have_an_odd_name(name: str,
     document = folder / f"{name}.json"
     fine("workload", "generate", "bag:tasks=3", "--out", document)
     assert "tasks" in fine("workload", "describe", document)
-    for ending in ("swf", "wta", "opendc"):
-        other = folder / f"{name}.{ending}"
-        fine("workload", "convert", document, other, *(("--to", ending) if ending != "swf" else ()))
+    for other in (folder / f"{name}.swf", folder / name):  # no ending is a folder of the Workflow Trace Archive
+        fine("workload", "convert", document, other)
         assert "tasks" in fine("workload", "describe", other)
     run = folder / f"{name}.parquet"
     fine("simulate", document, "--attempts", run, "--metrics", "energy_j")
-    assert "makespan" in fine("workload", "describe", run) or run.is_file()
+    assert "makespan" in fine("workload", "describe", run)
     for ending in ("csv", "parquet", "json"):
         fine("compare", document, "-p", "fifo", "--seeds", "1", "--out", folder / f"figures.{ending}")
-    fine("compare", run, document, "-p", "fifo", "--seeds", "1", "--report", folder / f"{name}.html")
+    fine("compare", document, "-p", "fifo", "--seeds", "1", "--report", folder / f"{name}.html")
 
 
 def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
