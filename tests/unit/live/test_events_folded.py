@@ -333,6 +333,26 @@ def test_the_name_of_a_node_that_leaves_may_come_again_in_the_same_step() -> Non
     assert engine.counts["stale"] == 2
 
 
+@pytest.mark.parametrize("policy", ["fifo", "heft"])
+def test_what_was_meant_for_a_node_that_is_gone_goes_elsewhere_and_not_to_whoever_has_its_row(policy: str) -> None:
+    engine, nodes = engine_with(1, 1, policy=policy)
+    shape, flow = one_core(engine), engine.workflow()
+    for tag in range(4):
+        engine.put(TASK, shape, workflow=flow, estimate_s=10.0, tag=tag, node=nodes[0] if policy == "fifo" else None)
+    placed = list(engine.step(1.0).placements)
+    engine.put(GONE, nodes[0])
+    placed = [one for one in placed if one.node != nodes[0]]
+    ended: list[int] = []
+    for now in range(2, 9):
+        for one in placed:
+            engine.put(FINISHED, one.attempt)
+        step = engine.step(float(now))
+        placed = list(step.placements)
+        ended += [one.tag for one in step.ended]
+        assert all(one.node == nodes[1] for one in placed)
+    assert sorted(ended) == [0, 1, 2, 3]
+
+
 def test_the_same_name_changes_labels_alone_taints_alone_and_counts_alone() -> None:
     engine = Engine("fifo")
     labels, counts = {"zone": "x"}, {"pods": 1}
