@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -548,10 +549,11 @@ def test_a_ninth_countable_resource_is_refused_and_eight_are_not() -> None:
 
 def test_amounts_below_nought_states_that_are_none_and_shapes_without_variants_are_refused() -> None:
     engine, (node,) = engine_with(1)
-    calls = [
+    none: Any = 77
+    calls: list[Callable[[], object]] = [
         lambda: engine.put(LOAD, node, cores=-1.0), lambda: engine.put(LOAD, node, memory_bytes=-1),
         lambda: engine.put(LOAD, node, counts={"x": -1}), lambda: engine.put(NODE, node, cores=-0.5),
-        lambda: engine.put(NODE, node, state=77), lambda: engine.put(77, node), lambda: engine.put(TASK),
+        lambda: engine.put(NODE, node, state=77), lambda: engine.put(none, node), lambda: engine.put(TASK),
         lambda: engine.put(NODE, node, colour=3), lambda: engine.shape([]),
         lambda: engine.shape([Variant(cores=1)], parts=0),
     ]  # fmt: skip
