@@ -73,7 +73,7 @@ _SMALL = {
     "classes": tables.CLASSES, "shapes": tables.SHAPES, "functions": tables.FUNCTIONS, "devices": tables.DEVICES,
     "device_classes": tables.DEVICE_CLASSES,
 }  # fmt: skip
-_COLUMNS = {
+_COLUMNS: dict[str, Any] = {
     "grid": np.float64, "device_grid": np.float64, "child": np.int32, "parent": np.int32, "parent_bytes": np.float64,
     "memory": np.float64,
 }  # fmt: skip

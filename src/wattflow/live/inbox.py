@@ -139,7 +139,10 @@ class Inbox:
         self.write(Kind.NODE, node, _UNTOLD if state is None else int(state), cores_u, memory)
 
     def _put_gone(self, node: int) -> None:
-        self.row(node, p.NODE_ID, self.node_generation)
+        row = self.row(node, p.NODE_ID, self.node_generation)
+        if p.make_id(p.NODE_ID, row, int(self.node_generation[row])) == node:
+            # Pins are by row, which will be another node's: without this a task would wait for ever, or go there.
+            self.state.tasks.pinned[self.state.tasks.pinned == row] = -1
         self.gone.append(node)
         self.write(Kind.GONE, node)
 

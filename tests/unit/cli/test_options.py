@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -44,8 +45,7 @@ def test_the_page_of_commands_is_todays() -> None:
 
 def test_every_option_has_a_line_on_the_page_and_something_that_types_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import commands
-
+    commands = importlib.import_module("commands")
     assert not commands.unsaid(), "an option without help says nothing on the page of commands"
     assert not commands.untested(), "each option is typed by a test, a benchmark, make or an example; else it goes"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from wattflow.engine.validate import validate_state
 from wattflow.live import TASK, Act, Engine
 from wattflow.model.cluster import Cluster, Node, Sleep
 from wattflow.model.profile import PowerProfile
@@ -66,3 +67,22 @@ def test_nodes_that_idle_sleep_by_the_time_outs_of_the_policy_in_use() -> None:
     assert engine.step(after_s + 1.0).actions == []  # the look that was announced no longer counts
     engine.use(registry.load("eft:sleep=120"))
     assert [action.kind for action in engine.step(after_s + 2.0).actions] == [Act.SLEEP] * 2
+
+
+def test_what_runs_keeps_its_variant_under_another_policys_offers() -> None:
+    """Policies offer variants at several guarantees and frequencies, so the rows of a shape move when one follows."""
+    engine = Engine("least-energy")
+    power = PowerProfile((0.0, 4.0), (50.0, 90.0))
+    engine.node(Node("n", 4, 8 << 30, power=power))
+    engine.step(0.0)
+    wide = engine.shape([Variant(cores=16), Variant(cores=12), Variant(cores=1)])
+    other = engine.shape([Variant(cores=2)])
+    for shape in (wide, other):
+        engine.put(TASK, shape, estimate_s=10.0)
+    attempts = [one.attempt for one in engine.step(1.0).placements]
+    before = [engine.describe(attempt) for attempt in attempts]
+    assert [told["variant"] for told in before] == [2, 0]
+    for policy in ("wattflow", "hpe", "least-energy"):
+        engine.use(policy)
+        assert [engine.describe(attempt) for attempt in attempts] == before
+        validate_state(engine.state)

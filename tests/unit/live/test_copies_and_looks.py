@@ -8,6 +8,7 @@ import math
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -180,11 +181,12 @@ def test_a_call_that_was_refused_is_refused_again_and_told_as_nothing(tmp_path: 
 
 
 def test_calls_come_back_with_their_arguments() -> None:
-    for name, arguments, fields in (
+    told_before: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         ("put", (Power.ON, 3), {"retry": False}),
         ("step", (1.5,), {}),
         ("node", (Node("n", 2, GIB, power=CURVE), {"a": "b"}, (Taint("t"),), {"pods": 1}), {}),
-    ):
+    ]
+    for name, arguments, fields in told_before:
         found = calls.decode(calls.encode(name, arguments, fields))
         assert found[0] == name and len(found[1]) == len(arguments) and list(found[2]) == list(fields)
     with pytest.raises(WattflowError):
@@ -216,8 +218,9 @@ def test_a_snapshot_without_its_journal_is_enough_and_leftovers_of_earlier_ones_
     again = recover(tmp_path)
     assert again.engine.counts["running"] == 1 and (tmp_path / "unrelated").exists()
     again.close()
+    (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidInput, match="no snapshot"):
-        recover(tmp_path.parent / "empty" if (tmp_path.parent / "empty").mkdir() is None else tmp_path)
+        recover(tmp_path / "empty")
 
 
 def test_the_last_of_several_decisions_is_explained_as_it_was_made(tmp_path: Path) -> None:

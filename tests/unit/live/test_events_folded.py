@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -333,6 +334,26 @@ def test_the_name_of_a_node_that_leaves_may_come_again_in_the_same_step() -> Non
     assert engine.counts["stale"] == 2
 
 
+@pytest.mark.parametrize("policy", ["fifo", "heft"])
+def test_what_was_meant_for_a_node_that_is_gone_goes_elsewhere_and_not_to_whoever_has_its_row(policy: str) -> None:
+    engine, nodes = engine_with(1, 1, policy=policy)
+    shape, flow = one_core(engine), engine.workflow()
+    for tag in range(4):
+        engine.put(TASK, shape, workflow=flow, estimate_s=10.0, tag=tag, node=nodes[0] if policy == "fifo" else None)
+    placed = list(engine.step(1.0).placements)
+    engine.put(GONE, nodes[0])
+    placed = [one for one in placed if one.node != nodes[0]]
+    ended: list[int] = []
+    for now in range(2, 9):
+        for one in placed:
+            engine.put(FINISHED, one.attempt)
+        step = engine.step(float(now))
+        placed = list(step.placements)
+        ended += [one.tag for one in step.ended]
+        assert all(one.node == nodes[1] for one in placed)
+    assert sorted(ended) == [0, 1, 2, 3]
+
+
 def test_the_same_name_changes_labels_alone_taints_alone_and_counts_alone() -> None:
     engine = Engine("fifo")
     labels, counts = {"zone": "x"}, {"pods": 1}
@@ -528,10 +549,11 @@ def test_a_ninth_countable_resource_is_refused_and_eight_are_not() -> None:
 
 def test_amounts_below_nought_states_that_are_none_and_shapes_without_variants_are_refused() -> None:
     engine, (node,) = engine_with(1)
-    calls = [
+    none: Any = 77
+    calls: list[Callable[[], object]] = [
         lambda: engine.put(LOAD, node, cores=-1.0), lambda: engine.put(LOAD, node, memory_bytes=-1),
         lambda: engine.put(LOAD, node, counts={"x": -1}), lambda: engine.put(NODE, node, cores=-0.5),
-        lambda: engine.put(NODE, node, state=77), lambda: engine.put(77, node), lambda: engine.put(TASK),
+        lambda: engine.put(NODE, node, state=77), lambda: engine.put(none, node), lambda: engine.put(TASK),
         lambda: engine.put(NODE, node, colour=3), lambda: engine.shape([]),
         lambda: engine.shape([Variant(cores=1)], parts=0),
     ]  # fmt: skip

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -94,7 +97,7 @@ def test_free_rows_are_taken_in_order_and_the_newest_before_those_that_were_ther
     assert (state.workflows.generation[1:] == 1).all() and (state.attempts.generation == 1).all()
 
 
-def list_of(following: np.ndarray, first: int) -> list[int]:  # type: ignore[type-arg]
+def list_of(following: Any, first: int) -> list[int]:
     found = []
     while first >= 0:
         found.append(first)
@@ -262,7 +265,7 @@ def test_a_fork_of_a_grown_engine_grows_on_alone() -> None:
     validate_state(engine.state)
 
 
-def test_what_was_put_but_not_folded_goes_into_forks_and_files(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_what_was_put_but_not_folded_goes_into_forks_and_files(tmp_path: Path) -> None:
     engine, (node,) = engine_with(2)
     for tag in range(3):
         engine.put(TASK, one_core(engine), tag=tag, release_s=5.0 if tag == 2 else None)

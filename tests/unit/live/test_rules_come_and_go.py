@@ -189,6 +189,10 @@ def test_joint_rows_let_nodes_sleep_and_wake_by_hand() -> None:
     assert woken == [nodes[0]] and [int(row["node"]) for row in rows if row["kind"] == SLEEP] == [nodes[1]]
     waiting = next(i for i, row in enumerate(rows) if row["kind"] == WAIT)
     assert np.isinf(rows["cost"][waiting]) and int(rows["node"][waiting]) == -1
+    for row in rows:
+        if row["kind"] != PLACE:  # a row that places nothing names no task and no variant
+            assert (int(row["task"]), int(row["origin"]), int(row["variant"])) == (-1, -1, 0)
+            assert int(row["alike"]) == int(row["kind"] != WAIT)
     task, _ = hand.wanted(waiting)
     assert task == -1
     step = hand.close()
