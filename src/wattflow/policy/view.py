@@ -185,14 +185,22 @@ def lay_out(state: Any, names: Any, **blocks: Any) -> None:
     parts = [np.ravel(np.asarray(blocks[name], np.float64)) for name in names._fields]
     starts = len(parts) + np.cumsum([0] + [len(part) for part in parts[:-1]])
     flat = np.concatenate([starts.astype(np.float64), *parts])
-    state.replace(memory=np.concatenate([flat, np.zeros(max(0, len(state.memory) - len(flat)))]))
+    if len(flat) > len(state.memory):
+        state.replace(memory=flat)
+    else:  # in place: tables that moved need a new handle, and a copy of all of them where a run is begun anew
+        state.memory[: len(flat)], state.memory[len(flat) :] = flat, 0.0
 
 
-def extend(state: Any, before: Any, names: Any, **blocks: Any) -> None:
-    """Lay the memory out anew with more blocks behind those that another policy's ``prepare`` has laid."""
+def extend(state: Any, before: Any, names: Any, last: int, **blocks: Any) -> None:
+    """Lay the memory out anew with more blocks behind those that another policy's ``prepare`` has laid.
+
+    ``last`` is the length of its last block, for what follows that one is padding: taken along, the memory would grow
+    with every preparation.
+    """
     memory = np.asarray(state.memory).copy()
     starts = memory[: len(before)].astype(np.int64).tolist()
-    old = {name: memory[a:b] for name, a, b in zip(before._fields, starts, [*starts[1:], len(memory)], strict=True)}
+    ends = [*starts[1:], starts[-1] + last]
+    old = {name: memory[a:b] for name, a, b in zip(before._fields, starts, ends, strict=True)}
     lay_out(state, names, **old, **blocks)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from wattflow.live import FINISHED, STARTED, TASK, Engine, Placement
-from wattflow.live.rehearsing import Rehearsing
-from wattflow.live.shielding import Shielding, typed
+from wattflow.live.shielding import Remembered, Shielding, typed
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
 from wattflow.policy.portfolio import PORTFOLIO
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
+
+SEEN = Remembered([[10.0, 9.0], [11.0, 12.0]], {"kept": True, "late": 0.0}, {"chosen": "saver"}, 0.5)
 
 
 class Shielded(Shielding):
@@ -19,11 +20,13 @@ class Shielded(Shielding):
 
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
         late = now_s >= 20.0 and engine.policy.name == self.policy
+        if late:
+            self.remembered, self._has_news = SEEN, True
         return registry.load(typed(PORTFOLIO.with_params(rule=1.0, after_s=30.0))) if late else None
 
 
-class Answered(Rehearsing):
-    """A rehearsal that answers after 20 seconds."""
+class Answered(Shielding):
+    """Advice that comes after 20 seconds."""
 
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
         late = now_s >= 20.0 and engine.policy.name != "least-energy"
@@ -58,7 +61,7 @@ def play(decider: Decider, rounds: int) -> list[Placement]:
 
 
 def test_what_was_chosen_is_in_the_journal_and_a_restart_decides_alike() -> None:
-    first = Decider("fifo", rehearsing=Answered())
+    first = Decider("fifo", rehearsing=Answered("fifo"))
     for node in nodes():
         first.node(node)
     placed = play(first, 4)
@@ -86,6 +89,7 @@ def test_what_the_shield_chose_is_in_the_journal_and_in_a_snapshot(tmp_path: Pat
     loaded.load(tmp_path / "snapshot")
     for again in (replayed, loaded):
         assert again.engine.policy.params == first.engine.policy.params
+        assert Remembered(**again.shield) == SEEN, "a restart goes on with the ledger"
         shape = again.shape([m.Variant(cpus=1.0, memory_bytes=1 << 20)], "f")
         again.put(TASK, shape, estimate_s=10.0)
     assert replayed.step(500.0).placements == loaded.step(500.0).placements
