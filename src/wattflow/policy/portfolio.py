@@ -200,13 +200,26 @@ def peak_before(state: Any, rows: Any) -> list[float]:
     return [*noted, float(len(rows))]
 
 
+def extend(state: Any, **blocks: Any) -> None:
+    """Lay the memory out anew with more blocks behind those that the learned policy's preparation has laid.
+
+    Its last block, ``longest``, is one number; what follows is padding, with which the memory would grow with every
+    preparation.
+    """
+    memory, fields = np.asarray(state.memory).copy(), learned.NOTES._fields
+    starts = memory[: len(fields)].astype(np.int64).tolist()
+    ends = [*starts[1:], starts[-1] + 1]
+    old = {name: memory[a:b] for name, a, b in zip(fields, starts, ends, strict=True)}
+    view.lay_out(state, NOTES, **old, **blocks)
+
+
 def prepare(state: Any, cluster: Cluster) -> None:
     """The learned policy's preparation, the pool's order, and time-outs."""
     given = state.classes.sleep_after_s.copy()
     rows = pool_order(state, cluster)
     peak = peak_before(state, rows)
     learned.prepare(state, cluster)
-    view.extend(state, learned.NOTES, NOTES, 1, order=rows, peak=peak, place=np.zeros(len(state.nodes)))
+    extend(state, order=rows, peak=peak, place=np.zeros(len(state.nodes)))
     classes = state.classes
     ours = (classes.sleepable == 1) & np.isinf(given)
     if state.params[DIAL.rule] != FLAGSHIP:
