@@ -11,8 +11,13 @@ from wattflow.policy.base import Policy
 from wattflow.policy.portfolio import PORTFOLIO
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
+from wattflow.server.decision_replay import shield_note
 
-SEEN = Remembered([[10.0, 9.0], [11.0, 12.0]], {"kept": True, "late": 0.0}, {"chosen": "saver"}, 0.5)
+NOTE = {
+    "at_s": 20.0, "workflows": 8, "chosen": "saver", "dials": "rule=1", "why": "of joules", "late": 0.01, "tail": 1.0,
+    "latest": [3], "saves": 0.2, "forbade": "hasty (would save 30%; 1.050 of the reference's waiting)",
+}  # fmt: skip
+SEEN = Remembered([[10.0, 9.0], [11.0, 12.0]], {"kept": True, "late": 0.0}, NOTE, 0.5)
 
 
 class Shielded(Shielding):
@@ -90,6 +95,8 @@ def test_what_the_shield_chose_is_in_the_journal_and_in_a_snapshot(tmp_path: Pat
     for again in (replayed, loaded):
         assert again.engine.policy.params == first.engine.policy.params
         assert Remembered(**again.shield) == SEEN, "a restart goes on with the ledger"
+        told = shield_note(again)
+        assert told is not None and "latest: workflow 4; forbade hasty" in told and "saves 20% (modelled)" in told
         shape = again.shape([m.Variant(cpus=1.0, memory_bytes=1 << 20)], "f")
         again.put(TASK, shape, estimate_s=10.0)
     assert replayed.step(500.0).placements == loaded.step(500.0).placements
