@@ -1,4 +1,4 @@
-"""What users and projects may use: budgets of joules and grams a month, quotas, shares and priorities.
+"""Limits of users and projects: budgets of joules and grams a month, quotas, shares and priorities.
 
 A budget is kept by reservation. An attempt is started only where its predicted joules fit beside what was used and what
 the attempts that run have reserved; its measured joules settle that, and what it did not use is free again. So a hard
@@ -34,7 +34,7 @@ WEIGHT = 0.2
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):
-    """What a user or a project may use.
+    """Limits of a user or a project.
 
     Attributes:
         energy_j, carbon_g: In a month (UTC).
@@ -90,6 +90,7 @@ class Accounts:
 
     def predicted_j(self, task: m.Task, variant: int, node: m.Node, runtime_s: float | None) -> float:
         """Joules that an attempt will probably use: as its function's last ones, else its time by its part of watts."""
+        # Measured joules of the function win over any estimate: they hold its real time and its real watts.
         known = self._mean_j.get(task.function_name)
         if known is not None:
             return known
@@ -132,9 +133,12 @@ class Accounts:
         """An attempt is over; its joules are still to come."""
         if trace.reserved_j:
             self._over.append((self.now(), trace))
+        # Here, too: where nobody has a budget nobody asks `beyond`, and every attempt that ever ran would stay.
+        self._forget_unsettled()
 
     def settle(self, trace: Trace, more_j: float) -> None:
         """Measured joules take the place of reserved ones."""
+        # Released before the measured joules are booked, so that no moment counts both against the budget.
         self._release(trace)
         self.usage.joules(trace, more_j, self.now())
         mean_j = self._mean_j.get(trace.function, trace.energy_j)
@@ -146,6 +150,7 @@ class Accounts:
     def _tell(self, account: Account, what: str, budget_j: float, used_j: float) -> None:
         month = month_of(self.now())
         for share in ALERTS:
+            # Once a month for each share: an alert at every attempt would be read by nobody.
             if used_j >= share * budget_j and (month, account, share) not in self._told:
                 self._told.add((month, account, share))
                 self._alert(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
-from wattflow.model.errors import InvalidInput
+from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.clear_text import is_private
 
 SILENT_S = 30.0
@@ -24,13 +24,16 @@ class Addresses:
     Args:
         given: One address, or several with commas between.
         now: A clock that never goes back.
+        look: Where to look again when one does not serve: a server that was started anew may listen elsewhere.
 
     Attributes:
         current: The one that is asked.
     """
 
-    def __init__(self, given: str, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
+    def __init__(
+        self, given: str, now: Callable[[], float] = time.monotonic, look: Callable[[], str] | None = None
+    ) -> None:
+        self._now, self._look = now, look
         self._known = [one.strip().rstrip("/") for one in given.split(",") if one.strip()]
         for one in self._known or [given]:
             if not is_address(one):
@@ -57,10 +60,27 @@ class Addresses:
             self._silent_until_s[address] = self._now() + SILENT_S
         if address != self.current:
             return  # somebody else has turned away from it already
-        start = self._known.index(address)
+        if (found := self._found_again()) is not None:
+            self.current = found
+            return
+        start = self._known.index(address) if address in self._known else -1
         turn = self._known[start + 1 :] + self._known[: start + 1]
         awake = [one for one in turn if self._silent_until_s.get(one, 0.0) <= self._now()]
         self.current = awake[0] if awake else min(turn, key=lambda one: self._silent_until_s[one])
+
+    def _found_again(self) -> str | None:
+        """An address that was not known before; None where there is none, or no server yet."""
+        if self._look is None:
+            return None
+        try:
+            found = self._look().split(",")
+        except WattflowError:
+            return None
+        # Those of before make room: a server that takes any free port has another one at each start.
+        fresh = [one for one in found if one not in self._known and is_address(one)]
+        fresh = [one for one in fresh if urlsplit(one).scheme in self._schemes]
+        self._known = [*fresh, *self._known][:MOST]
+        return fresh[0] if fresh else None
 
 
 def is_address(text: str) -> bool:

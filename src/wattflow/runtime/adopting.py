@@ -34,6 +34,7 @@ class Adopting:
         for fence in fences:
             trace = self._attempts.trace(fence)
             task = self._tasks.get(trace.task) if trace is not None else None
+            # Placed elsewhere meanwhile, or over: then the old process is an orphan, and the driver stops it.
             if task is not None and task.state == "waiting" and task.lost is not None and task.lost.fence == fence:
                 found.append(task)
         if found and (record := self._nodes.get(node)) is not None:
@@ -42,16 +43,19 @@ class Adopting:
 
     def adopted(self, task: TaskRecord, node: str, placement: Placement) -> int | None:
         """The attempt that a new one goes on with; None where it begins anew. Asked once for a placement."""
+        # Whatever is decided now, there is one chance: a second adoption of the same process would run it under two
+        # fences.
         lost, task.lost = task.lost, None
         if lost is None or task not in self._pinned or lost.node != node or lost.lease.variant != placement.variant:
             return None
+        # A process cannot move to another device; begun anew there, the old one is stopped as an orphan.
         if lost.lease.device != AttemptRecord.device_of(placement):
             return None
         task.losses -= 1  # it was none
         return lost.fence
 
     def settle(self) -> None:
-        """What was not placed may go anywhere again."""
+        """Let what was not placed go anywhere again."""
         left = [task.engine for task in self._pinned if task.state == "waiting"]
         if left:
             self._decider.pin(left, None)

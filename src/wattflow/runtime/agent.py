@@ -52,7 +52,7 @@ NAME_TAKEN_S = 8.0
 
 
 class Executor(Protocol):
-    """What an agent asks of whatever runs its attempts."""
+    """The calls that an agent makes to whatever runs its attempts."""
 
     async def start(self) -> None:
         """Be ready to run."""
@@ -139,7 +139,12 @@ class Agent:
     async def start(self) -> None:
         """Warm up, announce the node, begin."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        # Before the node is announced: a lease that comes at once finds a process.
         await self._warm_up()
+        # The first window must be open before the first lease can come: CPU time from before it is in no window, and
+        # a task that had ended by then would be told nought joules.
+        with self.aside.guard("first reading of", self.node.name):
+            await asyncio.to_thread(self._energy.sample, self._clock.now(), {})
         await self._announce()
         loops = (self._poll, self._report, self._watch, self._tidy, self._look_after_levels)
         self._loops = [asyncio.create_task(self._for_ever(one)) for one in loops]
@@ -210,6 +215,7 @@ class Agent:
                 raise
             await self._report_each(out)
             return
+        # In front of what came meanwhile, so the server hears of things in their order.
         if not told:
             self._outbox.put_back(out)
             self._news.set()
@@ -326,7 +332,7 @@ class Agent:
         self._news.set()
 
     def _cooled(self, function: str) -> None:
-        """What was warm is not any more, or could not be made so after a cold start."""
+        """Tell that what was warm is not any more, or could not be made so after a cold start."""
         name = self._name_of.get(function)
         if name is not None:
             self._outbox.warmed.append(m.Warmed(name, False, reason="given up after its keep-alive, or not fit for it"))
@@ -416,7 +422,7 @@ class Agent:
                 finish = replace(finish, outcome="failed", reason=f"its result is not kept: {error}")
         self._energy.ended(lease.fence, finish.cpu_s)
         return m.Ended(
-            fence=lease.fence, outcome=finish.outcome, cold_s=finish.cold_s, cpu_s=finish.cpu_s,  # type: ignore[arg-type]
+            fence=lease.fence, outcome=finish.outcome, cold_s=finish.cold_s, cpu_s=finish.cpu_s,
             started_s=self._clock.of_monotonic(finish.started_s) if finish.started_s else None,
             ended_s=self._clock.of_monotonic(finish.ended_s) if finish.ended_s else None,
             peak_bytes=finish.peak_bytes, result=result, gpu=use,

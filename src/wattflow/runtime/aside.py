@@ -18,7 +18,7 @@ TOLD = 20
 
 @dataclass(slots=True)
 class Aside:
-    """What was set aside: how many of each kind, and the latest with their reasons.
+    """Keep what was set aside: how many of each kind, and the latest with their reasons.
 
     Attributes:
         counts: How many, by kind of item; for metrics.
@@ -33,6 +33,7 @@ class Aside:
         reason = plain(f"{type(error).__name__}: {error}", 500)
         self.counts[kind] += 1
         self.latest.append((kind, str(item), reason))
+        # A poisoned queue would fill the disk with tracebacks; the counters go on.
         told = error if self.counts[kind] <= TOLD else None
         log.error("%s %s is set aside: %s", kind, item, reason, exc_info=told)
         return reason

@@ -27,12 +27,14 @@ class Cancelling:
     def start(self, tasks: Sequence[TaskRecord], reason: str) -> None:
         """Cancel what has not started of these, while the caller goes on."""
         begun = asyncio.create_task(self.cancel(tasks, reason))
+        # The loop keeps only weak references to its tasks: one that nobody holds may be collected half-way.
         self._under_way.add(begun)
         begun.add_done_callback(self._under_way.discard)
 
     async def cancel(self, tasks: Sequence[TaskRecord], reason: str | None = None) -> None:
         """Cancel what is still open of these; with a reason, only what has not started."""
         for number, task in enumerate(tasks, start=1):
+            # Looked at again: between two pieces a task may have begun, or ended.
             if task.state == "waiting" or (task.state == "running" and reason is None):
                 task.reason = reason or task.reason
                 self._decider.put(CANCEL, task.engine)

@@ -1,4 +1,4 @@
-"""What a submission must keep before any of it is taken."""
+"""Rules that a submission must keep before any of it is taken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wattflow.runtime.records import WorkflowRecord
 
 
 def problems(new: Sequence[Task], before: Container[str]) -> Iterable[Problem]:
-    """What is wrong with new tasks; ``before`` holds the keys that are there (a large workflow's: not copied)."""
+    """Find what is wrong with new tasks; ``before`` holds the keys that are there (a large workflow's: not copied)."""
     known: set[str] = set()
     for task in new:
         where = f"task {task.key}"
@@ -60,7 +60,7 @@ def _lacks_python(python: str | None, nodes: Sequence[m.Node]) -> str | None:
 
 
 def _lacking(way: m.Variant, nodes: Sequence[m.Node]) -> str | None:
-    """What no node has of a variant's needs; None where one has all."""
+    """Find what no node has of a variant's needs; None where one has all."""
     kind = "fpga" if way.fpga else "gpu" if way.gpu else None
     count = math.ceil(way.gpu) if kind == "gpu" else 1
 
@@ -101,9 +101,12 @@ def check_submission(
         raise InvalidInput(name, "belongs to somebody else")
     if workflow is not None and workflow.sealed and new:
         raise InvalidInput(name, "is sealed: it takes no more tasks")
+    # All problems at once: a user with ten bad tasks corrects them in one go.
     found = [*problems(new, workflow.keys if workflow is not None else ()), *unmet(new, nodes)]
     if found:
         raise InvalidInput(name, found)
     if workflow is not None and submission.objective not in (None, workflow.objective):
-        said = f"was opened with the objective {workflow.objective}, not {submission.objective!r}"
-        raise InvalidInput(name, f"{said}; open another for it")
+        # Its weights stand in the engine from its first task on, and what is placed by them cannot be placed anew.
+        before = f"with the objective {workflow.objective}" if workflow.objective else "without an objective"
+        asked = f"so tasks for {submission.objective} cannot join it; open another workflow (a Client of its own)"
+        raise InvalidInput(name, f"was opened {before}, {asked}")

@@ -78,15 +78,17 @@ class Client(concurrent.futures.Executor):
         if server is not None:
             check_server(server)
         self._server = server or home.addresses()
+        self._look = home.addresses if server is None else None
         self._token = token or home.token("user")
         self._ca = ca or (home.ca() if server is None else None)
         self._patience_s = units.duration_s(patience)
         self.workflow = f"{name}-{uuid.uuid4().hex[:12]}"
         self._about = {
-            "name": name, "objective": objective,
+            "name": name,
+            "objective": objective,
             "deadline_s": units.duration_s(deadline) if deadline is not None else None,
             "energy_budget_j": joules(energy_budget) if energy_budget is not None else None,
-        }  # fmt: skip
+        }
         self._futures: dict[str, TaskFuture] = {}
         self._functions: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._objects: dict[str, None] = {}
@@ -170,6 +172,7 @@ class Client(concurrent.futures.Executor):
             self._changed.notify_all()
         if first:
             self._queue.put(None)
+        # First: what is still in the queue must be sent before the workflow is cancelled or sealed.
         self._sender.join()
         if cancel_futures and self._futures and self._broken is None:
             self._call("POST", f"/v1/workflows/{quote(self.workflow)}/cancel?waiting=true", b"")
@@ -192,6 +195,8 @@ class Client(concurrent.futures.Executor):
         try:
             while not sealed:
                 batch = [self._queue.get()]
+                # What gathered while the last request was under way goes with this one: a map of thousands is few
+                # requests.
                 while len(batch) < BATCH and not self._queue.empty():
                     batch.append(self._queue.get())
                 tasks = [item for item in batch if item is not None]
@@ -217,6 +222,7 @@ class Client(concurrent.futures.Executor):
                 self._fail(tasks[0][0], error)
                 self._send(connection, [], seal) if seal else None
                 return
+            # Only the server knows which one it refuses; the good ones among thousands must not fail with it.
             half = len(tasks) // 2
             self._send(connection, tasks[:half], False)
             self._send(connection, tasks[half:], seal)
@@ -243,6 +249,7 @@ class Client(concurrent.futures.Executor):
     def _has_more(self) -> bool:
         """Wait until there is an end to wait for; False when no more can come."""
         with self._lock:
+            # Not before something was sent: the workflow does not exist until then, and asking for it is an error.
             self._changed.wait_for(lambda: (self._sent and self._futures) or self._broken or self._over())
             return self._broken is None and not self._over()
 
@@ -256,6 +263,7 @@ class Client(concurrent.futures.Executor):
             return
         if outcome.state == "cancelled":
             concurrent.futures.Future.cancel(future)
+        # Cancelled by its owner before the server knew: the result is nobody's.
         if not future.set_running_or_notify_cancel():
             return
         try:
@@ -302,6 +310,8 @@ class Client(concurrent.futures.Executor):
             key = str(self._number)
         try:
             data = m.pack(m.Task(key=key, parents=[parent.key for parent in parents], **about))
+            # Checked here, in the caller's thread: an error at submit names the line that made it, one from the
+            # server does not.
             _TASK.decode(data)
         except (msgspec.ValidationError, UnicodeEncodeError, TypeError) as error:
             raise InvalidInput(f"task {about['name']}", str(error)) from None
@@ -320,12 +330,13 @@ class Client(concurrent.futures.Executor):
             except queue.Empty:
                 return
             with self._lock:
+                # Never sent, so nobody else will ever tell its end.
                 future = self._futures.pop(item[0], None) if item is not None else None
             if future is not None and concurrent.futures.Future.cancel(future):
                 future.set_running_or_notify_cancel()
 
     def _connect(self) -> Connection:
-        return Connection(self._server, self._token, self._ca)
+        return Connection(self._server, self._token, self._ca, look=self._look)
 
     def _function(self, function: Callable[..., Any]) -> str:
         """The function's object; a plain function's is remembered for as long as the function lives."""

@@ -13,6 +13,8 @@ class Clock:
     """
 
     def __init__(self, at_least_s: float = 0.0) -> None:
+        # Never before the last time that was told: the engine's journal has steps at it, and its clock cannot go
+        # back.
         self._offset_s = max(time.time(), at_least_s) - time.monotonic()
 
     def now(self) -> float:
@@ -25,4 +27,5 @@ class Clock:
 
     def sane(self, time_s: float, at_least_s: float) -> float:
         """Another machine's time, kept within what can be: not before its cause, not in the future."""
+        # An agent's clock may be wrong by hours; an attempt that ends before it begins would spoil every mean.
         return max(at_least_s, min(time_s, self.now()))

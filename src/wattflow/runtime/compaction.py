@@ -34,11 +34,12 @@ from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
 
 LONGEST_S = 600.0
+# It has time: the journal it replaces works as well.
 NICE = 10
 PIECE, PAUSE_S = 128, 0.005
 """Entries of the journal that are forgotten with one group, and a pause after it."""
 KEEP_BYTES = 256 << 20
-"""What snapshots and journal may take together; the latest snapshot and what follows it are kept in any case."""
+"""Bytes that snapshots and journal may take together; the latest snapshot and what follows it are kept in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Replayed:
 async def take_snapshot(service: Service, database: sa.Engine, folder: Path, keep_bytes: int = KEEP_BYTES) -> None:
     """Have the engine saved into the store as it is now. What is older than the oldest snapshot that is kept is let
     go of once that is on disk; the rest tells how past decisions came about."""
+    # Noted before the commit is awaited: entries that come meanwhile belong to the next snapshot.
     sequence = service.ledger.next_entry - 1
     await service.stored()
     store = database.url.render_as_string(hide_password=False)
@@ -60,6 +62,7 @@ async def take_snapshot(service: Service, database: sa.Engine, folder: Path, kee
     told = json.loads(await _elsewhere(json.dumps(wanted)))
     file = folder / told.pop("file")
     try:
+        # Old entries go only after this is on disk: a kill in between leaves more than is needed, never less.
         await _keep(service.writer, journal.Snapshot(**told), file)
     finally:
         file.unlink(missing_ok=True)
@@ -106,6 +109,7 @@ def write_snapshot(store: str, folder: Path, up_to: int, policy: str) -> str:
     decider, at = rebuilt(database, folder, policy, up_to)
     name = f"engine-{at.sequence}"
     decider.save(folder / name)
+    # Level 1: tables are mostly zeros, and more effort costs seconds beside a busy server.
     packed = zlib.compress((folder / name).read_bytes(), 1)
     (folder / name).write_bytes(packed)
     before = max((one.sequence for one in journal.snapshots(database)), default=0)
@@ -124,6 +128,7 @@ async def _keep(writer: Writer, about: journal.Snapshot, file: Path) -> None:
     for piece, start in enumerate(range(0, len(packed), journal.PIECE_BYTES)):
         row = {"sequence": about.sequence, "piece": piece, "data": packed[start : start + journal.PIECE_BYTES]}
         await _put(writer, (Change.SNAPSHOT_PIECE, row))
+    # The row that names it comes last, so a snapshot with missing pieces is none.
     await _put(writer, (Change.SNAPSHOT, dataclasses.asdict(about)))
 
 
@@ -171,7 +176,7 @@ async def _forget(writer: Writer, database: sa.Engine, keep_bytes: int) -> None:
 
 
 def main() -> None:
-    """What `take_snapshot` starts."""
+    """Run the process that `take_snapshot` starts."""
     with contextlib.suppress(OSError):
         os.nice(NICE)
     given = json.load(sys.stdin)

@@ -6,6 +6,7 @@ import http.client
 import ssl
 import time
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -28,12 +29,20 @@ class Connection:
 
     Args:
         server: An address, or several with commas between: a server and those that take over from it.
+        look: Where to look for it again when it does not answer.
     """
 
-    def __init__(self, server: str, token: str, ca: str | None = None, timeout_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        server: str,
+        token: str,
+        ca: str | None = None,
+        timeout_s: float = 60.0,
+        look: Callable[[], str] | None = None,
+    ) -> None:
         self._http: http.client.HTTPConnection | None = None
         self._asked = False
-        self.addresses, self._timeout_s = Addresses(server), timeout_s
+        self.addresses, self._timeout_s = Addresses(server, look=look), timeout_s
         self._headers = {"authorization": f"Bearer {token}", "content-type": MSGPACK, "accept": MSGPACK}
         self._context = ssl.create_default_context(cafile=ca) if "https://" in server else None
 
@@ -66,6 +75,8 @@ class Connection:
             except (OSError, http.client.HTTPException) as error:
                 asked, kept, silent = self.server, self._asked, isinstance(error, TimeoutError)
                 self.close()
+                # A kept connection may have been closed while idle; the first failure of one says nothing about the
+                # server.
                 if silent or not kept:  # a kept one that broke may have been idle for too long: the same once more
                     self.addresses.failed(asked, silent)
                 if left == 0:
@@ -74,6 +85,7 @@ class Connection:
             self._asked = True
             if answer.status < 300:
                 return data, {name.lower(): value for name, value in answer.getheaders()}
+            # A standby answers 503 until it takes over: with several addresses the next one is asked.
             problem = _error(answer.status, data)
             if isinstance(problem, Unreachable) and len(self.addresses) > 1:
                 self.addresses.failed(self.server)
@@ -104,6 +116,7 @@ class Connection:
     def _open(self) -> http.client.HTTPConnection:
         parts = urllib.parse.urlsplit(self.server)
         host, port = parts.hostname or "", parts.port
+        # Where others may serve, a paused server is left sooner.
         timeout_s = self._timeout_s if len(self.addresses) == 1 else min(self._timeout_s, SEVERAL_S)
         if parts.scheme == "https":
             self._http = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=self._context)

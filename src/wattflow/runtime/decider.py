@@ -47,7 +47,7 @@ WEIGHTS_OF = {
 WEIGHTED = "weighted"
 """The policy that serves several objectives at once, each workflow by its own weights."""
 FALLBACK = "least-energy"
-"""What decides where the policy in use broke its contract."""
+"""The policy that decides where the one in use broke its contract."""
 CHOSEN = "chosen"
 """In a journal, in place of `use`: the policy that was chosen by rehearsal, not the one that was asked for."""
 SHIELD = "shield"
@@ -84,7 +84,7 @@ class Decider:
         return int(self._call("node", facts.node_of(node)))
 
     def shape(self, variants: list[m.Variant], function: str, duties: Sequence[float] = ()) -> int:
-        """What a kind of task needs. The engine gives the same id for the same values, so each is asked once.
+        """Tell the engine what a kind of task needs. It gives the same id for the same values, so each is asked once.
 
         ``duties`` are those of the variants on their GPUs, as measured; empty where none is known.
         """
@@ -100,7 +100,7 @@ class Decider:
         return self.engine.functions.get(function, Function(function)).cold_start_s
 
     def knows(self, function: str) -> bool:
-        """Whether the engine has seen a function."""
+        """Say whether the engine has seen a function."""
         return function in self.engine.functions
 
     def function_name(self, number: int) -> str:
@@ -144,14 +144,18 @@ class Decider:
         self._use(policy)
         self._own = policy
 
+    def keep(self) -> None:
+        """Take the policy in use for the server's own."""
+        self._own = self.policy
+
     def serve(self, objectives: Collection[str | None]) -> None:
         """Use what serves the objectives of all open workflows (None for one without) from now on: the policy of the
         one that they have in common, else the weights of each."""
         wanted = {POLICY_OF[one] if one is not None else self._own for one in objectives}
-        if any(one is not None for one in objectives) or self.policy == WEIGHTED:
-            chosen = wanted.pop() if len(wanted) == 1 else WEIGHTED
-            if chosen != self.policy:
-                self._use(chosen)
+        chosen = wanted.pop() if len(wanted) == 1 else WEIGHTED
+        # Also back to the server's own: an objective is its workflow's, not that of whoever comes after it.
+        if chosen != self.policy:
+            self._use(chosen)
 
     def _use(self, policy: str) -> None:
         self._call("use", policy)
@@ -169,6 +173,8 @@ class Decider:
             if self.policy == FALLBACK:
                 raise
             self.aside.put("policy", self.policy, error)
+            if self._own == self.policy:
+                self._own = FALLBACK  # else the next submission would bring the broken one back
             self.policy, self.rehearsing = FALLBACK, None
             step = self._call("step_on", FALLBACK)
         chosen = self._look_ahead(now_s)

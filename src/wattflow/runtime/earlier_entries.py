@@ -39,7 +39,7 @@ def tell(decider: Replayed, entry: bytes, last_s: float) -> float:
 
 
 def _tell_fact(engine: Engine, name: str, args: list[Any]) -> None:
-    """What the engine was told to know: nodes, shapes, functions, workflows, how much room it needs."""
+    """Tell the engine what it was told to know: nodes, shapes, functions, workflows, how much room it needs."""
     if name == "node":
         engine.node(facts.node_of(msgspec.convert(args[0], m.Node)))
     elif name == "shape":

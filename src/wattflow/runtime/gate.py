@@ -35,7 +35,7 @@ RECKON_S = 0.1
 PREFERRED = 64
 """Waiting tasks of a party that are put first at a time."""
 LEAST_J = 1e-6
-"""What any task uses."""
+"""Joules that any task uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,7 @@ class Gate:
         if done:
             party.ending.add(attempt.task.id)
         party.running, party.cpus, party.ignored_until_s = party.running - 1, party.cpus - _cpus(attempt), 0.0
+        # `running` of an account counts attempts, not tasks: a task that is tried again counts each time it runs.
         for account, _ in self._accounts.of(*_whose(attempt.task)):
             self._running[account] -= 1
         self._accounts.ended(attempt.trace)
@@ -148,11 +149,14 @@ class Gate:
     def keeps(self, task: TaskRecord, placement: Placement, turn: UnderWay) -> bool:
         """Keep a placement from being begun, where it must not be: its task comes back later, or has failed."""
         node = self._nodes.by_engine(placement.node)
+        # An attempt that was lost with its node and may still run there is not new work: holding it would run it
+        # twice.
         begun = node is not None and task.lost is not None and task.lost.node == node.spec.name  # it may go on there
         held = None if node is None or begun else self.holds(task, placement.variant, node.spec)
         task.held = None if held is None else held.reason
         if held is None:
             return False
+        # The engine took the placement for done; it must be asked again in this very turn, or the room stays free.
         self._held, turn.wake_at = True, turn.now_s
         if held.for_good:
             task.reason = held.reason
@@ -164,6 +168,8 @@ class Gate:
 
     def goes_on(self, turn: UnderWay) -> bool:
         """Let the engine decide again where something was held; says whether it placed something for that."""
+        # A cap on steps: with many parties over their shares each step may hold again, and nobody's commit would
+        # come.
         if not self._held or self._steps >= STEPS:
             self._held, self._steps = False, 0
             return False
@@ -185,6 +191,8 @@ class Gate:
         weakest = 0
         predicted_j = self._predicted_j(task, variant, node)
         for said, limits, later in self._accounts.beyond(owner, project, predicted_j):
+            # Hard budgets come before quotas and shares: what can never start must fail now, not after its turn in a
+            # queue.
             if limits.mode == "hard":
                 return Held(said, for_good=not later)
             weakest = min(weakest, -2000 if limits.mode == "soft" else 0)
@@ -200,9 +208,12 @@ class Gate:
             return None
         now_s = self._now()
         fair = self._fair_cpus()
+        # Compared after adding this task, but never below its own need: a task larger than a share must run some
+        # time.
         over = self._parties[mine].cpus + cpus > max(fair[mine], cpus)
         priority = self._priority(mine) + weakest
         for other, party in self._parties.items():
+            # Only who could start something counts; a party whose tasks all run or are held needs no room.
             if other == mine or not party.waits(now_s):
                 continue
             theirs = self._priority(other)
@@ -214,6 +225,7 @@ class Gate:
     def _fair_cpus(self) -> dict[Account, float]:
         """Processors that each party may have while others want them, by their shares; reckoned now and then."""
         now_s = self._now()
+        # Asked for every placement: reckoned anew only when parties came or went, or after a while (nodes may have).
         if now_s - self._fair[0] > RECKON_S or self._fair[1].keys() != self._parties.keys():
             shares = {party: self._limits(party).share for party in self._parties}
             cpus = sum(node.spec.cpus for node in self._nodes if node.state == "on")

@@ -1,4 +1,4 @@
-"""What ends on GPUs teach: the duty of each function's variants, and how much tasks on one GPU slow each other down.
+"""Lessons of ends on GPUs: the duty of each function's variants, and how much tasks on one GPU slow each other down.
 
 Both are numbers that engine and simulator have had all along. *Duty* is the part of its run for which a task keeps its
 share busy (`Variant.device_duty`). *Interference* is a device's: beside others that keep a share b of it busy, a task
@@ -37,8 +37,9 @@ class GpuLearning:
         self._interference: dict[str, tuple[int, float]] = {}
         self._told: dict[str, float] = {}
 
-    def ended(self, function: str, variant: m.Variant, node: m.Node, device: int, runtime_s: float,
-              use: m.GpuUse) -> None:  # fmt: skip
+    def ended(
+        self, function: str, variant: m.Variant, node: m.Node, device: int, runtime_s: float, use: m.GpuUse
+    ) -> None:
         """A task ended well after so long on a GPU of a node, of which it made this use."""
         if use.samples < SAMPLES or not 0 <= device < len(node.devices) or runtime_s <= 0:
             return

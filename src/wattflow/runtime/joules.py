@@ -26,9 +26,11 @@ class Joules:
 
     def attempt(self, trace: Trace, energy: Energy) -> float:
         """Take an attempt's joules; returns those that were not known yet: none of what is told twice or a lie."""
+        # By the trace, not by who reports: `AgentsDriver._is_its` has already refused reports about others' attempts.
         node = self._nodes.get(trace.node)
         if node is None or not self.plausible.attempt(node.spec, energy, trace.placed_s, self._now()):
             return 0.0
+        # An agent tells an attempt's joules so far, again where an answer was lost: only what is new is booked.
         more_j, trace.energy_j = energy.energy_j - trace.energy_j, energy.energy_j
         self._accounts.settle(trace, more_j)
         self._ledger.attempt_energy(trace.task, trace.number, energy)

@@ -15,7 +15,7 @@ from wattflow.runtime.texts import plain
 REQUEST: ContextVar[str] = ContextVar("request", default="")
 """Id of the request that is answered; also in the answer's header ``x-request-id``."""
 IDS = ("request", "node", "workflow", "task", "attempt", "user", "token")
-"""What a record may bring as ``extra``."""
+"""Fields that a record may bring as ``extra``."""
 FORMS = ("text", "json")
 LONGEST_LINE = 65_536
 

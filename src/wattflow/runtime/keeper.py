@@ -37,12 +37,15 @@ def keep(command: list[str]) -> None:
     wait_s = FIRST_S
     while True:
         began_s = time.monotonic()
+        # Not detached: the service manager that ends the keeper's group ends its command with it.
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         try:
             status = child.wait()
         except Told:
             _end(child)
             raise
+        # Waits begin anew only after a good life: one that fails at each start is not tried every half second for
+        # ever.
         if time.monotonic() - began_s > 2 * LONGEST_S:
             wait_s = FIRST_S
         log.warning("it ended with %d; started again in %g s", status, wait_s)
@@ -70,6 +73,7 @@ def main(path: Path, command: list[str]) -> int:
         keep(command)
     except Told:
         for number in (signal.SIGTERM, signal.SIGINT):
+            # A second signal while the command is being ended must not leave it behind.
             signal.signal(number, signal.SIG_IGN)
     return 0
 

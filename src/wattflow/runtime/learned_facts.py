@@ -1,4 +1,4 @@
-"""What starts, ends, wakes and meters teach the engine: cold starts, runtimes, GPUs, nodes' speeds, wakes, curves."""
+"""Lessons of starts, ends, wakes and meters: cold starts, runtimes, GPUs, nodes' speeds, wake times, curves."""
 
 from __future__ import annotations
 
@@ -80,9 +80,7 @@ class Learning:
                 log.info("tasks on GPUs of %s disturb each other: interference %.2g", node.name, found)
                 self._tell(node)
 
-    def on_gpu(
-        self, spec: m.Task, variant: int, node: m.Node, device: int, runtime_s: float, use: m.GpuUse
-    ) -> None:  # fmt: skip
+    def on_gpu(self, spec: m.Task, variant: int, node: m.Node, device: int, runtime_s: float, use: m.GpuUse) -> None:
         """A task ended well on a GPU, now or before the last restart."""
         self.gpus.ended(spec.function_name, spec.variants[variant], node, device, runtime_s, use)
 
@@ -106,7 +104,7 @@ class Learning:
         }  # fmt: skip
 
     def drew(self, node: m.Node, load: m.Load, at_s: float) -> None:
-        """What a node's counter said while so much of it was busy. Modelled watts are the curve's own: no news."""
+        """Learn from a node's counter while so much of it was busy. Modelled watts are the curve's own: no news."""
         before, self._busy[node.name] = self._busy.get(node.name, -1.0), load.cpu_busy
         if load.watts is None or load.provenance in ("modelled", "guessed") or len(node.busy) < 2:
             return

@@ -1,4 +1,4 @@
-"""What the service writes: rows gather during a turn and go to the writer together, the engine's calls with them."""
+"""Rows that the service writes: they gather during a turn and go to the writer together with the engine's calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Counts:
-    """What was written since the start, for whoever watches the server.
+    """Count what was written since the start, for whoever watches the server.
 
     Attributes:
         attempts: Attempts that ended, by outcome.
@@ -66,8 +66,11 @@ class Ledger:
 
     def commit(self) -> None:
         """Hand the turn's rows and the engine's calls to the writer."""
+        # Joules first: a task's end must not be on disk without the joules that were told before it.
         self._write_late()
         if self._decider.entries:
+            # Engine's calls and the rows that follow from them share one batch: after a crash both are there, or
+            # neither.
             number, entry = self.next_entry, m.pack(self._decider.entries)
             self.checksum = journal.chained(self.checksum, number, entry)
             self._put(Change.JOURNAL, {"sequence": number, "entry": entry, "checksum": self.checksum})
@@ -96,7 +99,7 @@ class Ledger:
         self.audit(at_s, "wattflow", "alert", account=" ".join(account), said=said)
 
     def account(self, scope: str, name: str, limits: object) -> None:
-        """What a user or a project may use."""
+        """Write what a user or a project may use."""
         self._put(Change.ACCOUNT, {"scope": scope, "name": name, "limits": m.pack(limits)})
 
     def workflow(self, workflow: WorkflowRecord) -> None:
@@ -182,12 +185,14 @@ class Ledger:
         self._batch.append((change, {name: storable(value) for name, value in row.items()}))
 
     def _aside(self, change: Change, row: Row) -> None:
+        # Joules wait for no turn of the engine (they decide nothing), and a thousand nodes' come in one commit.
         if not self._late:
             asyncio.get_running_loop().call_soon(self._write_late)
         self._late.append((change, {name: storable(value) for name, value in row.items()}))
 
     def _write_late(self) -> None:
         late, self._late = self._late, []
+        # The books go with the joules that changed them, so ledger and meters agree at every commit.
         for row in self.usage.rows():
             late.append((Change.USAGE, {name: storable(value) for name, value in row.items()}))
         if late:

@@ -71,6 +71,8 @@ class NodeLevels:
         finally:
             for place in wants:
                 self._wanted.get(place, {}).pop(lease.fence, None)
+                # A cancelled attempt gives its level back all the same: a clock that nobody wants would slow down
+                # whoever comes next.
                 await asyncio.shield(self._turn(*place))
 
     def _wants(self, lease: m.Lease) -> dict[tuple[int, str], float]:
@@ -80,8 +82,9 @@ class NodeLevels:
         kinds = KINDS if lease.device >= 0 else () if level is None else (level.kind,)
         if self._holder is None:
             return {}
-        return {(lease.device, kind): level.value if level is not None and level.kind == kind else 0.0
-                for kind in kinds}  # fmt: skip
+        return {
+            (lease.device, kind): level.value if level is not None and level.kind == kind else 0.0 for kind in kinds
+        }
 
     def heard(self) -> None:
         """The server has answered: its orders stand."""
@@ -104,6 +107,7 @@ class NodeLevels:
         """Give back what a server that is gone has ordered; notice what others did to our levels."""
         if self._holder is None:
             return
+        # As long as the server waits before it takes this agent for lost: neither side counts on a level alone.
         if self._now() - self._heard_s > SILENT_S and (self._orders or self._wanted):
             log.warning("the server is not heard of: clocks and limits are given back")
             await self.forget()
@@ -162,6 +166,7 @@ class NodeLevels:
         """Return the level that is in force with all that is wanted: the highest; 0 is full."""
         base = self._orders.get(place, 0.0)
         wants = [value or base for value in self._wanted.get(place, {}).values()] or [base]
+        # Nobody is slowed down by a neighbour's wish: the one that wants most sets the level.
         return 0.0 if 0.0 in wants else max(wants)
 
     def _apply(self, knobs: list[Knob], value: float) -> None:

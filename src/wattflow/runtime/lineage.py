@@ -30,6 +30,7 @@ class Lineage:
         self._file: IO[str] = lock_file(folder).open("a+")
         self._file.seek(0)
         try:
+            # The kernel lets go of it when the process ends, so whoever gets it knows that the agent before is dead.
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = _read(self._file).get("pid", "unknown")
@@ -64,7 +65,7 @@ def lock_file(folder: Path) -> Path:
 
 
 def lineage_of(boot: str) -> str:
-    """What lives of one lineage have in common; an agent that names none is its own."""
+    """Give what lives of one lineage have in common; an agent that names none is its own."""
     return boot.split(".", 1)[0]
 
 

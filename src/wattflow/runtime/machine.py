@@ -1,4 +1,4 @@
-"""What this machine offers as a node, from the kernel's own files, and what it looks like at the moment."""
+"""This machine as a node: what it offers, from the kernel's own files, and what it looks like at the moment."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LoadReader:
         self._busy = self._ticks()
 
     def read(self, watts: float | None = None, provenance: str = "modelled", gpu_busy: Sequence[float] = ()) -> Load:
-        """What the machine looks like now; watts and GPUs are told by those who read them."""
+        """Read how the machine looks now; watts and GPUs are told by those who read them."""
         busy, total = self._ticks()
         past_busy, past_total = self._busy
         self._busy = (busy, total)

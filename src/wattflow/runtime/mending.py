@@ -28,9 +28,11 @@ OPEN = ("waiting", "running")
 def mend(database: sa.Engine, policy: str) -> int:
     """Make the journal anew; returns how many tasks are open in it. Only while no server works on the store."""
     decider = Decider(policy)
+    # First in the new journal, as in any: a replay must begin under the policy that the calls were made under.
     decider.began_with(policy)
     changes = [_node(decider, row) for row in reads.nodes(database)]
     count = 0
+    # Oldest first, as they came: ties in the engine go by the order of arrival.
     for number, row in enumerate(reversed(reads.workflows(database, state="open", most=1_000_000)), start=1):
         made = _workflow(decider, database, row, number)
         count += len(made) - 1
@@ -52,7 +54,7 @@ def _node(decider: Decider, row: Found) -> sa.Update:
 def _workflow(decider: Decider, database: sa.Engine, row: Found, number: int) -> list[sa.Update]:
     """Give a workflow's open tasks to the engine; the changes of the workflow and of each of these tasks."""
     about = msgspec.msgpack.decode(row["about"])
-    about["engine"] = decider.workflow(number, about.get("deadline_s"))
+    about["engine"] = decider.workflow(number, about.get("deadline_s"), about.get("objective"))
     flows, tasks = schema.workflows, schema.tasks
     changes = [sa.update(flows).where(flows.c.id == row["id"]).values(about=m.pack(about))]
     engines: dict[str, int] = {}
@@ -61,6 +63,7 @@ def _workflow(decider: Decider, database: sa.Engine, row: Found, number: int) ->
             _, spec = _TASK.decode(found["spec"])
             engines[spec.key] = engine = _task(decider, about["engine"], found, spec)
             for parent in dict.fromkeys([*spec.parents, *spec.results]):
+                # A parent that has ended is no edge: the engine would wait for an end that it never hears of.
                 if parent in engines:
                     decider.put(EDGE, engines[parent], engine)
             values = {"spec": m.pack((engine, spec)), "state": "waiting"}
@@ -73,8 +76,9 @@ def _workflow(decider: Decider, database: sa.Engine, row: Found, number: int) ->
 def _task(decider: Decider, workflow: int, found: Found, spec: m.Task) -> int:
     shape = decider.shape(list(spec.variants), spec.function_name)
     deadline_s = found["submitted_s"] + spec.deadline_s if spec.deadline_s else None
-    engine = decider.put(TASK, shape, workflow=workflow, tag=found["id"], estimate_s=spec.estimate_s,
-                         deadline_s=deadline_s)  # fmt: skip
+    engine = decider.put(
+        TASK, shape, workflow=workflow, tag=found["id"], estimate_s=spec.estimate_s, deadline_s=deadline_s
+    )
     assert engine is not None
     return engine
 
@@ -83,6 +87,7 @@ def _restart(connection: sa.Connection, entry: bytes) -> None:
     """One entry instead of the journal and its snapshots; what was under way is over."""
     for table in (schema.journal, schema.snapshots, schema.snapshot_pieces):
         connection.execute(sa.delete(table))
+    # The old head would make the new journal look cut off at its end.
     connection.execute(sa.delete(schema.meta).where(schema.meta.c.key.in_([journal.HEAD, "snapshot"])))
     checksum = journal.chained(0, 1, entry)
     connection.execute(sa.insert(schema.journal), {"sequence": 1, "entry": entry, "checksum": checksum})

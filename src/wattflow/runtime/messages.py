@@ -1,4 +1,4 @@
-"""What travels between client, server and agents. Payloads are bytes: nobody on the way looks into them."""
+"""Messages between client, server and agents. Payloads are bytes: nobody on the way looks into them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Variant(Struct, frozen=True, omit_defaults=True):
 
 
 class Function(Struct, frozen=True, omit_defaults=True):
-    """What is stated about a function before it ever ran; what is measured replaces it (`model.workflow.Function`)."""
+    """State facts of a function before it ever ran; what is measured replaces it (`model.workflow.Function`)."""
 
     name: Name
     cold_start_s: Seconds = 0.0
@@ -147,7 +147,7 @@ class Energy(Struct, frozen=True, omit_defaults=True):
 
 
 class GpuUse(Struct, frozen=True, omit_defaults=True):
-    """What an attempt made of its GPU, over its whole run.
+    """Describe the use that an attempt made of its GPU, over its whole run.
 
     Attributes:
         duty: Part of the time for which it kept its share busy.
@@ -160,11 +160,15 @@ class GpuUse(Struct, frozen=True, omit_defaults=True):
     samples: Annotated[int, Meta(ge=0, le=2**40)] = 0
 
 
+Ending = Literal["done", "failed", "time_limit", "cancelled", "refused", "node_lost"]
+"""How an attempt may end. ``refused`` and ``node_lost`` are not the task's own doing (`verdicts`)."""
+
+
 class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An attempt's end, as whoever ran it tells it. Telling it twice is the same as once."""
 
     fence: Fence
-    outcome: Literal["done", "failed", "time_limit", "cancelled", "refused", "node_lost"]
+    outcome: Ending
     started_s: Seconds | None = None
     ended_s: Seconds | None = None
     cold_s: Seconds = 0.0
@@ -282,7 +286,7 @@ class Window(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True, omit_defaults=True):
-    """What a node looks like at the moment. ``provenance`` is that of its watts: counted ones teach, others do not."""
+    """Describe how a node looks now. ``provenance`` is that of its watts: counted ones teach, others do not."""
 
     cpu_busy: float = 0.0
     memory_used_bytes: Bytes = 0
@@ -302,7 +306,7 @@ class Warm(Struct, frozen=True, omit_defaults=True):
 
 
 class Warmed(Struct, frozen=True, omit_defaults=True):
-    """What became of a `Warm`, or of a function that was warm: ready after so many seconds, or not (any more)."""
+    """Answer a `Warm`, or tell of a function that was warm: ready after so many seconds, or not (any more)."""
 
     function_name: Name
     ready: bool
@@ -311,7 +315,7 @@ class Warmed(Struct, frozen=True, omit_defaults=True):
 
 
 PROTOCOL, OLDEST_PROTOCOL = 2, 1
-"""What agents and servers speak to each other, and the oldest that is understood: an agent that says nothing of it is
+"""The protocol of agents and servers, and the oldest that is understood: an agent that says nothing of it is
 of 0.1.0 and speaks 1. Servers are brought up to date first, then agents one by one."""
 
 

@@ -79,6 +79,7 @@ class NodeEnergy:
     def sample(self, now_s: float, cpu_s: Mapping[int, float]) -> tuple[list[TaskEnergy], Window | None]:
         """CPU seconds of what runs. Returns what a closed window tells: joules of attempts that are over."""
         for fence, seconds in cpu_s.items():
+            # What the kernel said at the end is final; a sample that was taken a moment before may still come in.
             if fence not in self._over:
                 self._cpu_s[fence] = max(seconds, self._cpu_s.get(fence, 0.0))
         if self._virtual is not None:
@@ -90,6 +91,7 @@ class NodeEnergy:
         machine_s = self._machine()["machine"]
         sample = Sample(now_s, node_j, tasks, max(0.0, machine_s - self._known_s()))
         self._attributor.add(sample)
+        # Told only after a sample that holds its last CPU time, else its final slice would be in no window.
         for fence in self._over:
             self._over[fence] = True
         if self._first is None:
@@ -114,6 +116,8 @@ class NodeEnergy:
             before_j, marginal_j = self._joules.get(int(name), (0.0, 0.0))
             self._joules[int(name)] = (before_j + energy.total_j, marginal_j + energy.marginal_j)
             tasks_j += energy.total_j
+        # Joules that nobody claims widen the band upwards: some of them may be this task's (its kernel threads, its
+        # I/O).
         others = result.unattributed_j / tasks_j if tasks_j > 0 else 0.0
         self.watts = result.counted_j / (sample.time_s - self._first.time_s)
         window = Window(self._first.time_s, sample.time_s, result.counted_j, result.idle_j, tasks_j,
@@ -121,6 +125,7 @@ class NodeEnergy:
                         str(self.provenance))  # fmt: skip
         told = [self._tell(fence, others) for fence, sampled in self._over.items() if sampled]
         for joules in told:
+            # Moved, not dropped: the machine's CPU time holds it for ever, and it would count as others' from now on.
             self._past_s += self._cpu_s.pop(joules.fence, 0.0)
             del self._over[joules.fence]
         self._attributor = Attributor(self.curve, window_s=float("inf"))

@@ -37,7 +37,7 @@ class Nodes:
 
     @property
     def specs(self) -> list[Node]:
-        """What all of them announced."""
+        """Return what all of them announced."""
         return [record.spec for record in self]
 
     def get(self, name: str) -> NodeRecord | None:

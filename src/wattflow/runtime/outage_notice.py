@@ -10,7 +10,7 @@ EVERY_S = 60.0
 
 
 class Away:
-    """What is tried again until it is back: told at first, then once a minute, and when it is back.
+    """Tell of something that is tried again until it is back: at first, then once a minute, and when it is back.
 
     Args:
         what: Its name in the log.

@@ -12,7 +12,7 @@ from wattflow.runtime.transport import Denied, Transport, Unreachable
 
 NEWS = ("started", "ended", "energy", "windows", "warmed")
 MOST_NEWS, MOST_BYTES = 4096, 16 << 20
-"""What one report brings at most, of each kind, and bytes of results: the server takes 64 MiB."""
+"""Items that one report brings at most, of each kind, and bytes of results: the server takes 64 MiB."""
 LOG_EVERY_S = 0.1
 LOG_PIECE = 4 << 20
 
@@ -43,8 +43,9 @@ class Outbox:
         return taken
 
     def put_back(self, taken: Outbox) -> None:
-        """What was taken did not arrive: it goes first next time."""
+        """Put back what did not arrive: it goes first next time."""
         for name in NEWS:
+            # In front, in their order: an end must not overtake the start that it belongs to.
             setattr(self, name, getattr(taken, name) + getattr(self, name))
 
     def fields(self) -> dict[str, object]:
@@ -64,6 +65,7 @@ def _fitting(ends: list[m.Ended]) -> int:
     """How many of these ends go into one report; at least one."""
     size = 0
     for count, end in enumerate(ends[:MOST_NEWS]):
+        # Inline results count: a report above the server's body limit would be refused as a whole, again and again.
         size += len(end.result.data) if end.result is not None and end.result.data is not None else 0
         if size > MOST_BYTES and count:
             return count
@@ -106,6 +108,7 @@ class Output:
 
     def add(self, data: bytes) -> None:
         """Take output as it comes."""
+        # Dropped here, not at the server: a task that writes without end would fill the network first.
         if self._sent + len(self._buffer) > LIMIT_BYTES:
             return
         self._buffer += data
@@ -113,7 +116,8 @@ class Output:
             self._sending = asyncio.create_task(self._later())
 
     def goes_on(self, fence: int) -> None:
-        """What comes from now on is another attempt's output, which begins with it."""
+        """Take what comes from now on for another attempt's output, which begins with it."""
+        # The server keeps output by attempt from offset 0; what the first fence wrote stays with that one.
         self.fence, self._sent = fence, 0
 
     async def _later(self) -> None:
@@ -125,6 +129,7 @@ class Output:
             data = bytes(self._buffer[:LOG_PIECE])
             del self._buffer[:LOG_PIECE]
             sent, self._sent = self._sent, self._sent + len(data)
+            # Output is not worth a retry that would hold up the attempt's end.
             with contextlib.suppress(Denied, Unreachable):
                 await self._transport.log(self.fence, sent, data)
 

@@ -34,6 +34,7 @@ def dump_function(function: Callable[..., Any]) -> bytes:
 
 def dump_call(args: tuple[Any, ...], kwargs: dict[str, Any], future: type) -> tuple[bytes, list[Any]]:
     """The arguments, and the futures among them in the order in which the payload counts them."""
+    # The common call, without cloudpickle's machinery: half of a submit's time for small arguments.
     if not kwargs and all(type(arg) in _PLAIN for arg in args):
         return pickle.dumps((args, kwargs), 5), []
 
@@ -77,6 +78,7 @@ def _exception(told: Any) -> BaseException | None:
         return told
     try:
         kind, args, state = told
+        # Without __init__: an exception that takes two arguments and passes one on could not be made from `args`.
         error: BaseException = kind.__new__(kind, *args)
         error.args = args
         error.__dict__.update(state)
@@ -100,6 +102,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 def _dumped(dump: Callable[[], T]) -> T:
     """Dump with the user's modules by value; by name where one of them holds what cannot travel, such as a lock."""
     try:
+        # By value first: a module beside the script exists on no node under its name.
         with _own_by_value():
             return dump()
     except Exception as error:
@@ -117,6 +120,7 @@ def _own_by_value() -> Iterator[None]:
             _SEEN.add(name)
             if _is_own(name, getattr(sys.modules.get(name), "__file__", None)):
                 _OWN[name] = sys.modules[name]
+        # What the user registered stays registered: only what is added here is taken back.
         registered = cloudpickle.list_registry_pickle_by_value()
         added = [module for name, module in _OWN.items() if name not in registered and sys.modules.get(name) is module]
         for module in added:

@@ -1,4 +1,4 @@
-"""What this machine looks like, as Performance Co-Pilot tells it through pmproxy.
+"""How this machine looks, as Performance Co-Pilot tells it through pmproxy.
 
 Where a site runs it, its operators and the engine see the same numbers. A thread asks once a second; reading never
 waits.
@@ -45,7 +45,7 @@ class PcpLoad:
         self._thread.start()
 
     def read(self, watts: float | None = None, provenance: str = "modelled", gpu_busy: Sequence[float] = ()) -> Load:
-        """What the machine looked like at the latest look; watts and GPUs are told by those who read them."""
+        """Tell how the machine looked at the latest look; watts and GPUs are told by those who read them."""
         seen = self._latest
         return Load(seen.cpu_busy, seen.memory_used_bytes, watts, provenance, seen.network_bytes, list(gpu_busy))
 

@@ -13,7 +13,7 @@ from wattflow.runtime.messages import Energy, Node, Window
 BASE_W, CPU_W, DEVICE_W = 1000.0, 100.0, 2000.0
 """More than a board, a processor and a device of any machine draw."""
 SLACK_S = 10.0
-"""What clocks of two machines may differ by, and what a meter may lag behind."""
+"""Seconds that clocks of two machines may differ by, and that a meter may lag behind."""
 SLACK_J = 1e-6
 """Rounding: an account that should be 0 may be a little less."""
 
@@ -42,6 +42,7 @@ class Plausible:
     def window(self, node: Node, window: Window, now_s: float) -> bool:
         """Believe a window that is over, comes after the one before it, and holds no more than the node can draw."""
         length_s = window.ended_s - window.began_s
+        # Joules told twice for one time would be booked twice; a second node of the same name could do that, too.
         in_order = window.began_s >= self._windows_until_s.get(node.name, -math.inf) - SLACK_S
         if not (length_s > 0 and in_order and window.ended_s <= now_s + SLACK_S):
             return self._refuse("a window out of time")
@@ -58,9 +59,11 @@ class Plausible:
         most_j = watts * (now_s - placed_s + SLACK_S)
         since_s, sum_j = self._attempts.get(node.name, (placed_s, 0.0))
         since_s = min(since_s, placed_s)
+        # Half of the upper end: a band holds a share of what nobody claims, which may double what the node drew.
         parts = (energy.energy_j, energy.low_j, energy.high_j / 2, energy.marginal_j)
         if not all(abs(joules) <= most_j for joules in parts) or energy.energy_j < -SLACK_J:
             return self._refuse("implausible joules of an attempt")
+        # Each attempt alone may be plausible and all of them together not: a node has no more than its watts.
         if sum_j + energy.energy_j > watts * (now_s - since_s + SLACK_S):
             return self._refuse("implausible joules of all attempts of a node")
         self._attempts[node.name] = (since_s, sum_j + energy.energy_j)

@@ -26,6 +26,7 @@ def started(pid: int) -> str | None:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except (OSError, IndexError):
         return None
+    # With the machine's boot: process numbers and start ticks begin anew with it, and could fit by chance.
     return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
 
 
@@ -59,6 +60,7 @@ def end(path: Path, patience_s: float, *, forget: bool = True, command: str = "w
     unless it is more than that."""
     about = marked(path, command)
     if about is not None:
+        # Looked up by `marked` just before: whoever got the number since has another start, and is never signalled.
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(int(about["pid"]), number)

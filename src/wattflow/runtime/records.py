@@ -1,10 +1,13 @@
-"""What the service remembers of open workflows, tasks and attempts. The store has all of it too."""
+"""Records of open workflows, tasks and attempts, as the service remembers them. The store has all of it too."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from msgspec import structs
 
@@ -13,13 +16,15 @@ from wattflow.model.errors import WattflowError
 from wattflow.model.own_code import own_fault
 from wattflow.runtime.messages import Blob, Lease, Level, Outcome, Outcomes, Submission, Task
 
+T = TypeVar("T")
+
 
 class Broken(WattflowError):
     """A turn of the service failed, and nothing more is decided until it is started again."""
 
     @classmethod
     def under(cls, policy: str, error: Exception) -> Broken:
-        """What went wrong, under which policy."""
+        """Name the fault and the policy that met it."""
         said = (
             str(error) if isinstance(error, WattflowError) else own_fault(error) or f"{type(error).__name__}: {error}"
         )
@@ -114,6 +119,7 @@ class WorkflowRecord:
         Raises:
             Broken: There are none, and the service decides nothing any more.
         """
+        # The loop's clock, not the service's: a wall clock that is set back must not hold a client's poll.
         deadline = asyncio.get_running_loop().time() + wait_s
         while True:
             found = outcomes_after(self.outcomes, after)
@@ -146,13 +152,14 @@ class WorkflowRecord:
 
     def told(self) -> None:
         """Wake whoever waits for outcomes."""
+        # A new event for whoever waits next: clearing the old one would lose those who have not woken yet.
         event, self.changed = self.changed, asyncio.Event()
         event.set()
 
 
 @dataclass(slots=True)
 class Trace:
-    """What is remembered of an attempt when it is over: its joules and last lines come after its end.
+    """Remember an attempt when it is over: its joules and last lines come after its end.
 
     Attributes:
         energy_j: Joules that were told of it so far; a second report replaces the first.
@@ -227,6 +234,7 @@ class AttemptRecord:
     def adopt(self, before: int | None) -> None:
         """Go on with an attempt that was given up; None where it begins anew."""
         if before is not None:
+            # A lease is frozen: it may be on its way to an agent already, which must not see half of a change.
             self.lease = structs.replace(self.lease, adopts=before)
 
     def slow_down(self, frequency: int, clocks_mhz: Sequence[float]) -> None:
@@ -241,7 +249,7 @@ class Attempts(dict[int, AttemptRecord]):
     def __init__(self) -> None:
         super().__init__()
         self._of_engine: dict[int, int] = {}
-        self._recent = Recent()
+        self._recent: Recent[Trace] = Recent()
 
     def add(self, attempt: AttemptRecord) -> None:
         """An attempt is placed."""
@@ -252,7 +260,7 @@ class Attempts(dict[int, AttemptRecord]):
         """An attempt is over."""
         del self[attempt.fence]
         del self._of_engine[attempt.engine]
-        self._recent.add(attempt)
+        self._recent.add(attempt.fence, attempt.trace)
 
     def trace(self, fence: int) -> Trace | None:
         """Which one it is or lately was; None for one that is long over or unknown."""
@@ -264,23 +272,29 @@ class Attempts(dict[int, AttemptRecord]):
         return self.get(self._of_engine.get(engine, -1))
 
 
-class Recent:
-    """Traces of the latest attempts that are over."""
+class Recent(Generic[T]):
+    """Remember something of the latest attempts that are over, by fence.
 
-    def __init__(self, most: int = 65_536) -> None:
-        self._most = most
-        self._traces: dict[int, Trace] = {}
+    It is bounded by age, not only by number: a number large enough for thousands of ends a second would be minutes of
+    a slower server's memory, which then grows for as long as that.
+    """
 
-    def add(self, attempt: AttemptRecord) -> None:
+    def __init__(self, most: int = 65_536, for_s: float = 120.0, now: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._for_s, self._now = most, for_s, now
+        self._kept: OrderedDict[int, tuple[float, T]] = OrderedDict()
+
+    def add(self, fence: int, kept: T) -> None:
         """An attempt is over."""
-        self._traces[attempt.fence] = attempt.trace
-        if len(self._traces) > self._most:
-            for fence in list(self._traces)[: self._most // 2]:
-                del self._traces[fence]
+        now_s = self._now()
+        self._kept[fence] = now_s, kept
+        # In the order of their ends, so the first one that is young enough ends the search.
+        while len(self._kept) > self._most or next(iter(self._kept.values()))[0] < now_s - self._for_s:
+            self._kept.popitem(last=False)
 
-    def get(self, fence: int) -> Trace | None:
-        """Which one it was; None for one that is long over or unknown."""
-        return self._traces.get(fence)
+    def get(self, fence: int) -> T | None:
+        """Give what is remembered of one; None where it is long over or unknown."""
+        found = self._kept.get(fence)
+        return None if found is None else found[1]
 
 
 def outcomes_after(outcomes: Sequence[Outcome], sequence: int, most: int = 1000) -> list[Outcome]:

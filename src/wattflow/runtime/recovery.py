@@ -37,6 +37,7 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
 
     It begins an epoch: from then on no server of an earlier one commits, so what is read is all there is.
     """
+    # First of all: from here on nobody else commits, so what is read below cannot change under it.
     epoch = writer.epoch = epochs.begin(database)
     decider, replayed = rebuilt(database, folder, policy)
     if registry.load(policy).steer is not None:
@@ -54,8 +55,11 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
     # A snapshot may have taken the whole journal with it: its number counts, too.
     service.ledger.next_entry = max(service.ledger.next_entry, replayed.sequence + 1)
     service.ledger.checksum = replayed.checksum
-    if decider.policy != policy and not any(w.state == "open" for w in service.workflows.values()):
+    still_open = [w for w in service.workflows.values() if w.state == "open"]
+    if decider.policy != policy and not still_open:
         decider.use(policy)
+    elif not any(w.objective for w in still_open):
+        decider.keep()  # work that is open under one policy ends under it, whatever this start was told
     return service
 
 
@@ -67,6 +71,7 @@ def _fill(service: Service, database: sa.Engine) -> None:
         most["sequence"],
         most["entry"] + 1,
     )
+    # Tags only tell workflows apart in the engine; they need not be those of before.
     service.next_workflow = most["workflows"] + 1
     for row in reads.nodes(database):
         engine, spec = _NODE.decode(row["spec"])
@@ -92,7 +97,7 @@ def _accounts(service: Service, database: sa.Engine) -> None:
 
 
 def _gpu_use(service: Service, row: Found) -> None:
-    """What was learned on GPUs before is learned again, from the ends that taught it."""
+    """Learn again what was learned on GPUs before, from the ends that taught it."""
     node = service.nodes.get(row["node"])
     _, spec = _TASK.decode(row["spec"])
     if node is not None:
@@ -103,8 +108,9 @@ def _gpu_use(service: Service, row: Found) -> None:
 
 def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
     about = msgspec.msgpack.decode(row["about"])
-    workflow = WorkflowRecord(row["id"], row["name"], row["owner"], about["engine"], about, row["submitted_s"],
-                              sealed=about["sealed"])  # fmt: skip
+    workflow = WorkflowRecord(
+        row["id"], row["name"], row["owner"], about["engine"], about, row["submitted_s"], sealed=about["sealed"]
+    )
     service.workflows[workflow.id] = workflow
     before: dict[int, list[Found]] = {}
     for attempt in reads.attempts(database, workflow.id):

@@ -24,6 +24,7 @@ async def remake(service: Service, name: str) -> str | None:
     task = next((one for one in service.tasks.values() if one.result is not None and one.result.object == name), None)
     if task is None or task.workflow.state != "open":
         return None
+    # Asked by each child that misses it: the first begins the remake, the others find it under way.
     if task.state == "done" and task.remade < MOST:
         log.warning("the result of task %s/%s is lost: it runs again", task.workflow.id, task.spec.key)
         _again(service, task)
@@ -32,19 +33,21 @@ async def remake(service: Service, name: str) -> str | None:
         return None
     for other in service.tasks.values():
         if task.id in other.parents and other.state in OPEN:
+            # They were refused for want of these bytes, which is not their doing.
             other.refusals = 0
     return f"{task.workflow.id}/{task.spec.key}"
 
 
 def _again(service: Service, task: TaskRecord) -> None:
     spec, decider = task.spec, service.decider
-    workflow = decider.workflow(service.next_workflow, None)
+    workflow = decider.workflow(service.next_workflow, None, task.workflow.objective)
     service.next_workflow += 1
     shape = decider.shape(list(spec.variants), spec.function_name)
     engine = decider.put(TASK, shape, workflow=workflow, tag=task.id,
                          estimate_s=spec.estimate_s or service.learning.estimates.runtime_s(spec.function_name),
                          deadline_s=None)  # fmt: skip
     assert engine is not None
+    # Sealed at once: a workflow of one task that nobody closes would stay in the engine for ever.
     decider.put(SEAL, workflow)
     task.engine, task.state, task.ready_s = engine, "waiting", service.now()
     task.remade += 1

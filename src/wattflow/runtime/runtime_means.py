@@ -26,7 +26,7 @@ ALL_OF_FIRST = 200
 
 
 class Estimates:
-    """What the engine is told about tasks that did not say how long they take, and about nodes."""
+    """Estimates for the engine, of tasks that did not say how long they take, and about nodes."""
 
     def __init__(self) -> None:
         self._log_s: dict[str, tuple[int, float]] = {}

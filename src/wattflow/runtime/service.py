@@ -275,7 +275,7 @@ class Service:
         self.joules.window(node, window)
 
     def load(self, node: str, load: m.Load) -> None:
-        """What a node looks like."""
+        """Take how a node looks."""
         if node in self.nodes:
             self.nodes[node].load = load
             self.learning.drew(self.nodes[node].spec, load, self.now())
@@ -315,8 +315,9 @@ class Service:
             deadline_s=None if deadline_s is None else now_s + deadline_s,
         )  # fmt: skip
         assert engine is not None
-        task = TaskRecord(self.next_task, workflow, spec, engine, now_s, now_s,
-                          tuple(workflow.keys[key] for key in spec.results))  # fmt: skip
+        task = TaskRecord(
+            self.next_task, workflow, spec, engine, now_s, now_s, tuple(workflow.keys[key] for key in spec.results)
+        )
         self.next_task += 1
         for parent in self._parents(task):
             self.decider.put(EDGE, parent.engine, engine, size_bytes=float(spec.handed_bytes.get(parent.spec.key, 0)))
@@ -402,7 +403,7 @@ class Service:
         outcomes: Iterable[tuple[WorkflowRecord, m.Outcome]],
         actions: Iterable[Action],
     ) -> None:
-        """What was decided is on disk: answer and act."""
+        """Answer and act: what was decided is on disk."""
         settle(waiters)
         for attempt in placed:
             attempt.released = True

@@ -1,4 +1,4 @@
-"""What is wrong with a store, all of it at once: its file, its journal, its snapshots, its objects, its tasks."""
+"""A check of a store that names all faults at once: of its file, journal, snapshots, objects and tasks."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def _segments(database: sa.Engine) -> Iterator[str]:
     known = journal.snapshots(database)
     first = reads.first_entry(database)
     starts = [(one.sequence, one.checksum) for one in known]
+    # Entries before the first snapshot are checked from their own beginning; there is no checksum to begin with.
     starts = starts if first is None or (known and first > known[0].sequence) else [(first - 1, 0), *starts]
     for one in known:
         try:
@@ -93,6 +94,7 @@ def _objects(database: sa.Engine, objects: Objects) -> Iterator[str]:
         _, spec = _TASK.decode(row["spec"])
         result = _BLOB.decode(row["result"]).object if row["result"] else None
         call = spec.call.object if spec.call is not None else None
+        # Each object once: thousands of tasks share a function, and reading it verifies its hash.
         for name in {spec.function, call, result, *(variant.function for variant in spec.variants)} - {None, *seen}:
             assert name is not None
             seen.add(name)

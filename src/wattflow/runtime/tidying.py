@@ -1,4 +1,4 @@
-"""What would pile up on a machine that works for months: logs are cut, work folders that nobody uses go."""
+"""Tidying of a machine that works for months: logs are cut, work folders that nobody uses go."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Denied(WattflowError):
 
 
 class Transport(Protocol):
-    """What an agent asks of its server."""
+    """The calls that an agent makes to its server."""
 
     async def announce(self, node: Node, boot: str) -> None:
         """Say what this node is."""
@@ -128,6 +128,7 @@ class HttpTransport:
         """Say what this node is."""
         body = pack(Announcement(node, boot, PROTOCOL))
         told = msgspec.msgpack.decode(await self._call("POST", "/v1/nodes", body), type=Announced)
+        # One version back is spoken, so that agents may be upgraded one by one while work runs.
         if told.protocol < PROTOCOL - 1:
             raise Denied(
                 f"the server speaks protocol {told.protocol}, this agent {PROTOCOL}: bring the server up to date"
@@ -138,6 +139,7 @@ class HttpTransport:
         asked = self._addresses.current
         data = await self._call("POST", "/v1/agents/sync", pack(sync), sync.wait_s + SILENT_AFTER_S)
         orders = msgspec.msgpack.decode(data, type=Orders)
+        # A server that was paused, and another took over: what it orders was never committed, and must not be run.
         if orders.epoch < self._epoch:
             self._addresses.failed(asked)
             raise Unreachable(f"{asked} was taken over by another server")
@@ -178,6 +180,8 @@ class HttpTransport:
                 if answer.status < 300:
                     return data
                 message = f"{server}{path.split('?')[0]} answered {answer.status}: {_reason(data)}"
+                # A server's own trouble, or one too busy, is no verdict on this agent: it waits and asks the next
+                # address.
                 if not 400 <= answer.status < 500 or answer.status in (408, BUSY):
                     self._addresses.failed(server)
                     raise Unreachable(message)
@@ -197,7 +201,7 @@ async def _pieces(data: bytes) -> AsyncIterator[bytes]:
 
 
 def _reason(data: bytes) -> str:
-    """What a server says is wrong, out of its answer."""
+    """Find what a server says is wrong, out of its answer."""
     try:
         return str(msgspec.json.decode(data)["error"])[:300]
     except (msgspec.DecodeError, KeyError, TypeError):

@@ -47,6 +47,7 @@ class UnderWay:
     def add(self, step: Step) -> None:
         """Take a further step of the engine's into the turn."""
         before, self.wake_at = self.step, step.wake_at
+        # `next_placements` counts whole pieces and may point beyond the end; the new placements begin there.
         self.taken = min(self.taken, len(before.placements))
         self.step = Step(
             [*before.placements, *step.placements], [*before.actions, *step.actions], step.wake_at,
@@ -57,6 +58,7 @@ class UnderWay:
 def settle(waiters: Iterable[asyncio.Future[None]], error: Exception | None = None) -> None:
     """Let those go on who waited, or tell them that it was in vain."""
     for waiter in waiters:
+        # Its client may have gone, and its request been cancelled, while the commit was under way.
         if waiter.done():
             continue
         if error is None:

@@ -1,4 +1,4 @@
-"""What was used in a month, by owner, project and function: the books that budgets and reports are made from."""
+"""Use of a month, by owner, project and function: the books that budgets and reports are made from."""
 
 from __future__ import annotations
 
@@ -68,11 +68,12 @@ class Usage:
         self._book(_key(trace, at_s), Sums(energy_j=energy_j, carbon_g=grams))
 
     def used(self, scope: str, name: str, at_s: float) -> Sums:
-        """What a user or a project used in the month of a moment."""
+        """Sum up what a user or a project used in the month of a moment."""
         return self._of.get((month_of(at_s), scope, name)) or Sums()
 
     def rows(self) -> list[dict[str, object]]:
         """Rows that changed since they were last asked for: whole sums, so writing one twice changes nothing."""
+        # Whole sums are written, not differences: a commit that is repeated after a lost answer changes nothing.
         changed, self._changed = self._changed, {}
         made: list[dict[str, object]] = []
         for key in changed:
@@ -84,6 +85,7 @@ class Usage:
 
     def _book(self, key: Key, more: Sums) -> None:
         month, owner, project, _ = key
+        # The sums of users and projects are kept beside the rows: a budget is asked for every placement.
         places = [self._sums[key], self._of[month, "user", owner]]
         places += [self._of[month, "project", project]] if project else []
         for sums in places:

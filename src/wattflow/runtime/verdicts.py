@@ -1,4 +1,4 @@
-"""What becomes of a task after an attempt that did not end well: tried again after a while, or failed for good.
+"""The verdict on a task after an attempt that did not end well: tried again after a while, or failed for good.
 
 A refusal and a lost node are not the task's own doing at first sight, so they do not use up its ``retries``; but a
 payload that no node can load, or one that takes its node down, must not go round for ever. Each has a cap.
@@ -34,12 +34,15 @@ def judge(task: TaskRecord, end: Ended, node: str, stopping: bool = False) -> Ve
         task.history = [*task.history[1 - KEPT :], f"{end.outcome} on {node}: {said}"]
     if end.outcome == "refused":
         task.refusals += 1
+        # Doubled each time: what a node lacks now (an object on its way, a daemon that restarts) it may have in a
+        # while.
         again, wait_s = task.refusals < REFUSALS, min(LONGEST_WAIT_S, 2.0 ** (task.refusals - 1))
         return Verdict(again and not stopping, wait_s, said if again else _given_up(task))
     if end.outcome == "node_lost":
         task.losses += 1
         again = task.losses < LOSSES
         return Verdict(again and not stopping, reason=said if again else _given_up(task))
+    # Not the task's fault and not asked for: its agent stopped it as an orphan, or made room for somebody else.
     if end.outcome == "cancelled":
         return Verdict(not stopping and task.failures <= task.spec.retries, reason=said)
     task.failures += 1
@@ -47,7 +50,7 @@ def judge(task: TaskRecord, end: Ended, node: str, stopping: bool = False) -> Ve
 
 
 def met(task: TaskRecord) -> str | None:
-    """What a task that waits has met so far, in words; None where nothing was in its way."""
+    """Tell what a task that waits has met so far, in words; None where nothing was in its way."""
     counts = ((task.refusals, REFUSALS, "refused"), (task.losses, LOSSES, "lost with its node"))
     told = [f"{what} {count} of {most} times" for count, most, what in counts if count]
     return f"{' and '.join(told)} (last: {task.history[-1]})" if told and task.history else None

@@ -50,6 +50,7 @@ class Waking:
         """Wake a node; one that is on its way already is left alone."""
         if node in self._orders:
             return
+        # Before the driver is told: it may answer at once, and `awake` must find the order.
         self._orders[node] = _Order(self._now(), 1, self._later(node, expected_s))
         self._wake(node)
 
@@ -60,6 +61,7 @@ class Waking:
             return None
         order.timer.cancel()
         took_s, before_s = self._now() - order.began_s, self._learned_s.get(node)
+        # A moving mean: firmware updates and disks change it, one slow boot should not.
         self._learned_s[node] = took_s if before_s is None else before_s + WEIGHT * (took_s - before_s)
         return self._learned_s[node]
 
@@ -75,10 +77,12 @@ class Waking:
             self.forget(node)
 
     def wake_s(self, node: str) -> float | None:
-        """What was learned of a node."""
+        """Return what was learned of a node."""
         return self._learned_s.get(node)
 
     def _later(self, node: str, expected_s: float) -> asyncio.TimerHandle:
+        # By what this node took before: a rack of slow firmware must not be taken for dead, nor a dead one waited
+        # for.
         wait_s = max(self._least_s, SLACK * self._learned_s.get(node, expected_s))
         return asyncio.get_running_loop().call_later(wait_s, self._again, node, expected_s)
 

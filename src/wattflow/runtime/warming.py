@@ -29,6 +29,7 @@ class Warming:
         own = [spec.function, *(variant.function for variant in spec.variants if not variant.fpga)]
         objects = list(dict.fromkeys(name for name in own if name is not None))
         order = m.Warm(spec.function_name, objects, spec.python or "", owner)
+        # None for a command, so that `order` can tell it from a function that was not seen since the start.
         self._orders[spec.function_name] = order if objects else None
 
     def order(self, action: Action) -> None:
@@ -56,6 +57,7 @@ class Warming:
             return
         record.warm.discard(told.function_name)
         log.info("%s is not warm on %s: %s", told.function_name, node, told.reason)
+        # A report of a function that the engine never saw would be an unknown id to it, and end the turn.
         if self._decider.knows(told.function_name):
             self._decider.put(COLD, record.engine, function=told.function_name)
 

@@ -1,4 +1,4 @@
-"""What a reader of the store raises where there is nothing to read."""
+"""The error that a reader of the store raises where there is nothing to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators and monitors call: figures, tokens, limits, books, the audit log."""
+"""Routes of operators and monitors: figures, tokens, limits, books, the audit log."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ async def make_token(request: Request) -> Response:
     token, row = house.tokens.draft(
         wanted.name, wanted.role, project=wanted.project, node=wanted.node, lifetime_s=wanted.lifetime_s
     )
+    # Token and audit entry go with one commit; only then does the token work.
     house.service.ledger.token(row)
     about = {key: row[key] for key in ("name", "role", "project")}
     await _noted(request, boss, "token create", token=row["id"], **about)
@@ -113,6 +114,7 @@ async def change_account(request: Request, scope: Scope, name: Called) -> Respon
     changed = await typed(request, ChangedLimits)
     service = house_of(request).service
     given = {key: value for key, value in msgspec.structs.asdict(changed).items() if value is not msgspec.UNSET}
+    # Unset is not null: null takes a limit away, what is not named stays.
     before = msgspec.structs.asdict(service.accounts.limits.get((scope, name), Limits()))
     limits = msgspec.convert(before | given, Limits)
     service.accounts.set((scope, name), limits)
@@ -157,8 +159,9 @@ def _by(rows: list[Found], by: str) -> list[dict[str, Any]]:
     column = {"user": "owner"}.get(by, by)
     sums: dict[str, dict[str, Any]] = {}
     for row in rows:
-        made = sums.setdefault(row[column], {by: row[column], "attempts": 0, "cpu_s": 0.0, "energy_j": 0.0,
-                                             "carbon_g": None})  # fmt: skip
+        made = sums.setdefault(
+            row[column], {by: row[column], "attempts": 0, "cpu_s": 0.0, "energy_j": 0.0, "carbon_g": None}
+        )
         for name in ("attempts", "cpu_s", "energy_j"):
             made[name] += row[name]
         if row["carbon_g"] is not None:

@@ -1,4 +1,4 @@
-"""What agents call. Each answer comes after the store has what the call brought."""
+"""Routes of agents. Each answer comes after the store has what the call brought."""
 
 from __future__ import annotations
 
@@ -95,8 +95,10 @@ async def sync(request: Request) -> Response:
         driver.check_token(turn.node, who.id)
     except PermissionError as error:
         raise HTTPException(403, str(error)) from None
+    # Reports of an agent that must announce itself first are not taken: its attempts may have been leased anew.
     if driver.knows(turn.node, turn.boot):
         await driver.report(turn)
+        # The agent forgets what is answered, so it must be on disk by then. Joules and loads are sent again anyway.
         if turn.ended or turn.started:
             await house_of(request).service.stored()
     house = house_of(request)
@@ -110,6 +112,7 @@ async def log(request: Request, fence: int, offset: int) -> Response:
     who = allowed(request, "agent")
     if not 0 <= offset <= LIMIT_BYTES or fence < 0:
         raise HTTPException(422, f"offset must be within 0 and {LIMIT_BYTES}, and fence not negative")
+    # Before the body is read: a stranger's gigabyte is not worth receiving.
     if not _driver(request).has(fence, who.id):
         raise HTTPException(403, f"attempt {fence} is not one of this agent's")
     data = await raw(request, LOG_BYTES)

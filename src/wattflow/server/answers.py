@@ -43,6 +43,7 @@ def view(database: sa.Engine, folder: Path, workflow: str, now_s: float, packed:
         "owner": row["owner"], "origin_s": record.start_s, "sequence": sequence,
     }  # fmt: skip
     if is_open:
+        # An open workflow is drawn up to now: without an end its bars would stop at the last finished task.
         about["end_ms"] = 1000.0 * (now_s - record.start_s)
     if not record.attempts:
         about["notes"] = ["no task of it has begun yet" if is_open else "no attempt of it ever ran"]

@@ -150,6 +150,7 @@ class Door:
             await self._app(scope, receive, send)
             return
         request = secrets.token_hex(8)
+        # A context variable, not an argument: log lines anywhere below carry the request's id.
         REQUEST.set(request)
         send = self._counted(send, request)
         probe = self._open.get(scope["path"])
@@ -163,6 +164,7 @@ class Door:
         if identity is None or refusal is not None:
             await (refusal or self._house.dashboard.refusal(scope))(scope, receive, send)
             return
+        # Routes ask `allowed`, which reads it there: no route looks at a token itself.
         scope.setdefault("state", {})["identity"] = identity
         scope["app"] = self._app
         if not await self._hot.answered(scope, receive, send):
@@ -210,7 +212,7 @@ def _ready(house: House) -> Response:
 
 
 def _is_agents(request: Request) -> bool:
-    """Whether it is a request that only agents make."""
+    """Say whether it is a request that only agents make."""
     return request.url.path.startswith(("/v1/agents", "/v1/nodes", "/v1/attempts", "/v1/objects"))
 
 
@@ -231,6 +233,7 @@ async def _housekeeping(house: House) -> None:
     saved = collected = house.service.ledger.next_entry
     while True:
         await asyncio.sleep(5)
+        # Cycles that survived their youth stay until here; a whole collection would hold up whoever waits.
         if not house.service.workflows and collected != house.service.ledger.next_entry:
             collected = house.service.ledger.next_entry
             gc.collect()  # nothing is open, so there is little to look at and nobody who waits
@@ -250,6 +253,7 @@ async def thin(house: House, most: int = THIN_MOST) -> None:
     """Merge windows of energy that have grown old, a node's few minutes with a group."""
     batches = pieces(house.database, house.service.now())
     for _ in range(most):
+        # The reading is in a thread, the writing in the writer's group: windows that come meanwhile are not lost.
         batch = await asyncio.to_thread(next, batches, None)
         if batch is None:
             return
@@ -258,7 +262,7 @@ async def thin(house: House, most: int = THIN_MOST) -> None:
 
 
 def _expire(house: House, before_s: float) -> None:
-    """What ended before a time leaves the store, its output and its objects the disk."""
+    """Let what ended before a time leave the store, its output and its objects the disk."""
     gone = 0
     for attempts in reads.expire(house.database, before_s):
         house.service.logs.drop(attempts)
@@ -273,6 +277,7 @@ async def forget_closed(service: Service, after_s: float = 60.0) -> None:
     for workflow in [w for w in service.workflows.values() if w.state != "open"]:
         ended_s = float(workflow.about.get("ended_s", 0.0))  # type: ignore[arg-type]
         if service.now() - ended_s > after_s:
+            # Out of the index first: between two pieces nobody may find a workflow with half of its tasks.
             del service.workflows[workflow.id]
             for number, task in enumerate(workflow.keys.values(), start=1):
                 service.tasks.pop(task, None)

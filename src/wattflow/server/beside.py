@@ -73,6 +73,7 @@ class Beside:
     def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
+            # It only reads: nothing is lost, and a query that takes long would not listen to a gentler signal.
             process.kill()
             process.wait()
             for pipe in (process.stdin, process.stdout):
@@ -89,6 +90,7 @@ class Beside:
             try:
                 assert process.stdin is not None and process.stdout is not None
                 _write(process.stdin, msgspec.msgpack.encode(question))
+                # Given up as a whole: what would still come is the answer to this question, not to the next.
                 if not select.select([process.stdout], [], [], LONGEST_S)[0]:
                     self._drop()
                     return 503, f"this took longer than {LONGEST_S:g} s and was given up".encode()
@@ -109,6 +111,7 @@ class Beside:
                 self._end()
                 command = [sys.executable, "-m", "wattflow.server.beside"]
                 pipe = subprocess.PIPE
+                # A session of its own: Ctrl-C in the server's terminal is the server's to handle.
                 self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
                 assert self._process.stdin is not None
                 _write(self._process.stdin, msgspec.msgpack.encode([self._store, str(self._folder)]))

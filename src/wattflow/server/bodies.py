@@ -41,6 +41,7 @@ async def raw(request: Request, most: int = MESSAGE_BYTES) -> bytes:
     try:
         async for chunk in request.stream():
             size += len(chunk)
+            # Of all bodies at once: each alone is within its limit, a hundred of them are not.
             _Receiving.size += len(chunk)
             if size > most:
                 raise HTTPException(413, f"the body has more than {most} bytes")
@@ -85,6 +86,7 @@ async def typed_submission(request: Request) -> Submission:
     place = "$"
     try:
         tasks = decoders(_Shell)[form].decode(data).tasks
+        # Small ones in one call; it is the thousands of tasks of one body that would hold the loop.
         if len(tasks) <= PIECE:
             whole: Submission = decoders(Submission)[form].decode(data)
             return whole
@@ -95,6 +97,7 @@ async def typed_submission(request: Request) -> Submission:
             if number % PIECE == PIECE - 1:
                 await asyncio.sleep(0)
         place = "$"
+        # Without its tasks the shell is decoded as any submission, so every other field keeps its checks.
         rest = {**decoders(dict[str, msgspec.Raw])[form].decode(data), "tasks": msgspec.Raw((b"\x90", b"[]")[form])}
         encode = (msgspec.msgpack.encode, msgspec.json.encode)[form]
         without: Submission = decoders(Submission)[form].decode(encode(rest))

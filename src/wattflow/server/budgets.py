@@ -72,9 +72,7 @@ def rates(database: sa.Engine, now_s: float) -> dict[Account, float]:
     return {account: joules[account] / (now_s - since_s[account]) for account in joules}
 
 
-def _lately(
-    database: sa.Engine, from_s: float, now_s: float
-) -> Iterator[tuple[list[Account], float, float, float]]:  # fmt: skip
+def _lately(database: sa.Engine, from_s: float, now_s: float) -> Iterator[tuple[list[Account], float, float, float]]:
     """Attempts with joules that run, or ended after a time: whose they are, joules, begin and end."""
     a, t, w = schema.attempts, schema.tasks, schema.workflows
     joined = sa.join(sa.join(a, t, t.c.id == a.c.task), w, w.c.id == t.c.workflow)

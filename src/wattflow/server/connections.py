@@ -45,6 +45,8 @@ class Connections:
         self.open += 1
         self.strangers[connection] = None
         while self.strangers and (len(self.strangers) > self.strangers_most or self.open > self.most):
+            # The oldest, not the newest: whoever finishes a request with a token leaves this list, a flood never
+            # does.
             oldest, _ = self.strangers.popitem(last=False)
             self.close(oldest, "strangers")
             if oldest is connection:
@@ -97,6 +99,7 @@ class _Limited(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; too many that are no body are the end."""
+        # Counted before parsing: one endless line would be held, and searched again for its end, with each piece.
         self._no_body += len(data)
         super().data_received(data)
         if self._no_body > self.all.header_bytes and not self.transport.is_closing():
@@ -110,6 +113,7 @@ class _Limited(HttpToolsProtocol):
         """Hand the door a way to say that a token was valid."""
         super().on_message_begin()
         self._under_way = True
+        # Set here because the door, which knows tokens, sees the request and not its connection.
         self.scope["state"]["known"] = self.known
 
     def on_headers_complete(self) -> None:
@@ -139,6 +143,7 @@ class _Limited(HttpToolsProtocol):
         self._timer = None
         if not self._under_way or self.transport.is_closing():
             return
+        # Bytes may lie unread because this server was slow, or paused: that is not the sender's fault.
         ours = self.flow.read_paused or time.monotonic() - due_s > 1.0
         if ours or self._progress - self._checked >= PACE_BYTES:
             self._watch()

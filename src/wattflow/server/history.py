@@ -1,4 +1,4 @@
-"""What a server's store tells of finished workflows, as work to learn from on a twin of the cluster.
+"""Finished workflows in a server's store, as work to learn from on a twin of the cluster.
 
 Read from the tables beside a running server. Seconds on a node become seconds on a node of speed 1. The twin is
 refitted to what was recorded: nodes on which the same functions took longer or shorter than their speed says get
@@ -92,6 +92,7 @@ def read_history(database: sa.Engine, most: int = 1000) -> History:
     Raises:
         InvalidInput: Nothing has ended yet, or no node tells what it draws.
     """
+    # Twice as many are read: open ones among them teach nothing yet and are left out.
     flows = [row for row in reads.workflows(database, most=2 * most) if row["state"] != "open"][:most][::-1]
     done = [one for i, row in enumerate(flows) for one in _done(database, i, row)]
     if not done:
@@ -147,12 +148,14 @@ def _twin(database: sa.Engine, done: Sequence[_Done]) -> Cluster:
 def _paces(done: Sequence[_Done], nodes: Mapping[str, Node]) -> dict[str, float]:
     """How much faster nodes are than they say: the same functions beside their median on all nodes."""
     rows = [
-        (one.spec.function_name, str(one.attempt["node"]), math.log(one.seconds / one.factor)) for one in done
+        (one.spec.function_name, str(one.attempt["node"]), math.log(one.seconds / one.factor))
+        for one in done
         if one.attempt["node"] in nodes
-    ]  # fmt: skip
+    ]
     usual: dict[str, list[float]] = {}
     for function, node, seconds in rows:
         usual.setdefault(function, []).append(seconds + math.log(nodes[node].speed))
+    # Medians: one attempt beside a busy neighbour must not make a node look slow.
     middle = {function: float(np.median(values)) for function, values in usual.items()}
     beyond: dict[str, list[float]] = {}
     for function, node, seconds in rows:
@@ -161,7 +164,7 @@ def _paces(done: Sequence[_Done], nodes: Mapping[str, Node]) -> dict[str, float]
 
 
 def _drawn(node: Node, windows: Sequence[Found], done: Sequence[_Done]) -> float:
-    """What a node's counter counted over what its curve says for the attempts of the same time."""
+    """Divide what a node's counter counted by what its curve says for the attempts of the same time."""
     if node.power is None or len(windows) < ENOUGH:
         return 1.0
     began, ended, cores = (

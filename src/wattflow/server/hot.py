@@ -55,6 +55,7 @@ class Hot:
     def _outcomes(self, workflow: str, query: bytes) -> Endpoint | None:
         given = dict(parse_qsl(query.decode("latin-1")))
         after, wait = given.pop("after", "0"), given.pop("wait_s", "0")
+        # Anything but the plain question is the framework's: it has the checks and the words for what is wrong.
         if given or "/" in workflow or not after.isdecimal() or len(after) > 18:
             return None
         try:

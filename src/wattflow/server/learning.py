@@ -66,7 +66,7 @@ class LearnSettings:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a learner must know after a restart.
+    """Keep what a learner must know after a restart.
 
     Attributes:
         seen: Workflows that had ended at the last round, also those that the store has forgotten since.
@@ -161,13 +161,13 @@ class Learner:
         later = history.blocks("since", now.since_s) if now.since_s > 0.0 else []
         if not later:
             return ""
-        verdict = finetune.shadow(
-            self.weights_of(now.before), self.weights_of(now.present), finetune.tested(later)
-        )  # fmt: skip
+        verdict = finetune.shadow(self.weights_of(now.before), self.weights_of(now.present), finetune.tested(later))
         if not verdict.alarm:
             self.stand(replace(now, alarms=0))
             return ""
+        # The server first, then the note: killed in between, the next start takes the promoted ones back again.
         self._switch(typed(self.policy, now.before))
+        # Doubled with each alarm in a row: promotion and alarm must not alternate.
         rest = min(MOST_REST, 1 << now.alarms)
         self.stand(replace(now, present=now.before, before="", since_s=0.0, rest=rest, alarms=now.alarms + 1))
         return f"alarm, back to the weights of before: {verdict}"
@@ -255,7 +255,7 @@ def _round(learner: Learner, database: sa.Engine, ended: int, last_s: float) -> 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """What `wattflow up --learn` starts."""
+    """Run the process that `wattflow up --learn` starts."""
     parser = argparse.ArgumentParser(prog="wattflow-learner")
     parser.add_argument("--home", required=True)
     parser.add_argument("--policy", default="learned")

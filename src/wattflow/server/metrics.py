@@ -162,5 +162,6 @@ def _labels(labels: dict[str, str]) -> str:
 
 def _escaped(value: str) -> str:
     """A label's value as the format wants it; a lone surrogate would break the answer's encoding."""
+    # A node's name is whatever its agent says.
     value = value.encode("utf-8", "replace").decode()
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

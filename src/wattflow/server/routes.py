@@ -1,4 +1,4 @@
-"""What users and operators call."""
+"""Routes of users and operators."""
 
 from __future__ import annotations
 
@@ -83,9 +83,11 @@ async def submit(request: Request) -> Response:
     who = allowed(request, "user")
     house = house_of(request)
     submission = await typed_submission(request)
+    # Refused at the door: an answer would wait for a commit that does not come.
     if house.service.writer.message is not None:
         raise HTTPException(507, f"the store does not take changes: {house.service.writer.message}")
     if submission.workflow not in house.service.workflows:
+        # It may be over and out of memory; opened again under the same id its tasks would be somebody's twice.
         known = await asyncio.to_thread(reads.workflow, house.database, submission.workflow)
         if known is not None:
             raise HTTPException(409, f"workflow {submission.workflow} exists and is over")
@@ -147,6 +149,7 @@ async def outcomes(request: Request, workflow: str, after: Sequence = 0, wait_s:
         ends = [outcome_of(row) for row in found]
         return answer(request, Outcomes(ends, ends[-1].sequence if ends else after, 0))
     who = allowed(request, "user")
+    # As if it were not there: whether somebody else has such a workflow is nobody's business.
     if not who.sees_all and record.owner != who.name:
         raise HTTPException(404, f"no workflow {workflow}")
     return answer(request, await house.service.outcomes(workflow, after, wait_s))
@@ -237,7 +240,7 @@ async def nodes(request: Request) -> Response:
 
 @router.get("/functions")
 async def functions(request: Request) -> Response:
-    """What was learned of each function: its runtime on a node of speed 1, its cold start, its duty on GPUs."""
+    """Tell what was learned of each function: its runtime on a node of speed 1, its cold start, its duty on GPUs."""
     allowed(request, "user")
     service = house_of(request).service
     learned = service.learning

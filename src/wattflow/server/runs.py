@@ -234,8 +234,7 @@ def _workload(record: Record, cluster: Cluster) -> Workload:
         release_s=np.array([max(0.0, task["submitted_s"] - start_s) for task in record.tasks], np.float64),
         runtime_s=seconds,
         estimate_s=np.where(np.isfinite(estimates), estimates, seconds),
-        shapes=[Shape(function[n], tuple(variant_of(v) for v in variants)) for n, variants in forms] or
-        [Shape(0, ())],
+        shapes=[Shape(function[n], tuple(variant_of(v) for v in variants)) for n, variants in forms] or [Shape(0, ())],
         functions=[Function(name) for name in names] or [Function("task")],
         edges=(np.array([e[0] for e in edges], np.int32), np.array([e[1] for e in edges], np.int32)),
         shape=np.array(shape, np.int32),
@@ -244,7 +243,7 @@ def _workload(record: Record, cluster: Cluster) -> Workload:
         workflow_submit_s=np.array([row["submitted_s"] - start_s for row in record.flows]),
         deadline_s=np.array(deadline_s, np.float64) - start_s,
         ids=tuple(task["key"] for task in record.tasks),
-    )  # fmt: skip
+    )
 
 
 def _runtimes(record: Record, specs: dict[int, Task], cluster: Cluster) -> dict[int, float]:

@@ -59,7 +59,9 @@ def open_house(
         database = open_store(store, upgrade=settings.upgrade, known=known_store.identity_of(home))
     except Gone:
         raise known_store.gone(backup.shown(store), home) from None
+    # Before anything is read: what a server that still writes would add were missing from memory.
     claim = _claim(database, settings, url)
+    # A store that was put back by hand must not give out numbers that this home has seen used.
     known_store.catch_up(home, database)
     kept = objects or open_objects(place)
     tokens = open_tokens(home, database)
@@ -103,7 +105,7 @@ def _wait_for(writing: WritingProcess, settings: ServerSettings) -> None:
 
 
 def _settle_memory() -> None:
-    """What start-up made stays; the collector need not look at it again, for that would hold the loop up for long."""
+    """Settle what start-up made: the collector need not look at it again, for that would hold the loop up for long."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -172,6 +174,7 @@ def serve(
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
         server_header=False,
     )  # fmt: skip
+    # The file that tells where it listens is written by `startup`, when it does, and not before.
     server = _Server(config, settings, url, house)
 
     def shut_down() -> None:
@@ -190,6 +193,7 @@ def serve(
     try:
         server.run(sockets=[listener])
     finally:
+        # After the last answer: what was decided is written even while the process ends.
         house.service.writer.close()
         if house.claim is not None:
             house.claim.close()
@@ -237,7 +241,7 @@ class _Server(_server_class()):  # type: ignore[misc]
 
 
 def _about(settings: ServerSettings, url: str) -> dict[str, object]:
-    """What the home says of the server that runs there."""
+    """Write what the home says of the server that runs there."""
     about: dict[str, object] = {"url": url}
     if settings.tls_cert is not None:
         about["ca"] = str(settings.tls_cert.absolute())

@@ -50,6 +50,7 @@ class Sessions:
     def identify(self, scope: Any) -> Identity | None:
         """Tell who asks, by the cookie; None too for a change that does not say that it comes from our page."""
         secret = cookie_of(scope)
+        # A cookie comes along with any site's form; the header only with a script of our own page.
         if not secret or (scope["method"] not in _READING and not has_header(scope)):
             return None
         return self.holder(secret)
@@ -88,6 +89,7 @@ class Sessions:
 
     def redeem(self, code: str) -> Identity | None:
         """Tell who made a code; it is good once."""
+        # Popped before it is looked at: a code in a browser's history, or a proxy's log, is used up.
         session = self._codes.pop(_digest(code), None)
         return self._holder(session) if session is not None else None
 
@@ -95,6 +97,7 @@ class Sessions:
         now_s = time.time()
         if session.expires_s <= now_s:
             return None
+        # By its token, at every request: revoking the token ends its sessions, too.
         return next((who for who in self._tokens.listed() if who.id == session.token and who.valid(now_s)), None)
 
     def _sweep(self) -> None:

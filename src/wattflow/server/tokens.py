@@ -73,6 +73,7 @@ class Tokens:
 
         Only hashes are compared, so timing tells nothing about the token.
         """
+        # By hash: a store that is read, or a backup that is lost, gives no token away.
         found = self._known.get(_digest(token))
         return found if found is not None and found.valid(time.time()) else None
 

@@ -1,1 +1,1 @@
-"""What a live server keeps: workflows, tasks, attempts, nodes and the engine's journal; objects by their hash."""
+"""The store of a live server: workflows, tasks, attempts, nodes and the engine's journal; objects by their hash."""

@@ -33,7 +33,7 @@ _CONTENT = (schema.workflows, schema.nodes)
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup holds.
+    """Describe what a backup holds.
 
     Attributes:
         digest: SHA-256 of its store's file.
@@ -56,9 +56,12 @@ def back_up(database: sa.Engine, objects: Objects, folder: Path, named: Callable
     except OSError as error:
         raise InvalidInput(str(folder), f"cannot be made: {error.strerror}; a backup has a folder of its own") from None
     made_s = time.time()
+    # Always SQLite, whatever the source: a backup is one file that any machine can read and check.
     copy = open_store(folder / STORE)
     try:
         counts = _copied(database, copy)
+        # Asked of the copy, not of the store, which has gone on: every object that a copied row names must come
+        # along.
         wanted = named(copy)
         missing = _copy_objects(objects, FolderObjects(folder / OBJECTS), wanted)
         with copy.connect() as connection:
@@ -68,17 +71,19 @@ def back_up(database: sa.Engine, objects: Objects, folder: Path, named: Callable
         copy.dispose()
     digest = hashlib.sha256((folder / STORE).read_bytes()).hexdigest()
     manifest = Manifest(made_s, schema.VERSION, epoch, counts, len(wanted) - len(missing), missing, digest)
+    # Last: a backup that was cut off has no manifest, and `read_manifest` refuses it.
     write_text(folder / MANIFEST, json.dumps(asdict(manifest), indent=1))
     return manifest
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What a backup says of itself, once its store is what was written."""
+    """Read what a backup says of itself, once its store is what was written."""
     try:
         manifest = Manifest(**json.loads((folder / MANIFEST).read_text()))
         digest = hashlib.sha256((folder / STORE).read_bytes()).hexdigest()
     except (OSError, ValueError, TypeError) as error:
         raise InvalidInput(str(folder), f"holds no whole backup: {error}") from None
+    # Checked before anything of the target is touched: half a restore of a damaged backup would be worse than none.
     if digest != manifest.digest:
         raise InvalidInput(str(folder / STORE), "is damaged: its checksum is another than the manifest's")
     if manifest.layout > schema.VERSION:
@@ -105,6 +110,7 @@ def put_back(folder: Path, store: str | Path, objects: Objects, replace: bool = 
             with claim.alone(store):
                 if not replace and not _is_empty(store):
                     raise InvalidInput(shown(store), "is not empty; --replace puts the backup in its place")
+                # Objects before rows, as a server puts them: a row never names what is not there.
                 _copy_objects(kept, objects, kept.names())
                 (_fill_file if "://" not in str(store) else _fill_tables)(source, store, max(at_least, manifest.epoch))
         finally:
@@ -152,6 +158,7 @@ def _fill_file(source: sa.Engine, store: str | Path, epoch: int) -> None:
     finally:
         database.dispose()
     before = path.with_name(f"{path.name}-before-{time.strftime('%Y%m%dT%H%M%S')}")
+    # The log first: a file without its log would look whole and miss the last commits.
     for end in ("-wal", "-shm", ""):
         old = path.with_name(path.name + end)
         if old.exists():
@@ -164,6 +171,7 @@ def _copied(source: sa.Engine, target: sa.Engine) -> dict[str, int]:
     counts = {}
     try:
         with source.connect() as reading, target.begin() as writing:
+            # One snapshot for all tables: rows of a moment, though a server commits meanwhile.
             if source.dialect.name == "postgresql":
                 reading = reading.execution_options(isolation_level="REPEATABLE READ")
             else:
@@ -172,6 +180,7 @@ def _copied(source: sa.Engine, target: sa.Engine) -> dict[str, int]:
             for table in schema.metadata.sorted_tables:
                 writing.execute(sa.delete(table))
                 counts[table.name] = _copy_table(reading, writing, table)
+            # Servers of the source's life: a standby would take them for holders and wait.
             writing.execute(sa.delete(schema.servers))
     except sa.exc.DBAPIError as error:
         raise StoreTrouble(f"the copy was not made: {told(error)}") from None

@@ -47,9 +47,13 @@ class Checkpoints:
                 about = self._log.stat()
             except OSError:
                 continue
+            # A log that does not change is copied even when short: an idle server's next start then reads a small
+            # one.
             size, busy = about.st_size, about.st_mtime != self._changed_s
             self._changed_s = about.st_mtime
             if size >= (LOG_BYTES + 1 if busy else self._worth_bytes):
+                # PASSIVE makes no commit wait and copies what it can; RESTART does make them wait, which beats a full
+                # disk.
                 self._copy("RESTART" if size >= LARGEST_BYTES else "PASSIVE")
 
     def _copy(self, mode: str) -> None:

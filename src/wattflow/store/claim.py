@@ -64,7 +64,10 @@ class Claim:
     def take(self, standby: bool) -> None:
         """Wait until this server is the one that writes; one that is no standby gives up soon."""
         end_s = time.monotonic() + PATIENCE_S
+        # By counts and this process's own clock, never by `seen_s`: clocks of two machines may differ by more than
+        # STILL_S.
         watch = _Watch()
+        # Noted at every look, so that the server that writes can tell its clients and agents where its standby is.
         while not self._locked():
             holder = self._note(active=False)
             if not standby and time.monotonic() > end_s:
@@ -72,6 +75,7 @@ class Claim:
                     f"another server works on this store{f' ({holder.url})' if holder is not None else ''}: end it "
                     "with `wattflow down`, or start this one as its standby with `wattflow up --standby`"
                 )
+            # A paused server keeps its connection, and with it the lock: only the database can end that.
             if standby and holder is not None and watch.stands_still(holder.process, holder.count):
                 log.warning("the server at %s does not answer: taking over", holder.url)
                 self._end_connections(holder.process)
@@ -91,6 +95,8 @@ class Claim:
         try:
             if self._connection is not None:
                 servers = schema.servers
+                # Before the lock goes: a standby must not read of a holder that is gone and wait for its count to
+                # stand still.
                 self._connection.execute(sa.delete(servers).where(servers.c.url == self.url))
                 self._drop()
         except sa.exc.DBAPIError:
@@ -111,6 +117,7 @@ class Claim:
             try:
                 if self._locked():
                     return
+                # Who has the lock has begun an epoch: from here on every commit of this process is refused anyway.
                 self.reason = "another server has taken this store over"
                 self._lost()
                 return
@@ -121,6 +128,8 @@ class Claim:
         """Try for the lock, which the database holds for as long as the connection lives."""
         if self._connection is None:
             made = self._database.execution_options(isolation_level="AUTOCOMMIT").connect()
+            # A session's lock: it must outlive transactions, and no other thread may get this connection from the
+            # pool.
             made.detach()  # not the pool's: nobody else uses it, and it ends with this process
             for setting in _KEPT_ALIVE:
                 made.execute(sa.text(f"SET {setting}"))
@@ -166,6 +175,7 @@ class Claim:
 @contextlib.contextmanager
 def alone(store: str | Path) -> Iterator[None]:
     """Keep servers away from a store. Raises StoreTrouble where one works on it."""
+    # A file's lock is the writing process's own (`writing.lock`), so a restore and a server exclude each other.
     if "://" not in str(store):
         try:
             file = writing.lock(Path(store), 0.0)
@@ -205,7 +215,7 @@ class _Watch:
         self._since_s = time.monotonic()
 
     def stands_still(self, process: str, count: int) -> bool:
-        """Whether nothing was counted for long. A pause of this process itself is no sign: it looks once more."""
+        """Say whether nothing was counted for long. A pause of this process itself is no sign: it looks once more."""
         now_s = time.monotonic()
         if self._last != (process, count):
             self._last, self._since_s = (process, count), now_s

@@ -83,7 +83,7 @@ def _engine(url: str | Path) -> sa.Engine:
 
 
 def told(error: Exception) -> str:
-    """What the database itself says, without the statement and its values."""
+    """Find what the database itself says, without the statement and its values."""
     if not isinstance(error, sa.exc.DBAPIError):
         return str(error).strip()
     return str(error.orig).strip().splitlines()[0] if error.orig is not None else type(error).__name__

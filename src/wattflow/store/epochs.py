@@ -41,7 +41,9 @@ class Superseded(StoreTrouble):
 def begin(database: sa.Engine, at_least: int = 0) -> int:
     """Begin the next epoch; from now on no server of an earlier one can commit."""
     with database.begin() as connection:
+        # Two servers that start at one moment must not read the same epoch and both begin the next.
         layout.alone(connection)
+        # The clock keeps a restored store, which has forgotten later epochs, from giving one of them again.
         epoch = max((current(connection) or 0) + 1, at_least, int(1000 * (time.time() - FIRST_S)))
         connection.execute(sa.delete(schema.meta).where(schema.meta.c.key == KEY))
         connection.execute(sa.insert(schema.meta), {"key": KEY, "value": str(epoch)})
@@ -56,6 +58,7 @@ def current(connection: sa.Connection) -> int | None:
 
 def hold(connection: sa.Connection, epoch: int) -> None:
     """Keep the epoch as it is until this transaction ends. Raises Superseded where it is another one."""
+    # A shared row lock: `begin` of another server waits for this commit, so none slips in after its epoch began.
     found = connection.execute(_VALUE.with_for_update(read=True)).scalar()
     if found != str(epoch):
         raise Superseded(epoch, int(found) if found is not None else None)

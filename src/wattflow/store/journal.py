@@ -63,12 +63,13 @@ class Snapshot:
 
 def chained(before: int, sequence: int, data: bytes) -> int:
     """The checksum of an entry that follows one with another checksum."""
+    # Number and checksum of the one before are the key: an entry that was moved, doubled or replaced does not verify.
     start = before.to_bytes(8, "little", signed=True) + sequence.to_bytes(8, "little")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=start).digest(), "little", signed=True)
 
 
 def head(sequence: int, checksum: int) -> schema.Row:
-    """What ``meta`` says of the last entry."""
+    """Make what ``meta`` says of the last entry."""
     return {"key": HEAD, "value": f"{sequence} {checksum}"}
 
 
@@ -82,10 +83,12 @@ def entries(database: sa.Engine, after: int, checksum: int = 0, up_to: int | Non
     for sequence, data, found in _rows(database, after, up_to):
         if sequence != last + 1:
             raise Damaged(f"the journal's {_span(last + 1, sequence - 1)} missing; {WAYS_BACK}")
+        # None is an entry of 0.1.0, which had no checksums; the chain begins with the first that has one.
         if found is not None and found != chained(sealed, sequence, data):
             raise Damaged(f"the journal's entry {sequence} is damaged: its checksum is another; {WAYS_BACK}")
         last, sealed = sequence, found or 0
         yield Entry(sequence, data, sealed)
+    # Gaps in the middle show by their numbers; entries cut off at the end only by what `meta` says was the last.
     end = _head(database) if up_to is None else (up_to, sealed)
     if end[0] > last:
         raise Damaged(f"the journal's {_span(last + 1, end[0])} missing at its end; {WAYS_BACK}")

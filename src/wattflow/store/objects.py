@@ -36,7 +36,7 @@ class Objects(Protocol):
         """The bytes of a name; KeyError where it is not here, ObjectDamaged (one, too) where they are others."""
 
     def has(self, name: str) -> bool:
-        """Whether a name is here."""
+        """Say whether a name is here."""
 
 
 def object_name(data: bytes) -> str:
@@ -93,7 +93,7 @@ class FolderObjects:
         return {path.parent.name + path.name for path in self.root.glob("??/*") if not path.name.startswith(".")}
 
     def has(self, name: str) -> bool:
-        """Whether a name is here."""
+        """Say whether a name is here."""
         return self.path(name).exists()
 
     def sweep(self, before_s: float, wanted: Callable[[], set[str]]) -> int:

@@ -92,7 +92,7 @@ def with_joules(database: sa.Engine, found: list[Found]) -> list[Found]:
 
 
 def payloads(database: sa.Engine) -> Iterator[Found]:
-    """What every task was given and gave back, one after the other."""
+    """Read what every task was given and gave back, one after the other."""
     table = schema.tasks
     with database.connect() as connection:
         query = sa.select(table.c.spec, table.c.result)
@@ -136,6 +136,7 @@ def attempts(
     if after:
         query = query.where(schema.attempts.c.task > after)
     found = rows(database, query.order_by(schema.attempts.c.task, schema.attempts.c.number).limit(most))
+    # A page ends between tasks: a reader who asks on after the last task would never see the rest of its attempts.
     if most is None or len(found) < most or found[0]["task"] == found[-1]["task"]:
         return found
     return [row for row in found if row["task"] != found[-1]["task"]]
@@ -166,7 +167,7 @@ def last_window_s(database: sa.Engine, node: str) -> float:
 
 
 def usage(database: sa.Engine, month: str, owner: str | None = None) -> list[Found]:
-    """What was used in a month, by owner, project and function."""
+    """Read what was used in a month, by owner, project and function."""
     table = schema.usage
     query = sa.select(table).where(table.c.month == month)
     return rows(database, query if owner is None else query.where(table.c.owner == owner))

@@ -105,7 +105,7 @@ class S3Objects:
         return data
 
     def has(self, name: str) -> bool:
-        """Whether a name is here."""
+        """Say whether a name is here."""
         status, _ = self._ask("HEAD", self._path(name))
         if status not in (200, 404):
             raise self._problem("look for", name, status, b"")
@@ -159,8 +159,9 @@ def parse(url: str, environment: Mapping[str, str]) -> tuple[Place, Keys]:
         problems.append("names no bucket; write s3://BUCKET/PREFIX")
     if parts.username or parts.password:
         problems.append("holds keys; put them into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
-    keys = Keys(*(environment.get(name, "") for name in
-                  ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")))  # fmt: skip
+    keys = Keys(
+        *(environment.get(name, "") for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"))
+    )
     if not (keys.access and keys.secret):
         problems.append("needs the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     region = options.get("region") or environment.get("AWS_REGION") or "us-east-1"

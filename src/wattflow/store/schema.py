@@ -14,13 +14,15 @@ metadata = sa.MetaData()
 Row = Mapping[str, object]
 
 meta = sa.Table(
-    "meta", metadata,
+    "meta",
+    metadata,
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
-)  # fmt: skip
+)
 
 workflows = sa.Table(
-    "workflows", metadata,
+    "workflows",
+    metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("owner", sa.Text, nullable=False),
@@ -28,10 +30,11 @@ workflows = sa.Table(
     sa.Column("submitted_s", sa.Float, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("ended_s", sa.Float),
-)  # fmt: skip
+)
 
 tasks = sa.Table(
-    "tasks", metadata,
+    "tasks",
+    metadata,
     sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("workflow", sa.Text, nullable=False),
     sa.Column("key", sa.Text, nullable=False),
@@ -45,7 +48,7 @@ tasks = sa.Table(
     sa.Column("result", sa.LargeBinary),
     sa.Column("reason", sa.Text),
     sa.Index("tasks_of_workflow", "workflow", "key", unique=True),
-)  # fmt: skip
+)
 
 attempts = sa.Table(
     "attempts", metadata,
@@ -79,15 +82,17 @@ attempts = sa.Table(
 )  # fmt: skip
 
 nodes = sa.Table(
-    "nodes", metadata,
+    "nodes",
+    metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("spec", sa.LargeBinary, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("seen_s", sa.Float, nullable=False),
-)  # fmt: skip
+)
 
 energy = sa.Table(
-    "energy", metadata,
+    "energy",
+    metadata,
     sa.Column("node", sa.Text, primary_key=True),
     sa.Column("began_s", sa.Float, primary_key=True),
     sa.Column("ended_s", sa.Float, nullable=False),
@@ -96,17 +101,19 @@ energy = sa.Table(
     sa.Column("tasks_j", sa.Float, nullable=False),
     sa.Column("unattributed_j", sa.Float, nullable=False),
     sa.Column("provenance", sa.Text, nullable=False),
-)  # fmt: skip
+)
 
 journal = sa.Table(
-    "journal", metadata,
+    "journal",
+    metadata,
     sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("entry", sa.LargeBinary, nullable=False),
     sa.Column("checksum", sa.BigInteger),
-)  # fmt: skip
+)
 
 snapshots = sa.Table(
-    "snapshots", metadata,
+    "snapshots",
+    metadata,
     sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("policy", sa.Text, nullable=False),
     sa.Column("time_s", sa.Float, nullable=False),
@@ -114,50 +121,56 @@ snapshots = sa.Table(
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
     sa.Column("journal_bytes", sa.BigInteger, nullable=False),
-)  # fmt: skip
+)
 
 snapshot_pieces = sa.Table(
-    "snapshot_pieces", metadata,
+    "snapshot_pieces",
+    metadata,
     sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("piece", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("data", sa.LargeBinary, nullable=False),
-)  # fmt: skip
+)
 
 events = sa.Table(
-    "events", metadata,
+    "events",
+    metadata,
     sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("sequence", sa.BigInteger, nullable=False, index=True),
     sa.Column("entry", sa.LargeBinary, nullable=False),
-)  # fmt: skip
+)
 """A ring of what was committed, for those who watch (`runtime.feed`)."""
 
 node_states = sa.Table(
-    "node_states", metadata,
+    "node_states",
+    metadata,
     sa.Column("node", sa.Text, primary_key=True),
     sa.Column("at_s", sa.Float, primary_key=True),
     sa.Column("state", sa.Text, nullable=False),
-)  # fmt: skip
+)
 """When a node was on, asleep, waking or down."""
 
 sessions = sa.Table(
-    "sessions", metadata,
+    "sessions",
+    metadata,
     sa.Column("digest", sa.Text, primary_key=True),
     sa.Column("token", sa.Text, nullable=False),
     sa.Column("expires_s", sa.Float, nullable=False),
-)  # fmt: skip
+)
 """Browsers that are logged in: the SHA-256 of the cookie, and the id of the token that it stands for."""
 
 servers = sa.Table(
-    "servers", metadata,
+    "servers",
+    metadata,
     sa.Column("url", sa.Text, primary_key=True),
     sa.Column("process", sa.Text, nullable=False),
     sa.Column("active", sa.Integer, nullable=False),
     sa.Column("count", sa.BigInteger, nullable=False),
     sa.Column("seen_s", sa.Float, nullable=False),
-)  # fmt: skip
+)
 
 tokens = sa.Table(
-    "tokens", metadata,
+    "tokens",
+    metadata,
     sa.Column("digest", sa.Text, primary_key=True),
     sa.Column("id", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
@@ -167,30 +180,33 @@ tokens = sa.Table(
     sa.Column("created_s", sa.Float, nullable=False),
     sa.Column("expires_s", sa.Float),
     sa.Column("revoked_s", sa.Float),
-)  # fmt: skip
+)
 """Of a token only its SHA-256 is kept; ``id`` is the beginning of that, by which people name it."""
 
 audit = sa.Table(
-    "audit", metadata,
+    "audit",
+    metadata,
     sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("at_s", sa.Float, nullable=False),
     sa.Column("who", sa.Text, nullable=False),
     sa.Column("action", sa.Text, nullable=False),
     sa.Column("about", sa.Text, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
-)  # fmt: skip
+)
 """Appended to, never changed; each hash covers the one before it."""
 
 accounts = sa.Table(
-    "accounts", metadata,
+    "accounts",
+    metadata,
     sa.Column("scope", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("limits", sa.LargeBinary, nullable=False),
-)  # fmt: skip
-"""What a user or a project may use (``runtime.accounts.Limits``)."""
+)
+"""Limits of a user or a project (``runtime.accounts.Limits``)."""
 
 usage = sa.Table(
-    "usage", metadata,
+    "usage",
+    metadata,
     sa.Column("month", sa.Text, primary_key=True),
     sa.Column("owner", sa.Text, primary_key=True),
     sa.Column("project", sa.Text, primary_key=True),
@@ -199,5 +215,5 @@ usage = sa.Table(
     sa.Column("cpu_s", sa.Float, nullable=False),
     sa.Column("energy_j", sa.Float, nullable=False),
     sa.Column("carbon_g", sa.Float),
-)  # fmt: skip
-"""What was used in a month (UTC, ``2026-11``). It stays when the workflows themselves are forgotten."""
+)
+"""Use of a month (UTC, ``2026-11``). It stays when the workflows themselves are forgotten."""

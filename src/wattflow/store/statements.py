@@ -40,7 +40,7 @@ from wattflow.store.schema import (
 from wattflow.store.writing import Statement
 
 FROM_VALUES = sqlite3.sqlite_version_info >= (3, 33)
-"""Whether SQLite can change many rows in one statement; an older one takes them one after the other."""
+"""True where SQLite can change many rows in one statement; an older one takes them one after the other."""
 SIZES = (64, 16, 4, 1)
 """Rows in one statement of SQLite's; each size is prepared once and kept."""
 
@@ -170,6 +170,7 @@ def _window(insert: Any) -> sa.Executable:
     last = sa.select(energy.c.ended_s).where(energy.c.node == given["node"], energy.c.began_s <= given["began_s"])
     number = partial(sa.literal_column, type_=sa.Float())  # in the text: values are the driver's to bring
     held_s = last.order_by(energy.c.began_s.desc()).limit(number("1")).offset(number("0")).scalar_subquery()
+    # A report that is sent again after a lost answer, or after its windows were merged, must not count twice.
     new = sa.select(*given.values()).where(sa.func.coalesce(held_s, number("-1.0")) < given["ended_s"])
     made: sa.Executable = insert(energy).from_select(list(given), new).on_conflict_do_nothing()
     return made
@@ -188,6 +189,7 @@ class DriverStatements:
     def made(self, changes: Mapping[Change, Sequence[Row]]) -> list[Statement]:
         """Statements and their rows for all changes, in the order of their ranks; the rows of one have the same
         columns."""
+        # By rank, not as put: rows before the updates of them, a workflow before its tasks and their attempts.
         return [made for change in sorted(changes) for made in self._made(change, changes[change])]
 
     def _made(self, change: Change, rows: Sequence[Row]) -> Iterator[Statement]:

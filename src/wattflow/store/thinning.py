@@ -43,6 +43,7 @@ Batch = list[tuple[Change, Row]]
 
 def pieces(database: sa.Engine, now_s: float) -> Iterator[Batch]:
     """Changes that thin what is old enough, each a batch that belongs together; nothing where all is done."""
+    # How far each level is done is written with the merged windows: a kill in between neither skips nor repeats one.
     noted = reads.meta(database)
     for level in LEVELS:
         start_s = float(noted[level.key]) if level.key in noted else _first(database, level)
@@ -59,6 +60,7 @@ def pieces(database: sa.Engine, now_s: float) -> Iterator[Batch]:
 def merged(windows: Sequence[Found], width_s: float) -> list[Found]:
     """Windows of one node, in order, with those that belong together as one."""
     made: list[Found] = []
+    # Buckets by absolute time, not by the first window: thinning again gives the same windows.
     for _, bucket in groupby(windows, lambda window: math.floor(window["began_s"] / width_s)):
         run: list[Found] = []
         for window in bucket:
@@ -71,11 +73,13 @@ def merged(windows: Sequence[Found], width_s: float) -> list[Found]:
 
 
 def _follows(before: Found, window: Found) -> bool:
+    # A gap is time that nobody measured; merged over it, watts would be told for it.
     together = abs(window["began_s"] - before["ended_s"]) <= GAP_S
     return together and bool(window["provenance"] == before["provenance"])
 
 
 def _one(run: list[Found]) -> Found:
+    # fsum: sums over months must stay exact to the last digit that a report shows.
     sums = {name: math.fsum(window[name] for window in run) for name in SUMS}
     return run[0] | sums | {"ended_s": run[-1]["ended_s"]}
 
@@ -85,6 +89,7 @@ def _thinned(database: sa.Engine, node: str, span: tuple[float, float], level: L
     begun = (table.c.node == node) & (table.c.began_s >= span[0]) & (table.c.began_s < span[1])
     windows = reads.rows(database, sa.select(table).where(begun).order_by(table.c.began_s))
     few = merged(windows, level.width_s)
+    # Nothing to merge: rows that are not written anew keep the log short.
     if len(few) == len(windows):
         return []
     forget = {"b_node": node, "b_from": span[0], "b_to": span[1]}

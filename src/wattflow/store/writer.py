@@ -37,7 +37,7 @@ LEAST, MOST = 32, 256
 """Rows in a group, whatever they take: below, the disk's part is all there is; a batch is never split."""
 WEIGHT = 0.2
 PASSING = (sa.exc.OperationalError, sa.exc.InterfaceError, OSError)
-"""What may go away by itself: a full disk, a lost server."""
+"""Errors that may go away by themselves: a full disk, a lost server."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Figures:
 
 @dataclass(slots=True)
 class Group:
-    """What is written at once, whom to tell, and when the first of it was put."""
+    """Rows that are written at once, whom to tell, and when the first of them was put."""
 
     rows: dict[Change, list[Row]]
     callbacks: list[Callable[[], None]]
@@ -139,6 +139,7 @@ class Writer:
     def close(self, timeout_s: float = 30.0) -> None:
         """Write what is left and end the thread."""
         self._closing = True
+        # Wakes the thread where it waits; what was put before is still written, in order.
         self._given.put(None)
         self._thread.join(timeout_s)
         self._checkpoints.close()
@@ -152,11 +153,14 @@ class Writer:
             try:
                 if not self._commit_until_it_holds(group):
                     return
+            # Not tried again and not skipped: everything after it builds on it, so the server must end and start from
+            # the store.
             except (sa.exc.SQLAlchemyError, Refused, StoreTrouble) as error:
                 self._tell(told(error))
                 log.critical("a group can never be written", exc_info=error)
                 self._fatal()
                 return
+            # Only now: answers and leases go out for what a crash of this machine would not undo.
             for callback in group.callbacks:
                 callback()
 
@@ -184,6 +188,7 @@ class Writer:
             group.put_s = min(group.put_s, put_s)
             for change, row in batch:
                 group.rows.setdefault(change, []).append(row)
+        # A task that was placed, began and ended within one group is one update, not three.
         group.rows = {change: last_of_each(change, given) for change, given in group.rows.items()}
         return group
 
@@ -194,6 +199,7 @@ class Writer:
         tried = False
         while True:
             try:
+                # A lost answer is no refusal: the group may be committed, and its journal entry would be there twice.
                 if not tried or not self._there(group.rows):
                     self._commit(group)
                 self._tell(None)
@@ -214,6 +220,7 @@ class Writer:
         statements_s, disk_s = committed(statements)
         count = sum(map(len, group.rows.values()))
         self.figures.add(count, began_s - group.put_s, statements_s, disk_s)
+        # Groups are sized by time, not by rows: on a slow disk others would wait for a large one.
         self._row_s += WEIGHT * (statements_s / count - self._row_s) if count >= LEAST else 0.0
 
     def _commit_here(self, statements: Sequence[Statement]) -> tuple[float, float]:
@@ -239,7 +246,7 @@ class Writer:
             raise
 
     def _there(self, rows: dict[Change, list[Row]]) -> bool:
-        """Whether the group is in the store after all: a commit whose answer was lost must not be made again."""
+        """Say whether the group is in the store after all: a commit whose answer was lost must not be made again."""
         entries = rows.get(Change.JOURNAL)
         if not entries:
             return False

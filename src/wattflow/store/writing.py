@@ -133,6 +133,7 @@ def main() -> None:
         signal.SIGINT,
         signal.SIGTERM,
     ):  # to all of a group or a service: the server's last commit is to come
+        # It ends when its server closes the socket, and not before: that one's last commit is on its way.
         signal.signal(number, signal.SIG_IGN)
     ask_for_short_turns()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -151,6 +152,7 @@ def _serve(server: socket.socket, store: Path) -> None:
     opened: tuple[int, int] | None = None
     while (data := _receive(server)) is not None:
         try:
+            # SQLite would go on writing into a file that has no name any more: told to users as kept, and lost.
             if connection is not None and _file(store) != opened:
                 raise sqlite3.DatabaseError(f"{store} was removed or replaced while the server ran")
             connection, opened = connection or _opened(store), opened or _file(store)
@@ -172,7 +174,7 @@ def _file(store: Path) -> tuple[int, int] | None:
 
 
 def _passes(error: sqlite3.Error) -> bool:
-    """Whether it may go away by itself, as a full disk does; a statement that SQLite does not understand never does."""
+    """Say whether it may go away by itself, as a full disk does; a statement that is not understood never does."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR
 
@@ -183,6 +185,7 @@ def lock(store: Path, patience_s: float) -> int:
     end_s = time.monotonic() + patience_s
     while True:
         try:
+            # flock belongs to the open file: it goes with the process however that ends, kill -9 included.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return file
         except BlockingIOError:
@@ -233,12 +236,15 @@ def settings(connection: sqlite3.Connection) -> None:
 def _committed(connection: sqlite3.Connection, statements: Sequence[Statement]) -> tuple[float, float]:
     began_s = time.perf_counter()
     try:
+        # The write lock at once: a transaction that read first could not be promoted beside a checkpoint, and would
+        # fail.
         connection.execute("BEGIN IMMEDIATE")
         for text, rows in statements:
             connection.executemany(text, rows)
         executed_s = time.perf_counter()
         connection.execute("COMMIT")
     except sqlite3.Error:
+        # Some errors (a full disk) end the transaction by themselves; a second ROLLBACK would be an error of its own.
         if connection.in_transaction:
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from wattflow.live.protocol import Placement, Step
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
-from wattflow.runtime.accounts import Account, Accounts, Limits
+from wattflow.runtime.accounts import SETTLE_S, Account, Accounts, Limits
 from wattflow.runtime.audit import Chain, first_fault
 from wattflow.runtime.gate import Gate
 from wattflow.runtime.nodes import Nodes
@@ -132,6 +132,18 @@ def test_a_hard_budget_is_exceeded_by_no_more_than_attempts_use_above_their_rese
             world.end(attempt, joules)
     used = world.usage.used("project", "p", world.now_s).energy_j
     assert used + world.accounts.reserved_j["project", "p"] <= 1000.0 + above + 1e-6
+
+
+def test_attempts_leave_memory_where_nobody_has_a_budget() -> None:
+    """Joules come within seconds of an end; where none do, what was reserved for them is free again after a while."""
+    world = World()
+    for told in (True, False):
+        for _ in range(200):
+            world.now_s += 1.0
+            world.end(world.begin(world.task("alice")), 5.0 if told else None)
+        assert len(world.accounts._over) <= SETTLE_S + 1
+    left_j = world.accounts.reserved_j["user", "alice"]
+    assert left_j == pytest.approx(sum(trace.reserved_j for _, trace in world.accounts._over))
 
 
 def test_the_month_begins_anew_and_soft_budgets_only_go_last() -> None:

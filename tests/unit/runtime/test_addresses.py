@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from wattflow.model.errors import InvalidInput
-from wattflow.runtime.addresses import SILENT_S, Addresses
+from wattflow.runtime.addresses import MOST, SILENT_S, Addresses
 from wattflow.runtime.connection import Connection
+from wattflow.runtime.home import NotRunning
 from wattflow.runtime.transport import Unreachable
 
 A, B, C = "http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"
@@ -38,6 +39,27 @@ def test_one_that_refuses_has_its_turn_again_and_a_silent_one_is_left_alone() ->
     now[0] = 2 * SILENT_S
     known.failed(A)
     assert known.current == B
+
+
+def test_a_server_that_was_started_anew_elsewhere_is_found_where_it_says_so() -> None:
+    """As after `wattflow up --port 0` in the place of a server that was killed."""
+    home: list[str] = []
+
+    def look() -> str:
+        if not home:
+            raise NotRunning("no server is running")
+        return ",".join(home)
+
+    known = Addresses(A, look=look)
+    known.failed(A)
+    assert known.current == A  # it may come back where it was
+    home[:] = [B, "https://127.0.0.1:4", "nonsense"]
+    known.failed(A)
+    assert known.current == B and str(known) == f"{B},{A}"
+    for port in range(10, 40):
+        home[:] = [f"http://127.0.0.1:{port}"]
+        known.failed(known.current)
+        assert known.current == home[0] and len(known) <= MOST
 
 
 @pytest.mark.parametrize("text", ["", "a:1", "http://", "http://a:x", f"{A},b"])

@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.aside import Aside
 from wattflow.runtime.drivers import keeping
 from wattflow.runtime.executors.process import Finish
 from wattflow.runtime.machine import this_node
+from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.outage_notice import Away
 from wattflow.runtime.outbox import Outbox
 from wattflow.runtime.transport import Denied, Unreachable
@@ -104,6 +106,60 @@ def test_a_fault_inside_the_agent_ends_the_attempt_instead_of_holding_it_for_eve
     asyncio.run(until_told(server, tmp_path))
     assert [(end.fence, end.outcome) for end in server.ends] == [(7, "refused")]
     assert "a fault of our own" in str(server.ends[0].reason)
+
+
+class Quick(Broken):
+    """Ends whatever it is given at once, as if it had used a processor for a while."""
+
+    def __init__(self) -> None:
+        self.machine_s = 1.0
+
+    async def run(self, *_: Any) -> Finish:  # type: ignore[override]
+        self.machine_s += 0.3
+        return Finish("done", 0.0, 0.0, cpu_s=0.3)
+
+    def use(self, _: int) -> None:
+        return None
+
+    def sample(self) -> None:
+        return None
+
+    def with_device_energy(self, joules: list[m.TaskEnergy]) -> list[m.TaskEnergy]:
+        return joules
+
+
+class Billed(Server):
+    """Waits for the joules of what it leased."""
+
+    def __init__(self, lease: m.Lease) -> None:
+        super().__init__(lease)
+        self.joules: list[m.TaskEnergy] = []
+        self.windows: list[m.Window] = []
+        self.billed = asyncio.Event()
+
+    async def sync(self, sync: m.Sync) -> m.Orders:
+        self.joules += sync.energy
+        self.windows += sync.windows
+        if self.joules:
+            self.billed.set()
+        return await super().sync(sync)
+
+
+def test_a_task_that_ends_at_once_after_the_agents_start_has_its_joules(tmp_path: Path) -> None:
+    async def body() -> Billed:
+        server, quick = Billed(lease()), Quick()
+        node: Any = quick
+        energy = NodeEnergy(DEMO_CURVE, tmp_path / "meter", machine=lambda: {"machine": quick.machine_s})
+        agent = Agent(server, this_node("n", 1.0, 1 << 30), node, energy, node, tmp_path)
+        await agent.start()
+        await asyncio.wait_for(server.billed.wait(), 60)
+        await agent.stop()
+        return server
+
+    server = asyncio.run(body())
+    told = server.joules[0]
+    assert told.fence == 7 and told.energy.energy_j > 0
+    assert sum(window.tasks_j for window in server.windows) == pytest.approx(told.energy.energy_j)
 
 
 class Absent(Server):

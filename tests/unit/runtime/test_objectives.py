@@ -123,8 +123,33 @@ def test_a_workflow_keeps_the_objective_that_it_was_opened_with(tmp_path: Path) 
     async def body() -> None:
         service, _, writer = await opened(tmp_path)
         await service.submit(m.Submission(workflow="w", tasks=[task("a")], objective="energy"), "me")
-        with pytest.raises(InvalidInput, match="energy"):
+        with pytest.raises(
+            InvalidInput, match="with the objective energy, so tasks for makespan cannot.*a Client of its"
+        ):
             await service.submit(m.Submission(workflow="w", tasks=[task("b")], objective="makespan"), "me")
+        # Beside others with unlike ones, and where none was named, it is refused in as many words.
+        await service.submit(m.Submission(workflow="plain", tasks=[task("a")]), "me")
+        assert service.decider.policy == "weighted"
+        with pytest.raises(InvalidInput, match="was opened without an objective, so tasks for energy cannot join it"):
+            await service.submit(m.Submission(workflow="plain", tasks=[task("b")], objective="energy"), "me")
+        assert list(service.workflows["plain"].keys) == ["a"]
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_an_objective_ends_with_its_workflow(tmp_path: Path) -> None:
+    """Whoever comes after a user with an objective, and names none, is served by the server's own policy."""
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(FRUGAL)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], objective="makespan", seal=True), "me")
+        assert service.decider.policy == "heft"
+        service.ended(m.Ended(fence=driver.leases[0].fence, outcome="done"))
+        await service.stored()
+        await service.submit(m.Submission(workflow="plain", tasks=[task("a")]), "you")
+        assert service.decider.policy == "fifo"
         await closed(service, writer)
 
     asyncio.run(body())

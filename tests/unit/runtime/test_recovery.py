@@ -280,6 +280,8 @@ def test_a_start_under_another_policy_goes_on_from_what_the_first_decided(tmp_pa
 
         again, second, writer = await opened(tmp_path, "fifo")
         assert again.decider.policy == "sjf"  # work is open under it
+        await again.submit(m.Submission(workflow="other", tasks=[], seal=True), "me")
+        assert again.decider.policy == "sjf"  # and stays so when more comes
         (lease,) = second.resumed
         again.ended(m.Ended(fence=lease.fence, outcome="done"))
         await again.stored()

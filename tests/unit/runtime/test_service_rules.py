@@ -16,7 +16,7 @@ from wattflow.live import CANCEL
 from wattflow.live.protocol import Placement, Step
 from wattflow.runtime import compaction, turns
 from wattflow.runtime import messages as m
-from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, WorkflowRecord, outcomes_after
+from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, Trace, WorkflowRecord, outcomes_after
 from wattflow.runtime.service import Service
 from wattflow.runtime.verdicts import KEPT, LONGEST_WAIT_S, LOSSES, REFUSALS, judge, met
 from wattflow.store import journal, reads
@@ -511,12 +511,17 @@ def test_the_latest_outcomes_and_traces_are_found() -> None:
     for after in range(16):
         assert outcomes_after(ends, after) == [one for one in ends if one.sequence > after]
     assert outcomes_after(ends, 2, most=3) == ends[1:4]
-    recent = Recent(most=4)
+    now_s = [0.0]
+    recent: Recent[Trace] = Recent(most=3, for_s=10.0, now=lambda: now_s[0])
     flow = WorkflowRecord("w", "w", "me", 1, {}, 0.0)
     one = TaskRecord(1, flow, task("a"), 1, 0.0, 0.0)
     where = Placement(1, 1, 1, 1, 0, 0, 0, 0, 0, 1.0)
     for fence in range(1, 6):
-        recent.add(AttemptRecord.begun(one, where, fence, "n", [], 0.0))
+        now_s[0] = float(fence)
+        recent.add(fence, AttemptRecord.begun(one, where, fence, "n", [], 0.0).trace)
     assert [fence for fence in range(1, 6) if recent.get(fence) is not None] == [3, 4, 5]
     assert one.attempts == 5 and one.state == "running" and recent.get(5).number == 5  # type: ignore[union-attr]
+    now_s[0] = 14.5  # the third and the fourth were let go of for their age alone
+    recent.add(6, AttemptRecord.begun(one, where, 6, "n", [], 0.0).trace)
+    assert [fence for fence in range(1, 7) if recent.get(fence) is not None] == [5, 6]
     assert [AttemptRecord.device_of(where._replace(devices=mask)) for mask in (0, 1, 4, 6)] == [-1, 0, 2, 1]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from wattflow.live import Engine
+from wattflow.live.protocol import Step
 from wattflow.model.errors import BrokenPolicy
 from wattflow.runtime import messages as m
 from wattflow.runtime.texts import plain, storable
@@ -265,6 +266,35 @@ def test_a_task_that_went_elsewhere_is_not_adopted(tmp_path: Path) -> None:
         service.gone("other", "silent")
         await service.stored()
         assert driver.leases[-1].node == "n" and driver.leases[-1].adopts is None
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_who_goes_first_is_reached_at_once_behind_hundreds_of_anothers_tasks(tmp_path: Path) -> None:
+    """Counted in steps of the engine, not in seconds: held one after the other, Alice's tasks took a step for each
+    processor, and on a longer queue those that were held first were back before Bob's were reached."""
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(m.Node(name="n", cpus=4.0, memory_bytes=1 << 30))
+        many = [task(str(n), estimate_s=0.1) for n in range(600)]
+        await service.submit(m.Submission(workflow="alice", tasks=many), "alice")
+        assert [lease.workflow for lease in driver.leases] == ["alice"] * 4
+        few = [task(str(n), estimate_s=0.1) for n in range(4)]
+        await service.submit(m.Submission(workflow="bob", tasks=few), "bob")
+        steps, step = 0, service.decider.step
+
+        def counted(now_s: float) -> Step:
+            nonlocal steps
+            steps += 1
+            return step(now_s)
+
+        service.decider.step = counted  # type: ignore[method-assign]
+        for lease in list(driver.leases):
+            service.ended(m.Ended(fence=lease.fence, outcome="done"))
+        await service.stored()
+        assert [lease.workflow for lease in driver.leases[4:]].count("bob") == 2 and steps <= 8
         await closed(service, writer)
 
     asyncio.run(body())

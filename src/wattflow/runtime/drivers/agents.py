@@ -11,18 +11,19 @@ import asyncio
 import logging
 import math
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
 
+from wattflow.levels.power_hooks import HookFailed, PowerHook
 from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.lineage import lineage_of
 from wattflow.runtime.messages import Ended, Lease, Level, Node, Orders, Sync, Warm
-from wattflow.runtime.power_hooks import HookFailed, PowerHook
+from wattflow.runtime.records import Recent
 
 log = logging.getLogger(__name__)
 LOST_AFTER_S = 3.0
@@ -37,12 +38,10 @@ FALLING_S = 10.0
 """An agent that calls so soon after its node was told to sleep is not awake again."""
 WAKING_EVERY_S, WATCH_WAKING_S = 1.0, 600.0
 """How often and for how long a waking node's watts are asked for, where somebody outside it measures them."""
-OVER = 65_536
-"""Attempts that ended and whose nodes are remembered: their joules and last lines come after the end."""
 ASLEEP_WAIT_S = 5.0
 """Longest wait for what a sleeping node draws, before it is woken."""
 WAKE_S = 60.0
-"""What waking is taken to last before it was ever seen."""
+"""Seconds that waking is taken to last before it was ever seen."""
 
 
 class NameTaken(WattflowError):
@@ -96,7 +95,7 @@ class AgentsDriver:
         self._agents: dict[str, _Agent] = {}
         self._waiting: dict[str, list[Lease]] = {}
         self._where: dict[int, str] = {}
-        self._over: OrderedDict[int, str] = OrderedDict()
+        self._over: Recent[str] = Recent()  # nodes of attempts whose joules and last lines are still to come
         self._given_up: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._watch: asyncio.Task[None] | None = None
         self._sink: Sink | None = None
@@ -123,6 +122,7 @@ class AgentsDriver:
     def resume(self, nodes: Sequence[str], leases: Sequence[Lease]) -> None:
         """Agents that were here have their time to call again; the boot that calls first is taken for theirs."""
         for node in nodes:
+            # No boot yet: `knows` takes the first that calls for theirs, so a restart of the server loses nobody.
             self._agents[node] = _Agent("")
         self.launch(leases)
 
@@ -183,6 +183,7 @@ class AgentsDriver:
             if agent.leases:
                 raise HookFailed("it has work")
             self._falling_s[node] = self.sink.now()
+            # Not an agent's any more while it falls asleep: its silence is no loss.
             self._agents.pop(node)
             await self._hook.suspend(node)
             self._falling_s[node] = self.sink.now()
@@ -199,6 +200,7 @@ class AgentsDriver:
         """Begin to wake a node; it is on when its agent calls. Whoever waits for it tells it again."""
         assert self._hook is not None
         self._falling_s.pop(node, None)
+        # Once for a wake: told again, it is not asleep any more, and its watts would be those of booting.
         if node not in self._waking_w:
             self._waking_w[node] = []
             await self._read_asleep(node)
@@ -242,6 +244,7 @@ class AgentsDriver:
         """
         self.check_token(node.name, token)
         if node.name in self._agents and not self.knows(node.name, boot):
+            # The same lineage is the same agent started anew; another one is a second machine that took its name.
             if lineage_of(self._agents[node.name].boot) != lineage_of(boot):
                 raise NameTaken(
                     f"a node named {node.name!r} is here already, with an agent of another machine or folder: end that "
@@ -283,17 +286,17 @@ class AgentsDriver:
         return agent is not None and agent.token in ("", token)
 
     def _node_of(self, fence: int) -> str:
-        return self._where.get(fence) or self._over.get(fence, "")
+        return self._where.get(fence) or self._over.get(fence) or ""
 
     def knows(self, node: str, boot: str) -> bool:
-        """Whether this agent has announced itself in this life; not asked again after a restart of the server."""
+        """Say whether this agent has announced itself in this life; not asked again after a restart of the server."""
         agent = self._agents.get(node)
         if agent is not None and not agent.boot:
             agent.boot = boot
         return agent is not None and agent.boot == boot
 
     async def report(self, sync: Sync) -> None:
-        """What happened on a node, a piece at a time: thousands of short tasks must not hold up the loop."""
+        """Take in what happened on a node, a piece at a time: thousands of short tasks must not hold up the loop."""
         agent = self._agents[sync.node]
         agent.silent_s = 0.0
         for number, tell in enumerate(self._news_of(agent, sync), start=1):
@@ -308,20 +311,19 @@ class AgentsDriver:
         for window in sync.windows:
             yield partial(self.sink.window, sync.node, window)
         for fence, started_s, cold_s in sync.started:
+            # Fences carry the epoch, so a report from before a restored backup names no attempt of today.
             if self._is_its(fence, sync.node):
                 yield partial(self.sink.started, fence, started_s, cold_s)
         for end in sync.ended:
             if self._is_its(end.fence, sync.node):
                 self._forget(agent, end.fence)
-                self._over[end.fence] = sync.node
+                self._over.add(end.fence, sync.node)
                 yield partial(self.sink.ended, end)
         for told in sync.warmed:
             yield partial(self.sink.warmed, sync.node, told)
         for joules in sync.energy:
             if self._is_its(joules.fence, sync.node):
                 yield partial(self.sink.energy, joules)
-        while len(self._over) > OVER:
-            self._over.popitem(last=False)
 
     def _is_its(self, fence: int, node: str) -> bool:
         """Say whether a report is about the node's own attempt. An orphan's is not: it was leased anew since."""
@@ -334,7 +336,7 @@ class AgentsDriver:
         return False
 
     async def orders(self, sync: Sync) -> Orders:
-        """What the agent is to do; waits for something while its turn allows."""
+        """Tell the agent what to do; waits for something while its turn allows."""
         loop = asyncio.get_running_loop()
         # Only a call counts as a sign of life, so nobody waits here for as long as it takes to be given up.
         deadline = loop.time() + min(sync.wait_s, self._lost_after_s / 2)
@@ -360,6 +362,7 @@ class AgentsDriver:
         for fence, lease in agent.leases.items():
             if fence in held:
                 agent.sent_s[fence] = now_s
+            # An answer with leases may be lost on its way; agents take no fence twice, so sending again is safe.
             elif now_s - agent.sent_s.get(fence, 0.0) > RESEND_AFTER_S:
                 agent.sent_s[fence] = now_s
                 leases.append(lease)
@@ -368,6 +371,7 @@ class AgentsDriver:
         stop = [fence for fence in stop if now_s - agent.stopped_s.get(fence, 0.0) > RESEND_AFTER_S]
         agent.stopped_s.update(dict.fromkeys(stop, now_s))
         for fence in agent.stops - held:
+            # Never sent, so no agent can run it: it is over at once. One that was sent must be stopped there first.
             if fence in agent.leases and fence not in agent.sent_s:
                 self._forget(agent, fence)
                 self.sink.ended(Ended(fence=fence, outcome="cancelled", reason="cancelled before it started"))
@@ -390,6 +394,8 @@ class AgentsDriver:
         agent = self._agents.pop(node, None)
         if agent is None:
             return
+        # The attempts themselves are ended by `gone`; their fences stay in `_given_up` in case the node was only
+        # silent.
         for fence in agent.leases:
             self._where.pop(fence, None)
         self._given_up[node] = (agent.boot, tuple(agent.leases))

@@ -14,7 +14,7 @@ from wattflow.store.objects import Objects
 
 
 class Sink(Protocol):
-    """What a driver reports to: the service. All calls return at once and come from the event loop's thread.
+    """The service, to which a driver reports. All calls return at once and come from the event loop's thread.
 
     Reports are fenced by the attempt's id: a report about an attempt that is over changes nothing.
 
@@ -49,7 +49,7 @@ class Sink(Protocol):
         """A node's joules between two moments."""
 
     def load(self, node: str, load: Load) -> None:
-        """What a node looks like."""
+        """Take how a node looks."""
 
     def warmed(self, node: str, told: Warmed) -> None:
         """A function that was to be held ready on a node is, or is not (any more)."""

@@ -146,9 +146,11 @@ class DaskDriver:
         except asyncio.CancelledError:
             return
         except Exception as error:
-            outcome = "node_lost" if type(error).__name__ in ("KilledWorker", "NoValidWorkerError") else "failed"
+            outcome: m.Ending = (
+                "node_lost" if type(error).__name__ in ("KilledWorker", "NoValidWorkerError") else "failed"
+            )
             reason = f"Dask: {type(error).__name__}: {error}"[:500]
-            output, end = b"", m.Ended(fence=fence, outcome=outcome, reason=reason)  # type: ignore[arg-type]
+            output, end = b"", m.Ended(fence=fence, outcome=outcome, reason=reason)
         self._where.pop(fence, None)
         if self._futures.pop(fence, None) is None:
             return

@@ -144,7 +144,7 @@ class Stage(Devices):
 
     async def _play(
         self, began_s: float, lasts_s: float, limit_s: float | None, stopped: asyncio.Event
-    ) -> tuple[str, str | None]:
+    ) -> tuple[m.Ending, str | None]:
         """Let the time pass; what ends it first is the outcome."""
         until_s = min(lasts_s, limit_s) if limit_s else lasts_s
         try:

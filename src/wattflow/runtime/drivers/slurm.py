@@ -14,7 +14,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,7 +33,7 @@ NODES_S = 2.0
 MISSING_S = 5.0
 WATTS_PER_CPU = 10.0
 _DOWN = ("down", "drain", "fail", "unknown", "not_responding", "power_down", "powered_down", "reboot")
-_ENDED = {
+_ENDED: dict[str, tuple[m.Ending, str]] = {
     "TIMEOUT": ("time_limit", "Slurm ended it at its time limit"),
     "OUT_OF_MEMORY": ("failed", "used more memory than it asked for (Slurm)"),
     "NODE_FAIL": ("node_lost", "its node failed (Slurm)"),
@@ -214,7 +214,7 @@ class SlurmDriver:
             if self._take_end(fence):
                 return
             self._forget(fence)
-            self.sink.ended(m.Ended(fence=fence, outcome=outcome, reason=reason))  # type: ignore[arg-type]
+            self.sink.ended(m.Ended(fence=fence, outcome=outcome, reason=reason))
 
     def _follow(self, fence: int) -> None:
         """Pass on new output, and the start."""
@@ -269,11 +269,11 @@ class SlurmDriver:
             self._nodes[node] = False
             self.sink.asleep(node)
 
-    async def _every(self, seconds: float, call: object) -> None:
+    async def _every(self, seconds: float, call: Callable[[], Awaitable[object]]) -> None:
         while True:
             await asyncio.sleep(seconds)
             try:
-                await call()  # type: ignore[operator]
+                await call()
             except (OSError, ValueError) as error:
                 log.warning("slurm: %s", error)
 

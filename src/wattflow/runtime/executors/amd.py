@@ -106,7 +106,7 @@ class AmdExecutor:
 
 
 def environment(index: int, units: Sequence[int]) -> Mapping[str, str]:
-    """What makes a process see one GPU, as its number 0, and these of its compute units."""
+    """Make a process see one GPU, as its number 0, and these of its compute units."""
     return {"ROCR_VISIBLE_DEVICES": str(index), "HSA_CU_MASK": f"0:{_ranges(units)}"}
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -17,14 +18,15 @@ from typing import Any
 from wattflow.runtime.executors import zygote as child
 from wattflow.runtime.executors.limits import Group
 from wattflow.runtime.executors.privileges import Privileges
+from wattflow.runtime.messages import Ending
 
 ZYGOTE = Path(child.__file__)
 LOG_CHUNK = 1 << 16
 LOAD_S = 120.0
 """Longest wait for a function to be loaded ahead of need."""
-SPARES = 8
+SPARES = child.MOST_FORKS
 """Children forked ahead of need, several at once when half are used: the next task finds a process that waits for it.
-One takes a megabyte of its own."""
+The zygote copies pages of its own once for all that it forks at once; one takes most of a megabyte."""
 
 
 class Unfit(Exception):
@@ -42,7 +44,7 @@ class Process:
         self.terms: dict[str, Any] = {}
         self.hold: Group | None = None
         self.forked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.stop_reason: tuple[str, str] | None = None
+        self.stop_reason: tuple[Ending, str] | None = None
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[dict[str, Any]] = loop.create_future()
 
@@ -60,7 +62,7 @@ class Process:
             with contextlib.suppress(OSError):
                 Path(path).write_text(str(self.pid))
 
-    def kill(self, outcome: str, reason: str) -> None:
+    def kill(self, outcome: Ending, reason: str) -> None:
         """End it with everything it started. The first reason stands."""
         if self.stop_reason is None:
             self.stop_reason = (outcome, reason)
@@ -121,6 +123,7 @@ class Zygote:
         async with self._starting:
             if self._control is not None:
                 return
+            # Packets keep a message and its file descriptors together; a stream could deliver them apart.
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
             loop = asyncio.get_running_loop()
@@ -141,7 +144,7 @@ class Zygote:
 
     @property
     def alive(self) -> bool:
-        """Whether it can fork at once."""
+        """Return whether it can fork at once."""
         return self._control is not None
 
     @property
@@ -157,7 +160,7 @@ class Zygote:
                 file.write(blob)
             os.lseek(fd, 0, os.SEEK_SET)
             self._loading = asyncio.get_running_loop().create_future()
-            await self._ask(json.dumps({"op": "load", "function": function}).encode(), [fd])
+            await self._ask({"op": "load", "function": function}, [fd])
             loaded = await asyncio.wait_for(self._loading, LOAD_S)
         except (OSError, TimeoutError) as error:
             raise Unfit(str(error) or f"it took longer than {LOAD_S:g} s") from None
@@ -174,10 +177,12 @@ class Zygote:
 
         Without a group that limits it, it is in one that holds it: made ahead it is there already.
         """
+        # One made ahead is nobody's yet: user, limits and environment come with the call, before any payload is read.
         process = self._waiting() or (await self._fork([()]))[0]
         if group is None and process.hold is None and (held := hold()) is not None:
             process.hold, limits["hold"] = held, held.joins
         process.group, who = group, self.privileges.become(owner)
+        # A child that is no root, or in a container, may not write the group's file: it is brought there from here.
         if self.privileges.contained or (who is not None and self.owner is not None):  # it could not join a group
             process.join([*limits.pop("groups", []), *limits.pop("hold", [])])
         process.terms = {"limits": limits, "become": who}
@@ -195,6 +200,7 @@ class Zygote:
         for process, group, paths in zip(made, groups, joins, strict=True):
             process.hold = group
             process.join(paths if outside else [])
+        # Only after they are in their groups: a spare that is taken must need nothing more.
         self._spares += made
 
     def released(self) -> list[Group]:
@@ -225,7 +231,7 @@ class Zygote:
             theirs += [channel, pipe]
         wanted = [(process.number, list(paths)) for process, paths in zip(made, joins, strict=True)]
         try:
-            await self._ask(json.dumps({"op": "fork", "children": wanted}).encode(), theirs)
+            await self._ask({"op": "fork", "children": wanted}, theirs)
         except OSError:
             self._lost()
             for process in made:
@@ -245,8 +251,9 @@ class Zygote:
         process = self._children[self._number] = Process(self._number, ours, pipe)
         return process, theirs.detach(), their_pipe
 
-    async def _ask(self, request: bytes, fds: list[int]) -> None:
-        """Send a request; raises OSError where the zygote died before it was taken."""
+    async def _ask(self, order: dict[str, Any], fds: list[int]) -> None:
+        """Send an order; raises OSError where the zygote died before it was taken."""
+        request = pickle.dumps(order, 5)
         while True:
             if self._control is None:
                 raise OSError("the zygote is gone")

@@ -101,8 +101,7 @@ class GpuExecutor:
             raise WattflowError(
                 "--gpu-sharing mig: no slices here; an administrator makes them (nvidia-smi mig -cgi …)"
             )
-        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))], slices, nvml_busy(),
-                   limits_w)  # fmt: skip
+        return cls(meter, sharing, models, [_memory_bytes(n) for n in range(len(names))], slices, nvml_busy(), limits_w)
 
     def devices(self) -> Sequence[Device]:
         """All GPUs."""
@@ -114,6 +113,7 @@ class GpuExecutor:
         variant = lease.spec.variants[lease.variant]
         share = min(1.0, variant.gpu) or 1.0
         problem = self._ready(gpu)
+        # Taken before anything else may refuse: two leases of one moment must not be promised the same slice.
         part = gpu.slices.take(lease.fence, share, variant.gpu_memory_bytes) if gpu.slices is not None else None
         if gpu.slices is not None and part is None:
             problem = f"no slice of GPU {gpu.index} with {share:.2g} of it and its memory is free"
@@ -134,7 +134,7 @@ class GpuExecutor:
                 gpu.slices.give_back(lease.fence)
 
     def environment(self, index: int, share: float, memory_bytes: int) -> Mapping[str, str]:
-        """What makes a process see one GPU, and under MPS its share of it."""
+        """Make a process see one GPU, and under MPS its share of it."""
         mps = self._gpus[index].mps
         if self.sharing != "mps" or mps is None:
             return {"CUDA_VISIBLE_DEVICES": str(index)}
@@ -164,7 +164,7 @@ class GpuExecutor:
             self._uses.sample(gpu.index, gpu.running, pids, turns=self.sharing == "time-slice")
 
     def use(self, fence: int) -> GpuUse | None:
-        """What work that is over made of its GPU."""
+        """Tell what work that is over made of its GPU."""
         return self._uses.take(fence)
 
     async def close(self) -> None:
@@ -189,6 +189,7 @@ class GpuExecutor:
         """Split what the counter rose by since the last change over what ran meanwhile."""
         now_j = self._meter.read().joules.get(f"gpu-{gpu.index}")
         before_j, gpu.counted_j = gpu.counted_j, now_j
+        # By share, not by number: under MPS a task of a tenth of the GPU cannot draw half of its watts.
         shares = sum(gpu.running.values())
         if before_j is None or now_j is None or shares <= 0:
             return
@@ -197,7 +198,7 @@ class GpuExecutor:
 
 
 def _alive(mps: Mps) -> bool:
-    """Whether the daemon's process is there."""
+    """Say whether the daemon's process is there."""
     try:
         pid = int((mps.folder / "nvidia-cuda-mps-control.pid").read_text())
         return Path(f"/proc/{pid}").exists()

@@ -28,7 +28,7 @@ class BusyReader(Protocol):
 
 
 class NvmlBusy:
-    """What NVML tells."""
+    """The calls of NVML that are made."""
 
     def __init__(self, nvml: Any) -> None:
         nvml.nvmlInit()
@@ -98,7 +98,7 @@ class GpuUses:
             sums.samples += 1
 
     def take(self, fence: int) -> GpuUse | None:
-        """What an attempt that is over made of its GPU; None where it was never read."""
+        """Tell what an attempt that is over made of its GPU; None where it was never read."""
         sums = self._sums.pop(fence, None)
         if sums is None:
             return None

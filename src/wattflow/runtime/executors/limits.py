@@ -56,7 +56,7 @@ class Group:
         self.killed_before = self._killed()
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel ended a process of it for its memory since `limit`."""
+        """Say whether the kernel ended a process of it for its memory since `limit`."""
         return self.limits and self._killed() > self.killed_before
 
     def end(self) -> bool:
@@ -105,8 +105,10 @@ class Groups:
         """Groups where this user may make them; None where not. What an earlier life left in them is ended."""
         label = f"wattflow-{name}"
         for top in (root / label, *(one / label for one in root.glob("*") if (one / label).is_dir())):
+            # Of an agent that was killed: its tasks' processes run on beside the new attempts otherwise.
             _clear(top)
         try:
+            # Version 2 where its memory controller is there; on hybrid hosts the files exist and control nothing.
             if "memory" in (root / "cgroup.controllers").read_text().split():
                 top = root / label
                 top.mkdir(exist_ok=True)
@@ -115,6 +117,7 @@ class Groups:
         except OSError:
             pass
         try:
+            # Any one hierarchy holds processes as well as all; joining each of them costs a migration.
             hold = next(one for one in _V1_HOLD if one == _V1_HOLD[-1] or (root / one).is_dir())
             roots = {controller: root / controller / label for controller in _V1} | {_HOLD: root / hold / label}
             for folder in roots.values():
@@ -137,6 +140,7 @@ class Groups:
 
     def give_back(self, group: Group) -> None:
         """The group's task has ended; so does what it left behind."""
+        # A group with something unkillable in it (a process in the kernel's hands) is never given to another task.
         if group.end():
             self._free[group.limits].append(group)
 
@@ -184,6 +188,7 @@ class Places:
         count = math.ceil(cpus)
         if not 0 < count < len(self._used):
             return ()
+        # Ties go to the lower number, so that equal loads are bound alike in every run.
         chosen = sorted(self._used, key=lambda processor: (self._used[processor], processor))[:count]
         for processor in chosen:
             self._used[processor] += 1
@@ -196,7 +201,7 @@ class Places:
 
 
 def process_limits(memory_bytes: int, group: Group | None, pinned: Sequence[int]) -> dict[str, object]:
-    """What a new process is told to keep to: its group, or what it can limit by itself."""
+    """Tell a new process what to keep to: its group, or what it can limit by itself."""
     if group is not None:
         return {"groups": group.joins}
     limits: dict[str, object] = {"cpus": list(pinned)} if pinned else {}

@@ -15,7 +15,7 @@ class DeviceExecutor(Protocol):
     kind: str
 
     def devices(self) -> Sequence[Device]:
-        """What it found on this node, in the order of their numbers."""
+        """Return what it found on this node, in the order of their numbers."""
 
     async def run(self, lease: Lease, device: int, work: Work, processes: ProcessExecutor) -> Finish:
         """Run work on the device with this number of its kind."""
@@ -30,7 +30,7 @@ class DeviceExecutor(Protocol):
         """Called a few times a second while work may be running."""
 
     def use(self, fence: int) -> GpuUse | None:
-        """What work that is over made of its GPU; None where nobody tells, and for other devices."""
+        """Tell what work that is over made of its GPU; None where nobody tells, and for other devices."""
 
     def busy(self) -> Sequence[float]:
         """How busy each device is, from 0 to 1; empty where nobody tells."""
@@ -75,7 +75,7 @@ class Devices:
             executor.sample()
 
     def use(self, fence: int) -> GpuUse | None:
-        """What work that is over made of its GPU."""
+        """Tell what work that is over made of its GPU."""
         uses = (executor.use(fence) for executor in self._executors)
         return next((use for use in uses if use is not None), None)
 

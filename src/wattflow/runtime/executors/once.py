@@ -32,6 +32,7 @@ def run_errand(errand: Errand, folder: Path) -> m.Ended:
     spec, began_s, began_cpu_s = errand.lease.spec, time.time(), _cpu_s()
     os.environ.update({"WATTFLOW_TASK": str(errand.lease.task), "WATTFLOW_ATTEMPT": str(errand.lease.number)})
     result: bytes | None = None
+    outcome: m.Ending
     if spec.command is not None:
         outcome, reason = _command(spec, folder)
     else:
@@ -41,16 +42,17 @@ def run_errand(errand: Errand, folder: Path) -> m.Ended:
         outcome = "done" if answer["ok"] else "refused" if answer.get("refused") else "failed"
         reason, result = answer.get("reason"), data or None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return m.Ended(fence=errand.lease.fence, outcome=outcome, started_s=began_s, ended_s=time.time(),  # type: ignore[arg-type]
+    return m.Ended(fence=errand.lease.fence, outcome=outcome, started_s=began_s, ended_s=time.time(),
                    cpu_s=_cpu_s() - began_cpu_s, peak_bytes=peak, reason=reason,
                    result=m.Blob(data=result) if result is not None else None)  # fmt: skip
 
 
-def _command(spec: m.Task, folder: Path) -> tuple[str, str | None]:
+def _command(spec: m.Task, folder: Path) -> tuple[m.Ending, str | None]:
     assert spec.command is not None
     try:
-        done = subprocess.run(spec.command, cwd=folder, env={**os.environ, **spec.environment}, timeout=spec.timeout_s,
-                              check=False)  # fmt: skip
+        done = subprocess.run(
+            spec.command, cwd=folder, env={**os.environ, **spec.environment}, timeout=spec.timeout_s, check=False
+        )
     except FileNotFoundError:
         return "failed", "exit code 127"
     except PermissionError:

@@ -64,8 +64,10 @@ class Privileges:
             return None
         if owner not in self._uids:
             span, taken = LAST_UID - FIRST_UID + 1, set(self._uids.values())
+            # By the owner's name: after a restart of the agent a user's files are still theirs.
             start = int.from_bytes(hashlib.sha256(owner.encode(errors="surrogatepass")).digest()[:4], "big")
             free = (FIRST_UID + (start + step) % span for step in range(span))
+            # Two names may hash to one number; sharing it would let one read the other's folder.
             uid = next((uid for uid in free if uid not in taken), None)
             if uid is None:
                 raise OSError(f"more than {span} users have tasks on this node")
@@ -78,6 +80,7 @@ class Privileges:
         """Tell what tasks get of the agent's environment: what programs need to run, and no secrets."""
         names = (*KEPT, *self.passed, *(OWN if self.kind == "self" else ()))
         kept = {name: value for name, value in given.items() if name in names or name.startswith(KEPT_PREFIXES)}
+        # A list of what is kept, not of what is taken away: nobody knows the names of all secrets.
         return {"PATH": os.defpath, **kept}
 
     def settle(self, folder: Path, node: str) -> None:
@@ -129,6 +132,7 @@ class Privileges:
             return
         with contextlib.suppress(FileExistsError):
             place.mkdir(mode=0o700)
+        # The user owns the parent and may have put a link there, to a file of root's.
         os.chown(place, uid, uid, follow_symlinks=False)
 
 
@@ -166,6 +170,7 @@ def _problem(made: Privileges, python: str) -> str | None:
         return "the agent is not root"
     who = made.become("")
     assert who is not None
+    # Tried for real: modes of a whole path, mounts and security modules cannot be told from outside.
     command = [python, "-P", "-c", "import json, socket, pickle"]
     try:
         subprocess.run(command, user=who["uid"], group=who["gid"], extra_groups=[], env=made.environment(), cwd="/",
@@ -189,6 +194,7 @@ def _own_folder(path: Path) -> Path:
     """Make a folder that others pass through and nobody else owns."""
     path.mkdir(mode=0o711, exist_ok=True)
     about = path.lstat()
+    # lstat: in a folder that all may write to, somebody may have been there first.
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
         raise InvalidInput(str(path), "belongs to somebody else; tasks would run in their folder")
     path.chmod(0o711)

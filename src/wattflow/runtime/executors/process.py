@@ -23,15 +23,16 @@ from wattflow.runtime.executors.limits import Group, Groups, Places, process_lim
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
 from wattflow.runtime.executors.turns import Turns
+from wattflow.runtime.messages import Ending
 
 log = logging.getLogger(__name__)
 HEADER_BYTES = 1 << 20
-PIECE = 1 << 19
+LITTLE, PIECE = 1 << 16, 1 << 19
 _Moment = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 class Header(Struct, frozen=True):
-    """What a child says of a call, ahead of its bytes. A task can write on its channel too, so nothing is taken on
+    """Describe a call as its child does, ahead of the bytes. A task can write on its channel, so nothing is taken on
     trust: what is no such header ends the attempt, not the agent."""
 
     sizes: Annotated[list[Annotated[int, Meta(ge=0, le=2**62)]], Meta(max_length=8)]
@@ -80,7 +81,7 @@ class Work:
     on_log: Callable[[bytes], None] = lambda data: None
 
     def header(self) -> dict[str, Any]:
-        """What the child must know beside the blobs."""
+        """Tell what the child must know beside the blobs."""
         if self.command is not None:
             return {"op": "exec", "id": self.fence, "command": list(self.command), "env": self.environment,
                     "cwd": self.folder}  # fmt: skip
@@ -92,7 +93,7 @@ class Work:
 class Finish:
     """How an attempt ended."""
 
-    outcome: str
+    outcome: Ending
     started_s: float
     ended_s: float
     cold_s: float = 0.0
@@ -124,7 +125,7 @@ class _Worker:
             self.known = {work.function}
         self.known.add(work.function)
         terms, self.process.terms = self.process.terms, {}  # it keeps to them from its first call on
-        self.writer.write(child.frame({**work.header(), "keep": True, **terms}, blobs))
+        self.writer.write(child.request({**work.header(), "keep": True, **terms}, blobs))
 
 
 class ProcessExecutor:
@@ -159,13 +160,14 @@ class ProcessExecutor:
         """Run to the end. Never raises for what the task does."""
         if not work.isolate and work.command is None:
             return await self._reused(work)
+        # Short calls are leased ahead of need; without turns all of them would run at once and each take longer.
         await self._turns.take(work.cpus)
         try:
             return await self._alone(work)
         finally:
             self._turns.give_back(work.cpus)
 
-    def stop(self, fence: int, outcome: str = "cancelled", reason: str = "cancelled") -> None:
+    def stop(self, fence: int, outcome: Ending = "cancelled", reason: str = "cancelled") -> None:
         """Kill an attempt that runs here."""
         process = self._running.get(fence)
         if process is not None:
@@ -223,7 +225,9 @@ class ProcessExecutor:
         loop.add_reader(process.pipe, _follow, process, work.on_log)
         try:
             answer = await _talk(process, work)
+            # While the child ends: the next task finds a process without waiting for this fork.
             self._later(zygote.fork_ahead(self._group))
+            # Not the answer but the kernel's word is the end: its CPU time is final, and its processors are free.
             ended = await process.ended
             self._keep_warm(work, answer)
             return _finish(work, asked_s, process, answer, ended)
@@ -254,6 +258,7 @@ class ProcessExecutor:
 
     def _keep_warm(self, work: Work, answer: Answer | None) -> None:
         """After a cold start the function is warm here, as the engine has it."""
+        # Only after it loaded well: a template of a function that fails to load would fail for every task.
         if answer is not None and answer[0].ok and answer[0].load_s >= COLD_S:
             self.templates.warm_later(work.function, work.blobs[0], work.owner)
 
@@ -316,6 +321,7 @@ class ProcessExecutor:
         loop = asyncio.get_running_loop()
 
         def on_log(data: bytes) -> None:
+            # Output without a call comes from a thread that a call left behind; it is nobody's.
             if worker.pending:
                 worker.pending[0][0].on_log(data)
 
@@ -368,23 +374,34 @@ async def _talk(process: Process, work: Work) -> Answer | None:
     """Send the call, read the answer; None when the child ended without one."""
     loop, channel = asyncio.get_running_loop(), process.channel
     with contextlib.suppress(OSError):
-        await loop.sock_sendall(channel, child.frame({**work.header(), **process.terms}, list(work.blobs)))
+        await loop.sock_sendall(channel, child.request({**work.header(), **process.terms}, list(work.blobs)))
         channel.shutdown(socket.SHUT_WR)
         try:
-            head = await _receive(channel, child.HEAD.size)
-            text = await _receive(channel, _header_size(head)) if head else None
-            if text is not None:
-                header = _header(text)
-                result = await _receive(channel, sum(header.sizes))
+            # A small answer comes whole with the first piece: each further read would be a turn of the loop.
+            data = await _at_least(channel, child.HEAD.size)
+            text_end = child.HEAD.size + _header_size(data[: child.HEAD.size]) if data else 0
+            data = await _at_least(channel, text_end, data)
+            if data:
+                header = _header(data[child.HEAD.size : text_end])
+                result = await _receive(channel, sum(header.sizes), data[text_end:])
                 return None if result is None else (header, result)
         except BadFrame as error:
             process.kill("failed", str(error))
     return None
 
 
-async def _receive(channel: socket.socket, size: int) -> bytes | None:
+async def _at_least(channel: socket.socket, size: int, data: bytes = b"") -> bytes:
+    """So many bytes or more, with those that came before; none where the channel ends first."""
+    while len(data) < size:
+        if not (more := await asyncio.get_running_loop().sock_recv(channel, LITTLE)):
+            return b""
+        data += more
+    return data
+
+
+async def _receive(channel: socket.socket, size: int, begun: bytes) -> bytes | None:
     """So many bytes, or None where the channel ends before. Between the pieces of a large result the loop goes on."""
-    loop, pieces, left = asyncio.get_running_loop(), [], size
+    loop, pieces, left = asyncio.get_running_loop(), [begun[:size]], size - len(begun[:size])
     while left:
         if not (data := await loop.sock_recv(channel, min(left, PIECE))):
             return None
@@ -439,13 +456,13 @@ def _follow(process: Process, on_log: Callable[[bytes], None]) -> None:
 
 
 def _limited(work: Work) -> bool:
-    """Whether a control group is worth its milliseconds: a function that names no memory is held to its CPUs anyway."""
+    """Say whether a control group is worth its cost: a function that names no memory is held to its CPUs anyway."""
     return work.memory_bytes > 0 or (work.command is not None and work.cpus > 0)
 
 
 def _told(header: Header, result: bytes, asked_s: float) -> Finish:
     """A child's own account of its call."""
-    outcome = "done" if header.ok else "refused" if header.refused else "failed"
+    outcome: Ending = "done" if header.ok else "refused" if header.refused else "failed"
     return Finish(
         outcome, header.started_s, header.ended_s, max(0.0, header.started_s - asked_s), header.cpu_s,
         result=result or None, reason=header.reason,
@@ -453,7 +470,7 @@ def _told(header: Header, result: bytes, asked_s: float) -> Finish:
 
 
 def _finish(work: Work, asked_s: float, process: Process, answer: Answer | None, ended: dict[str, Any]) -> Finish:
-    """What the child said, what the kernel said, and why it was stopped, as one account."""
+    """Bring what the child said, what the kernel said and why it was stopped into one account."""
     usage = {"cpu_s": ended["cpu_s"], "peak_bytes": ended["peak_bytes"]}
     now_s = time.monotonic()
     if process.stop_reason is not None:
@@ -461,8 +478,9 @@ def _finish(work: Work, asked_s: float, process: Process, answer: Answer | None,
         return Finish(outcome, asked_s, now_s, **usage, reason=reason)
     if answer is not None:
         told = _told(*answer, asked_s)
-        return Finish(told.outcome, told.started_s, told.ended_s, told.cold_s, **usage, result=told.result,
-                      reason=told.reason)  # fmt: skip
+        return Finish(
+            told.outcome, told.started_s, told.ended_s, told.cold_s, **usage, result=told.result, reason=told.reason
+        )
     status = ended["status"]
     if work.command is not None and status == 0:
         return Finish("done", asked_s, now_s, **usage)

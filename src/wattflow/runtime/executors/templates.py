@@ -59,6 +59,7 @@ class Templates:
     def warm_later(self, function: str, blob: bytes, owner: str = "") -> None:
         """Hold a function ready that has just had a cold start here, so that the next one has none."""
         key = (owner, function)
+        # One that was found unfit is not tried at each cold start again.
         if self._keep_s <= 0 or key in self._unfit or key in self._making or key in self._ready:
             return
         making = self._making[key] = asyncio.create_task(self._template(key, blob))
@@ -73,9 +74,11 @@ class Templates:
     async def zygote(self, function: str, owner: str = "") -> Zygote | None:
         """The owner's template of a function, once it is ready if it is being made; None where there is none."""
         key = (owner, function)
+        # The task waits for the template rather than start cold beside it: both would load the same modules.
         if key in self._making:
             with contextlib.suppress(Unfit):
                 await asyncio.shield(self._making[key])
+        # By owner too: nobody's task is forked from a process that has run somebody else's module code.
         found = self._ready.get(key)
         if found is not None and not found.alive:
             self._drop(key)

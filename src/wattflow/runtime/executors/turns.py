@@ -22,6 +22,7 @@ class Turns:
 
     async def take(self, cpus: float) -> None:
         """Wait for a turn, not for long."""
+        # Behind those who wait already, whatever would fit: a small one must not overtake for ever.
         if self._queue or (self._taken and self._taken + cpus > self._room):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._queue.append((cpus, turn))
@@ -44,6 +45,7 @@ class Turns:
             if not turn.done() and coming and coming + asked > self._room:
                 return
             self._queue.popleft()
+            # One that was let go by its timer has counted itself already, in `take`.
             coming += 0.0 if turn.done() else asked
             _begin(turn)
 

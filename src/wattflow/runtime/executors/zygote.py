@@ -1,33 +1,34 @@
 """A warm Python that forks one child per task. Runs as a script with nothing but the standard library.
 
-It has one thread, loads no payload and never touches a device. Over its control socket (one message per packet, JSON,
-with
+It has one thread, loads no payload and never touches a device. Over its control socket (one message per packet, with
 file descriptors) come ``fork`` requests; back go ``forked`` and ``ended`` with the child's exit status, CPU seconds
-and peak
-memory as `os.wait4` tells them. The child reads calls from its own socket: see `serve`.
+and peak memory as `os.wait4` tells them. The child reads calls from its own socket: see `serve`.
 
-Frames on a child's socket: four bytes with the length of a JSON header, the header (whose ``sizes`` count the blobs),
-the blobs.
+Frames on a child's socket: four bytes with the length of a header, the header (whose ``sizes`` count the blobs), the
+blobs. Headers from the agent are pickled, as a child unpickles anyway; what comes back may be anybody's, and is JSON.
+
+A child's time is pages: one that it is first to write to after the fork is copied, all that are mapped are unmapped at
+its end. So every child makes plain calls of C functions, and nothing is imported here that is not needed.
 """
 
 from __future__ import annotations
 
 import _signal
+import _socket
 import contextlib
 import ctypes
 import importlib
 import io
-import json
 import os
 import pickle
 import resource
 import select
-import signal
-import socket
 import struct
 import sys
 import time
 import traceback
+from _json import encode_basestring_ascii
+from collections.abc import Sequence
 from typing import Any
 
 LOADED: dict[str, Any] = {}
@@ -36,15 +37,15 @@ PARENT = [0]
 """The zygote that forked this child: a change of user takes back that it dies with it."""
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
-PRCTL = ctypes.CDLL(None, use_errno=True).prctl
-HEAD = struct.Struct("!I")
+PRCTL = ctypes.PyDLL(None).prctl  # it never waits: letting go of the interpreter, and errno, would be pages more
+HEAD, FD = struct.Struct("!I"), struct.Struct("i")
 MESSAGE_BYTES = 128 * 1024
 READ_BYTES = 1 << 20
 MOST_FORKS = 16
 """Children that are asked for at once."""
 TRACE_CHARACTERS = 16_384
-_CAUGHT = (int(signal.SIGCHLD), int(signal.SIGINT))
-"""What a zygote catches and its children do not; as plain numbers, since the names of `signal` cost a child 0.1 ms."""
+_CAUGHT = (_signal.SIGCHLD, _signal.SIGINT)
+"""Signals that a zygote catches and its children do not; plain numbers: names of `signal` cost a child 0.1 ms."""
 REHEARSALS = 20
 """Calls before a zygote's first fork: Python has specialised what they touch by then."""
 _NEEDLESS: list[dict[str, Any]] = []
@@ -61,10 +62,11 @@ class _Loader(pickle.Unpickler):
 
     def __init__(self, data: bytes, results: list[bytes]) -> None:
         super().__init__(io.BytesIO(data))
-        self._results, self._loaded = results, {}  # type: ignore[var-annotated]
+        self._results = results
+        self._loaded: dict[int, object] = {}
 
     def persistent_load(self, pid: object) -> object:
-        number = int(pid)  # type: ignore[call-overload]
+        number = int(str(pid))
         if number not in self._loaded:
             self._loaded[number] = pickle.loads(self._results[number])
         return self._loaded[number]
@@ -73,20 +75,28 @@ class _Loader(pickle.Unpickler):
 class _Framed(io.TextIOBase):
     """Text of a worker that is used again: frames on its channel, so that it stays with the call that wrote it."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, channel: int) -> None:
         self._channel = channel
 
     def write(self, text: str) -> int:
-        self._channel.sendall(frame({"log": True}, [text.encode(errors="backslashreplace")]))
+        _send(self._channel, frame({"log": True}, text.encode(errors="backslashreplace")))
         return len(text)
 
 
-def read_frame(fd: int) -> tuple[dict[str, Any], list[bytes]] | None:
-    """The next frame, or None at the end. A task's limits and its user hold before its payload is read."""
-    if (head := _exactly(fd, HEAD.size)) is None or (text := _exactly(fd, HEAD.unpack(head)[0])) is None:
+def request(header: dict[str, Any], blobs: list[bytes]) -> bytes:
+    """A call for a child, as bytes."""
+    header["sizes"] = [len(blob) for blob in blobs]
+    packed = pickle.dumps(header, 5)
+    return b"".join((HEAD.pack(len(packed)), packed, *blobs))
+
+
+def read_request(fd: int) -> tuple[dict[str, Any], list[bytes]] | None:
+    """The next call, or None at the end. A task's limits and its user hold before its payload is read."""
+    if (head := _exactly(fd, HEAD.size)) is None or (packed := _exactly(fd, HEAD.unpack(head)[0])) is None:
         return None
-    header = json.loads(text)
-    limit(header.get("limits") or {})
+    header = pickle.loads(packed)
+    if limits := header.get("limits"):
+        limit(limits)
     if header.get("become") is not None and os.getuid() == 0:
         become(header["become"])
         if PARENT[0]:
@@ -106,19 +116,38 @@ def _exactly(fd: int, size: int) -> bytes | None:
     return None if left else b"".join(pieces)
 
 
-def frame(header: dict[str, Any], blobs: list[bytes]) -> bytes:
-    """A frame as bytes."""
-    header["sizes"] = [len(blob) for blob in blobs]
-    text = json.dumps(header).encode()
-    return b"".join((HEAD.pack(len(text)), text, *blobs))
+def _send(fd: int, data: bytes) -> None:
+    """Write all of it: a large result goes in pieces."""
+    sent = os.write(fd, data)
+    while sent < len(data):
+        sent += os.write(fd, memoryview(data)[sent:])
 
 
-def serve(channel: socket.socket) -> None:
+def frame(header: dict[str, Any], blob: bytes) -> bytes:
+    """An answer with its bytes, for the agent."""
+    header["sizes"] = [len(blob)]
+    text = json_of(header).encode()
+    return b"".join((HEAD.pack(len(text)), text, blob))
+
+
+def json_of(value: Any) -> str:
+    """Plain values as JSON. The json package has a quarter of a megabyte, of which a child would touch some."""
+    if isinstance(value, str):
+        return str(encode_basestring_ascii(value))
+    if isinstance(value, dict):
+        return "{" + ", ".join([f"{json_of(name)}: {json_of(one)}" for name, one in value.items()]) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join([json_of(one) for one in value]) + "]"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "true" if value else "false"
+    return repr(value)
+
+
+def serve(channel: int) -> None:
     """Answer calls until the channel closes. A worker that is used again sees many, others one."""
     functions = dict(LOADED)
-    # Plain reads, not `makefile`: every page of Python that a child is first to touch costs it microseconds.
-    while (request := read_frame(channel.fileno())) is not None:
-        header, blobs = request
+    while (came_in := read_request(channel)) is not None:
+        header, blobs = came_in
         if header["op"] == "exec":
             _exec(header)
         if header.get("keep"):
@@ -128,15 +157,14 @@ def serve(channel: socket.socket) -> None:
         answer, result = problem or _call(header, blobs, functions)
         if len(result) > RESULT_BYTES:
             answer, result = {"ok": False, "reason": too_large(len(result))}, b""
-        with contextlib.suppress(Exception):
+        try:
             sys.stdout.flush()
             sys.stderr.flush()
+        except Exception:  # the task closed them, or put something else there
+            pass
         cpu_end = time.process_time()
-        answer.update(
-            id=header["id"], started_s=began, ended_s=time.monotonic(), cpu_s=cpu_end - cpu, cpu_end_s=cpu_end,
-            load_s=began - came,
-        )  # fmt: skip
-        channel.sendall(frame(answer, [result]))
+        times = {"started_s": began, "ended_s": time.monotonic(), "cpu_s": cpu_end - cpu, "cpu_end_s": cpu_end}
+        _send(channel, frame({**answer, **times, "id": header["id"], "load_s": began - came}, result))
 
 
 Answer = tuple[dict[str, Any], bytes]
@@ -147,24 +175,24 @@ def _load(header: dict[str, Any], blob: bytes, functions: dict[str, Any]) -> tup
 
     This is the rest of a cold start: it is over when the call begins.
     """
-    problem: Answer | None = None
+    if header["python"] != PYTHON:
+        reason = f"the payload was made by Python {header['python']}, this node runs {PYTHON}"
+        return time.monotonic(), ({"ok": False, "refused": True, "reason": reason}, b"")
     try:
-        if header["python"] != PYTHON:
-            reason = f"the payload was made by Python {header['python']}, this node runs {PYTHON}"
-            return time.monotonic(), ({"ok": False, "refused": True, "reason": reason}, b"")
         os.environ.update(header.get("env", {}))
         if header["function"] not in functions:
             if len(functions) >= 256:
                 functions.clear()
             functions[header["function"]] = pickle.loads(blob)
     except BaseException as error:
-        problem = _failed(error)
-    return time.monotonic(), problem
+        return time.monotonic(), _failed(error)
+    return time.monotonic(), None
 
 
 def _call(header: dict[str, Any], blobs: list[bytes], functions: dict[str, Any]) -> Answer:
     try:
-        args, kwargs = _Loader(blobs[1], blobs[2:]).load()
+        # Without results of parents there are no references to them, and the plain loader will do.
+        args, kwargs = _Loader(blobs[1], blobs[2:]).load() if len(blobs) > 2 else pickle.loads(blobs[1])
         return {"ok": True}, _dump(functions[header["function"]](*args, **kwargs))
     except BaseException as error:
         return _failed(error)
@@ -183,7 +211,7 @@ def too_large(size: int) -> str:
 
 
 def _failed(error: BaseException) -> Answer:
-    """What went wrong, for whoever reads the answer (its reason) and for the client (its exception, its traceback)."""
+    """Tell what went wrong: a reason for whoever reads the answer, exception and traceback for the client."""
     with contextlib.suppress(Exception):  # the output may be closed
         traceback.print_exc()
     reason = _text(_said(error))[:2000]
@@ -238,13 +266,20 @@ def limit(limits: dict[str, Any]) -> None:
     """Enter control groups, or set what the process itself can limit."""
     for path in limits.get("groups", ()):
         _join(path)
-    for path in limits.get("hold", ()):
-        with contextlib.suppress(OSError):
-            _join(path)
+    _hold_in(limits.get("hold", ()))
     if limits.get("memory_bytes"):
         resource.setrlimit(resource.RLIMIT_DATA, (limits["memory_bytes"],) * 2)
     if limits.get("cpus"):
         os.sched_setaffinity(0, limits["cpus"])
+
+
+def _hold_in(paths: Sequence[str]) -> None:
+    """Enter control groups that limit nothing: a task runs without them, too."""
+    try:
+        for path in paths:
+            _join(path)
+    except OSError:  # no context manager: it would be pages more
+        return
 
 
 def _join(path: str) -> None:
@@ -260,7 +295,7 @@ def die_with(parent: int) -> None:
 
     A change of user takes the order back: call this after it.
     """
-    PRCTL(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    PRCTL(PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the order stood
         os._exit(1)
 
@@ -277,7 +312,7 @@ def become(who: dict[str, Any]) -> None:
 
 def _child(channel: int, pipe: int, parent: int, hold: list[str]) -> None:
     os.setsid()
-    signal.set_wakeup_fd(-1)
+    _signal.set_wakeup_fd(-1)
     for number in _CAUGHT:
         _signal.signal(number, _signal.SIG_DFL)
     os.dup2(pipe, 1)
@@ -287,8 +322,8 @@ def _child(channel: int, pipe: int, parent: int, hold: list[str]) -> None:
     die_with(parent)
     for calls in _NEEDLESS:
         os.register_at_fork(**calls)  # it may have threads when it forks
-    limit({"hold": hold})
-    serve(socket.socket(fileno=channel))
+    _hold_in(hold)
+    serve(channel)
 
 
 # ---- the zygote ----------------------------------------------------------------------------------------------------
@@ -298,13 +333,13 @@ def main(control_fd: int, preload: list[str]) -> None:
     """Fork and reap until the control socket closes."""
     die_with(os.getppid())
     PRCTL(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # of all its children: no program that they run gains any privileges
-    control = socket.socket(fileno=control_fd)
+    control = _socket.socket(fileno=control_fd)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
     os.set_blocking(wake_write, False)
-    signal.set_wakeup_fd(wake_write)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _signal.set_wakeup_fd(wake_write)
+    _signal.signal(_signal.SIGCHLD, lambda *_: None)
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Children write through these: line by line, so that logs can be followed. Made once, they cost a child nothing.
     sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
@@ -329,23 +364,29 @@ def main(control_fd: int, preload: list[str]) -> None:
             _reap(control, children)
         if control.fileno() in readable:
             try:
-                data, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 2 * MOST_FORKS)
+                data, fds = _order(control)
             except ConnectionResetError:
                 break
             if not data:
                 break
-            request = json.loads(data)
-            if request["op"] == "load":
-                _hold(control, request["function"], fds)
+            order = pickle.loads(data)
+            if order["op"] == "load":
+                _hold(control, order["function"], fds)
                 continue
-            _fork_all(control, wake_read, wake_write, request["children"], fds, children)
+            _fork_all(control, (wake_read, wake_write), order["children"], fds, children)
     for pid in children:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
+            os.killpg(pid, _signal.SIGKILL)
+
+
+def _order(control: _socket.socket) -> tuple[bytes, list[int]]:
+    """The next order of the agent's, with the file descriptors that came with it; empty at the end."""
+    data, told, _, _ = control.recvmsg(MESSAGE_BYTES, _socket.CMSG_LEN(2 * MOST_FORKS * FD.size))
+    return data, [fd for _, _, packed in told for (fd,) in FD.iter_unpack(packed)]
 
 
 def _fork_all(
-    control: socket.socket, wake_read: int, wake_write: int, wanted: list[Any], fds: list[int], children: dict[int, int]
+    control: _socket.socket, wakes: tuple[int, int], wanted: list[Any], fds: list[int], children: dict[int, int]
 ) -> None:
     """Fork so many children, each with a channel and a log pipe of its own; then tell of all of them at once.
 
@@ -356,7 +397,7 @@ def _fork_all(
         if (pid := os.fork()) == 0:
             status = 1
             try:
-                for fd in (wake_read, wake_write, control.detach(), *fds[: 2 * place], *fds[2 * place + 2 :]):
+                for fd in (*wakes, control.detach(), *fds[: 2 * place], *fds[2 * place + 2 :]):
                     os.close(fd)
                 _child(fds[2 * place], fds[2 * place + 1], parent, wanted[place][1])
                 status = 0
@@ -392,18 +433,18 @@ def _plain_forks() -> Any:
 def _rehearse() -> None:
     """Answer calls here as a child will. Python rewrites functions while they are new; a child that is first to call
     them would have to copy their pages for it."""
-    ours, theirs = socket.socketpair()
+    ours, theirs = _socket.socketpair()
     call = [_dump(lambda *args: args), _dump(((0,), {}))]
     for number in range(REHEARSALS):
         about = {"op": "call", "id": 0, "python": PYTHON, "function": str(number), "env": {}, "limits": {}}
-        ours.sendall(frame({**about, "become": None}, call))
-    ours.shutdown(socket.SHUT_WR)
-    serve(theirs)
+        ours.sendall(request({**about, "become": None}, call))
+    ours.shutdown(_socket.SHUT_WR)
+    serve(theirs.fileno())
     ours.close()
     theirs.close()
 
 
-def _hold(control: socket.socket, name: str, fds: list[int]) -> None:
+def _hold(control: _socket.socket, name: str, fds: list[int]) -> None:
     """Load a function into this zygote, for all its children to come."""
     began = time.monotonic()
     try:
@@ -421,7 +462,7 @@ def _hold(control: socket.socket, name: str, fds: list[int]) -> None:
 
 
 def _unfit() -> str | None:
-    """What forbids to fork this process now that a function's modules are in it; None where nothing does."""
+    """Say what forbids to fork this process now that a function's modules are in it; None where nothing does."""
     threading = sys.modules.get("threading")
     if threading is not None and threading.active_count() > 1:
         return "its modules start threads, which a fork would leave behind"
@@ -432,7 +473,7 @@ def _unfit() -> str | None:
     return None
 
 
-def _reap(control: socket.socket, children: dict[int, int]) -> None:
+def _reap(control: _socket.socket, children: dict[int, int]) -> None:
     while children:
         try:
             pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -442,7 +483,7 @@ def _reap(control: socket.socket, children: dict[int, int]) -> None:
             return
         number = children.pop(pid, None)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)  # what the child left behind ends with it
+            os.killpg(pid, _signal.SIGKILL)  # what the child left behind ends with it
         if number is not None:
             _tell(control, {
                 "op": "ended", "id": number, "status": os.waitstatus_to_exitcode(status),
@@ -450,9 +491,9 @@ def _reap(control: socket.socket, children: dict[int, int]) -> None:
             })  # fmt: skip
 
 
-def _tell(control: socket.socket, message: dict[str, Any]) -> None:
+def _tell(control: _socket.socket, message: dict[str, Any]) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        control.sendall(json.dumps(message).encode())
+        control.sendall(json_of(message).encode())
 
 
 if __name__ == "__main__":
