@@ -31,9 +31,9 @@ from wattflow.sim.repeated import Repeated
 
 Dials = Mapping[str, float]
 Floats = NDArray[np.float64]
-ROUNDS = ((2, 10, 800), (2, 5, 2000), (3, 4, 5000))
+ROUNDS = ((2, 10, 800), (2, 5, 1500), (4, 5, 2500))
 """Streams of each round, how many candidates are left after it, and about how many tasks a stream has."""
-FEWEST, MOST = 8, 240
+FEWEST, MOST = 8, 80
 """Workflows of a stream."""
 KNOWN_GAPS = 12
 """Gaps between arrivals from which on they are drawn as they were; exponential before."""
