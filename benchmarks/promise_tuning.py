@@ -85,7 +85,7 @@ def measure(place: Place, policy: str, estimates: str, notes: bool) -> dict[str,
     began = time.process_time()
     found = one.verdict(policy)
     took_s = (time.process_time() - began) / DRAWS
-    told = []
+    told: object = []
     if notes:
         known = judge.estimated(one.workload, estimates, 0)
         cluster = judge.shuffled(judge.nominal(one.stream.cluster), 0)
