@@ -104,7 +104,10 @@ def tell_choices(run: Run, quiet: bool) -> None:
     """Say what a shield chose on the way, and why."""
     notes = run.manifest.get("steering")
     if isinstance(notes, list) and notes:
-        from wattflow.plan.shield import told
+        from wattflow.plan.shield import summed, told
 
         for note in notes:
             remark(f"shield: {told(note)}", quiet)
+        summary = run.manifest["shield"]
+        assert isinstance(summary, dict)
+        remark(f"shield: {summed(summary)}", quiet)

@@ -16,7 +16,7 @@ from wattflow.kube.decider_port import Choice, Chosen, Wanted
 from wattflow.kube.estimates import FUNCTION, Estimates
 from wattflow.kube.executions import ORDERS, Executions
 from wattflow.live import Engine, candidate_rows, protocol
-from wattflow.live.rehearsing import Adviser
+from wattflow.live.shielding import Adviser
 from wattflow.model.cluster import Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant

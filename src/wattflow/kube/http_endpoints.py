@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from wattflow.kube import accounting, cws, extender
 from wattflow.kube.prometheus_text import Labels
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.settings import SchedulerSettings
+from wattflow.live.shielding import Shielding
 
 TOKEN_HEADER = "X-Wattflow-Token"
 
@@ -182,3 +183,22 @@ def _add_gauges(scheduler: Scheduler) -> None:
         "wattflow_node_joules": ("Modelled joules of a node since the start.", joules),
         "wattflow_watch_age_seconds": ("Seconds since a watch last said anything.", ages),
     }
+
+
+def shield_gauges(shield: Shielding) -> dict[str, tuple[str, Callable[[], list[tuple[Labels, float]]]]]:
+    """Gauges of a scheduler whose policy is shielded; they have no sample before the shield's first answer."""
+
+    def of(name: str) -> Callable[[], list[tuple[Labels, float]]]:
+        return lambda: [((), float(shield.remembered.summary[name]))] if shield.remembered.summary else []
+
+    return {
+        "wattflow_shield_kept": ("1 while nobody waits longer than promised.", of("kept")),
+        "wattflow_shield_judged": ("Workflows by which that is told.", of("judged")),
+        "wattflow_shield_late": ("Lateness beside the reference, as a share.", of("late")),
+        "wattflow_shield_tail": ("p95 response over the reference's.", of("tail")),
+        "wattflow_shield_saved": ("Share of the reference's joules saved, modelled.", of("saved")),
+        "wattflow_shield_spent": ("Times that the budget was spent.", of("spent")),
+        "wattflow_shield_processor_seconds": (
+            "Processor time of the shield.", lambda: [((), shield.remembered.processor_s)],
+        ),
+    }  # fmt: skip

@@ -118,8 +118,13 @@ async def enabled(client: Client) -> list[str]:
 async def savings(client: Client, url: str, release: str) -> str:
     """Return what a shadow has compared and would have saved, in words."""
     found = asking.metrics(await asking.ask(client, "/metrics", url, release))
+    if "wattflow_shield_kept" in found:
+        return shielded(found)
     if "wattflow_shadow_saved_joules" not in found:
-        raise InvalidInput(url or release, 'runs no shadow: set mode = "shadow" in its configuration')
+        raise InvalidInput(
+            url or release,
+            'runs no shadow and no shield: set mode = "shadow", or policy = "wattflow:shield=kubernetes"',
+        )
     # `{result="same"}`: the value stands between the quotes.
     pods = {labels.partition('"')[2].rstrip('"'): int(n) for labels, n in found.get("wattflow_shadow_pods", {}).items()}
     joules, watts = found["wattflow_shadow_saved_joules"][""], found["wattflow_shadow_saved_watts"][""]
@@ -136,6 +141,21 @@ async def savings(client: Client, url: str, release: str) -> str:
     lines.append(f"would have saved {joules / 3.6e6:.4f} kWh (modelled){part}")
     lines.append(f"  {watts:.1f} W over all pods that went elsewhere")
     return "\n".join(lines)
+
+
+def shielded(found: Mapping[str, Mapping[str, float]]) -> str:
+    """Say what the shield of a scheduler that places pods has kept, saved and cost."""
+    value = {name.removeprefix("wattflow_shield_"): one[""] for name, one in found.items() if "_shield_" in name}
+    whole_j = sum(found.get("wattflow_node_joules", {}).values())
+    saved, kept = value["saved"], "kept" if value["kept"] else "not kept"
+    usual_j = whole_j / max(1e-9, 1.0 - saved)  # what the nodes took is what the reference would have, less the saved
+    late = f"{abs(value['late']):.1%} {'later' if value['late'] >= 0 else 'sooner'}"
+    return "\n".join((
+        f"promise {kept} on the last {value['judged']:.0f} workflows: {late} than under the reference,"
+        f" p95 {value['tail']:.3f} of its",
+        f"saved {saved * usual_j / 3.6e6:.4f} kWh (modelled), {saved:.1%} of the reference's",
+        f"the shield: {value['processor_seconds']:.1f} s of processor, budget spent {value['spent']:.0f} times",
+    ))  # fmt: skip
 
 
 async def _version(client: Client) -> str:

@@ -27,7 +27,7 @@ from wattflow.kube.executions import Executions
 from wattflow.kube.frame import fleet
 from wattflow.kube.frame.broker import Broker
 from wattflow.kube.frame.role import Role
-from wattflow.kube.http_endpoints import serving
+from wattflow.kube.http_endpoints import serving, shield_gauges
 from wattflow.kube.leader import Leader
 from wattflow.kube.past_decisions import Decisions
 from wattflow.kube.power import GROUP, Watts
@@ -37,7 +37,7 @@ from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.scores import replicas
 from wattflow.kube.settings import SchedulerSettings
-from wattflow.live.rehearsing import adviser
+from wattflow.live.shielding import adviser
 from wattflow.model.errors import InvalidInput, Problem, WattflowError
 from wattflow.policy import registry
 
@@ -148,6 +148,8 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
         rehearsing, chosen.data,
     )  # fmt: skip
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions, role=role)
+    if rehearsing is not None:
+        scheduler.metrics.gauges |= shield_gauges(rehearsing)
     if chosen.journal:
         decisions = Decisions.into(Path(chosen.journal), decider)
         scheduler.note_of = decisions.note

@@ -3,9 +3,9 @@
 A look replays a window of some thousand tasks and now and then races candidates (`wattflow.plan.shield`): tens of
 milliseconds to seconds, which an event loop cannot spare. So what has arrived and ended is noted after each step
 (`recent_workflows`), and every few arrivals handed to a process of its own, which keeps the ledger; until it answers,
-the numbers before hold. It is asked so seldom that it takes at most `SHARE` of a core. A process that is lost, or a
-server that starts anew, begins with an empty ledger and so with the reference. Drivers call `consider` after a step and
-journal what it gives.
+the numbers before hold. It is asked so seldom that it takes at most `SHARE` of a core. Drivers call `consider` after a
+step and journal what it gives, and what it `remembers` after an answer: ledger, figures and the last note. So a process
+that is lost, or a server that starts anew, goes on with the ledger as it was.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import logging
 import multiprocessing
 import time
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from wattflow.live.engine import Engine
 from wattflow.live.recent_workflows import Arrived
@@ -34,12 +36,57 @@ NOTES = 64
 log = logging.getLogger(__name__)
 _shields: dict[str, Shield] = {}
 """In the other process: the shield of each policy that it was asked about."""
-Answer = tuple[str, list[dict[str, object]], float]
+
+
+@dataclass(slots=True)
+class Remembered:
+    """What outlives the process: plain values, as they are journalled.
+
+    Attributes:
+        rows: Response and shadow of the workflows of the ledger, the oldest first.
+        summary: `Shield.summary`; empty before the first answer.
+        note: The last choice and why; empty while nothing was chosen.
+        processor_s: Seconds of processor that the shield took.
+    """
+
+    rows: list[list[float]] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+    note: dict[str, Any] = field(default_factory=dict)
+    processor_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the other process says: the choice as it is typed, notes, ledger, figures, seconds of processor."""
+
+    chosen: str
+    notes: list[dict[str, object]]
+    took_s: float
+    rows: list[list[float]] = field(default_factory=list)
+    summary: dict[str, object] = field(default_factory=dict)
+
+
+class Adviser(Protocol):
+    """Looks at an engine after each step, and may choose another policy. What it chooses is journalled."""
+
+    def consider(self, engine: Engine, now_s: float) -> Policy | None:
+        """The policy to use from the next step on, if it is another."""
+
+    def news(self) -> Remembered | None:
+        """What is to be journalled since the last call, if anything."""
+
+    def close(self) -> None:
+        """End what runs aside."""
+
+
+def adviser(policy: str, before: Remembered | None = None) -> Shielding | None:
+    """The shield that a policy asks for, as it is typed; None where it asks for none."""
+    return Shielding(policy, before=before) if is_meant(policy) else None
 
 
 def is_meant(policy: str | Policy) -> bool:
     """Tell whether a driver that is told this policy should shield it."""
-    return ":shield=" in (policy if isinstance(policy, str) else policy.name)
+    return (registry.load(policy) if isinstance(policy, str) else policy).steer is not None
 
 
 def typed(policy: Policy) -> str:
@@ -48,8 +95,9 @@ def typed(policy: Policy) -> str:
     return ":".join([PORTFOLIO.name, *(f"{name}={value!r}" for name, value in told.items())])
 
 
-def advise(policy: str, now_s: float, seen: Seen, cluster: Cluster) -> Answer:
-    """The choice that holds now, the notes on it, and the seconds of processor that it took. In the other process."""
+def advise(policy: str, now_s: float, seen: Seen, cluster: Cluster, before: list[list[float]]) -> Answer:
+    """The choice that holds now and what it rests on. In the other process; a shield that is made anew takes up the
+    ledger from ``before``."""
     began = time.process_time()
     shield = _shields.get(policy)
     if shield is None:
@@ -58,10 +106,12 @@ def advise(policy: str, now_s: float, seen: Seen, cluster: Cluster) -> Answer:
         made = steer(registry.load(policy), cluster)
         assert isinstance(made, Shield)
         shield = _shields.setdefault(policy, made)
+        shield.ledger.restore(before)
     shield.move_to(cluster)
     shield.consider(now_s, seen)
     del shield.notes[:-NOTES]
-    return typed(shield.choice), list(shield.notes), time.process_time() - began
+    took_s = time.process_time() - began
+    return Answer(typed(shield.choice), list(shield.notes), took_s, shield.ledger.rows(), shield.summary())
 
 
 class Shielding:
@@ -70,14 +120,18 @@ class Shielding:
     Args:
         policy: As it is typed: ``wattflow:shield=kubernetes``.
         executor: Where the shield is kept; by default one process, started with the first look.
+        before: What a server before this one remembered.
 
     Attributes:
         notes: What was chosen and why, oldest first.
+        remembered: What is known by now, and outlives this process.
     """
 
-    def __init__(self, policy: str, executor: Executor | None = None) -> None:
+    def __init__(self, policy: str, executor: Executor | None = None, before: Remembered | None = None) -> None:
         self.policy = policy
         self.notes: list[dict[str, object]] = []
+        self.remembered = before or Remembered()
+        self._has_news = False
         self._executor = executor
         self._answer: Future[Answer] | None = None
         self._arrived = Arrived()
@@ -92,19 +146,27 @@ class Shielding:
         if arrived - self._looked < LOOK_EVERY or now_s < self._not_before_s:
             return None
         self._looked = arrived
-        self._answer = self._process().submit(advise, self.policy, now_s, self._arrived.seen(), engine.cluster)
+        self._answer = self._process().submit(
+            advise, self.policy, now_s, self._arrived.seen(), engine.cluster, self.remembered.rows
+        )
         return None
+
+    def news(self) -> Remembered | None:
+        """What is to be journalled since the last call, if anything."""
+        if not self._has_news:
+            return None
+        self._has_news = False
+        return self.remembered
 
     def _answered(self, engine: Engine, now_s: float) -> Policy | None:
         assert self._answer is not None
         if not self._answer.done():
             return None
         answer, self._answer = self._answer, None
-        before = len(self.notes) and self.notes[-1]["at_s"]
         try:
-            chosen, self.notes, took_s = answer.result()
-            if self.notes and self.notes[-1]["at_s"] != before:
-                log.info("shield: %s", told(self.notes[-1]))
+            told_now = answer.result()
+            chosen, took_s = told_now.chosen, told_now.took_s
+            self._remember(told_now)
         except Exception as error:  # advice that fails must not end a scheduler
             log.warning(
                 "the shield failed (%s: %s); the reference decides until it answers", type(error).__name__, error
@@ -114,6 +176,16 @@ class Shielding:
             chosen, took_s = typed(registry.load(self.policy)), FAILED_S
         self._not_before_s = now_s + took_s / SHARE
         return None if chosen == engine.policy.name else registry.load(chosen)
+
+    def _remember(self, answer: Answer) -> None:
+        before = len(self.notes) and self.notes[-1]["at_s"]
+        self.notes = answer.notes
+        note = answer.notes[-1] if answer.notes else {}
+        if note and note["at_s"] != before:
+            log.info("shield: %s", told(note))
+        processor_s = self.remembered.processor_s + answer.took_s
+        self.remembered = Remembered(answer.rows, answer.summary, note or self.remembered.note, processor_s)
+        self._has_news = True
 
     def _process(self) -> Executor:
         if self._executor is None:
@@ -127,4 +199,4 @@ class Shielding:
             self._executor = None
 
 
-__all__ = ["Shielding", "advise", "is_meant", "typed"]
+__all__ = ["Adviser", "Answer", "Remembered", "Shielding", "advise", "adviser", "is_meant", "typed"]

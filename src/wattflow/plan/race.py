@@ -2,16 +2,20 @@
 
 Streams are drawn again and again from the workflows that arrived and from the gaps between them, so the load is
 measured, with the runtimes that were measured and the estimates that were given. Candidates are numbers of one policy
-(`policy.portfolio`), each simulated on the same streams as the reference. Racing is by successive halving (`ROUNDS`):
-all on two streams, the best ten on two more, the best five on four more. What is left has a paired interval for each of
-its ratios to the reference, corrected for the number of candidates (Bonferroni): only the upper ends count, so the
-reference stays where an interval overlaps 1.
+(`policy.portfolio`), each simulated on the same streams as the reference. Racing is by successive halving over longer
+and longer streams (`ROUNDS`). What is left has a paired interval for each of its ratios to the reference. That of
+joules is corrected for the number of candidates (Bonferroni), so the reference stays where it overlaps 1; that of
+waiting is one standard error (`LIKELY`): a race is a forecast, and what is observed afterwards judges it
+(`plan.shield`).
+
+Sleep is paid from what a rule earns. Each rule runs with all nodes on first; the sooner its workflows end beside the
+reference's, the shorter the time-outs that its candidates may have (``rest_of``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -22,23 +26,34 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import joining, measured
 from wattflow.policy.base import Policy
-from wattflow.policy.portfolio import REFERENCE, SOONEST, SPREAD, THRIFT
+from wattflow.policy.portfolio import FLAGSHIP, REFERENCE, SOONEST, SPREAD, THRIFT
 from wattflow.sim.repeated import Repeated
 
 Dials = Mapping[str, float]
 Floats = NDArray[np.float64]
-ROUNDS = ((2, 10), (2, 5), (4, 5))
-"""Streams of each round, and how many candidates are left after it."""
-TASKS, FEWEST, MOST = 1000, 12, 40
-"""Size of a stream: about so many tasks, in so many workflows."""
-DOUBT = 0.05
-"""Chance that the interval of any candidate is too narrow."""
+ROUNDS = ((2, 10, 800), (2, 5, 1500), (4, 5, 2500))
+"""Streams of each round, how many candidates are left after it, and about how many tasks a stream has."""
+FEWEST, MOST = 8, 80
+"""Workflows of a stream."""
+KNOWN_GAPS = 12
+"""Gaps between arrivals from which on they are drawn as they were; exponential before."""
+DOUBT, LIKELY = 0.05, 1.0
+"""Chance that the interval of any candidate's joules is too narrow; standard errors that are added to waiting."""
 PRICE = 12.5
 """Cost of waiting in a round, in logarithms of joules: 8 % longer is worse than any saving."""
+ALLOWED = 1.01
+"""Ratio of waiting up to which it costs nothing."""
+NEVER_S = 1e9
+Row = tuple[float, float, float, float]
+"""log(joules / the reference's), ratios of mean response and of the slowest quarter's, newly missed deadlines."""
 
 
 def candidates() -> dict[str, Dials]:
-    """Every candidate by name: plain rules × time-outs, pools × their reserves, the flagship's dials, the network."""
+    """Every candidate by name: plain rules × time-outs, pools × their reserves, the flagship's dials, the network.
+
+    Each names its rule and a finite time-out, for what it leaves out is the reference's: kube-scheduler's points, and
+    nodes that never sleep.
+    """
     found: dict[str, Dials] = {}
     for after_s in (30.0, 120.0, 600.0):
         found[f"spread, sleep {after_s:g} s"] = {"rule": SPREAD, "after_s": after_s}
@@ -47,16 +62,29 @@ def candidates() -> dict[str, Dials]:
             dials = {"rule": THRIFT, "tolerance": tolerance, "after_s": after_s}
             found[f"thrift {tolerance:g}, sleep {after_s:g} s"] = dials
     for name, rule in (("soonest", SOONEST), ("thrift", THRIFT), ("spread", SPREAD)):
-        for reserve, decay_s in ((0.3, 300.0), (0.3, 1800.0), (1.0, 300.0)):
-            dials = {"rule": rule, "reserve": reserve, "decay_s": decay_s}
-            found[f"{name}, pool {reserve:g} over {decay_s:g} s"] = dials
+        for reserve, decay_s, least in ((0.3, 300.0, 0.0), (0.3, 1800.0, 0.0), (1.0, 300.0, 0.0), (0.3, 300.0, 0.5)):
+            dials = {"rule": rule, "after_s": 600.0, "reserve": reserve, "decay_s": decay_s, "least": least}
+            found[f"{name}, pool {reserve:g} over {decay_s:g} s, least {least:g}"] = dials
     for margin in (0.05, 0.3):
         for crowd in (0.25, 4.0):
             for idle in (2.0, 10.0):
-                dials = {"margin": margin, "crowd": crowd, "idle": idle}
+                dials = {"rule": FLAGSHIP, "after_s": 600.0, "margin": margin, "crowd": crowd, "idle": idle}
                 found[f"flagship {margin:g}/{crowd:g}/{idle:g}"] = dials
-    found["learned"] = {"lean": 1.0}
+    found["learned"] = {"rule": FLAGSHIP, "after_s": 600.0, "lean": 1.0}
     return found
+
+
+def sleepless(dials: Dials) -> Dials:
+    """The candidate's rule with nodes that stay on."""
+    return {
+        **dials,
+        "after_s": NEVER_S,
+        "reserve": -1.0,
+        "decay_s": 600.0,
+        "least": 0.0,
+        "rest_s": NEVER_S,
+        "idle": 2.0,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +93,9 @@ class Tried:
 
     Attributes:
         energy: Mean of log(joules / the reference's).
-        energy_high, mean_high, p95_high: Upper ends of the intervals of that, and of the ratios of mean and p95
-            response.
+        energy_high: Upper end of the interval of that.
+        mean_high, tail_high: Upper ends of the ratios of mean response and of that of the slowest quarter (p95 of a
+            short stream says less).
         missed: Deadlines missed that the reference met, in all streams.
     """
 
@@ -75,62 +104,98 @@ class Tried:
     energy: float
     energy_high: float
     mean_high: float
-    p95_high: float
+    tail_high: float
     missed: int
 
 
-def race(
-    flows: Sequence[Workload], cluster: Cluster, base: Policy, tries: Mapping[str, Dials], seed: int = 0
-) -> list[Tried]:
-    """Race candidates on streams like these workflows; the survivors, the fewest joules first."""
-    rows: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in tries}
-    left = list(tries)
-    number = 0
-    for streams, stay in ROUNDS:
-        for _ in range(streams):
-            trial = Repeated(stream_of(flows, seed + number), cluster, base, seed=seed + number)
-            usual = _outcome(trial, base, REFERENCE)
-            for name in left:
-                rows[name].append(beside(_outcome(trial, base, tries[name]), usual, idle_w(cluster)))
-            number += 1
-        left = sorted(left, key=lambda name: (_price(rows[name]), name))[:stay]
-    sure = NormalDist().inv_cdf(1.0 - DOUBT / max(1, len(tries)))
-    return sorted((_summed(name, tries[name], np.array(rows[name]), sure) for name in left), key=lambda t: t.energy)
+class Race:
+    """Streams like these workflows, and who ran on them.
+
+    Args:
+        rest_of: A rule's ratio of waiting with all nodes on, to the least time-out of its candidates.
+    """
+
+    def __init__(
+        self, flows: Sequence[Workload], cluster: Cluster, base: Policy, rest_of: Callable[[float], float]
+    ) -> None:
+        self._flows, self._cluster, self._base, self._rest_of = flows, cluster, base, rest_of
+        self._idle_w = idle_w(cluster)
+
+    def run(self, tries: Mapping[str, Dials]) -> list[Tried]:
+        """Race candidates; the survivors, the fewest joules first."""
+        number, named, rows = 0, dict(tries), dict[str, list[Row]]()
+        for streams, stay, tasks in ROUNDS:
+            trials = [self._trial(number + i, tasks) for i in range(streams)]
+            if number == 0:
+                named = self._careful(named, trials)
+                rows = {name: [] for name in named}
+            for trial, usual in trials:
+                for name, dials in named.items():
+                    rows[name].append(self._beside(trial, dials, usual))
+            best = sorted(named, key=lambda name: (_price(rows[name]), name))[:stay]
+            named, number = {name: named[name] for name in best}, number + streams
+        sure = NormalDist().inv_cdf(1.0 - DOUBT / max(1, len(rows)))
+        found = [_summed(name, dials, np.array(rows[name]), sure) for name, dials in named.items()]
+        return sorted(found, key=lambda one: one.energy)
+
+    def _trial(self, seed: int, tasks: int) -> tuple[Repeated, measured.Result]:
+        trial = Repeated(stream_of(self._flows, seed, tasks), self._cluster, self._base, seed=seed)
+        return trial, self._outcome(trial, REFERENCE)
+
+    def _careful(
+        self, tries: Mapping[str, Dials], trials: Sequence[tuple[Repeated, measured.Result]]
+    ) -> dict[str, Dials]:
+        """Candidates with no time-out below what their rule's sleep is priced at, each once."""
+        rest_s: dict[str, float] = {}
+        found: dict[str, tuple[str, Dials]] = {}
+        for name, dials in tries.items():
+            awake = sleepless(dials)
+            if str(awake) not in rest_s:
+                rows = np.array([self._beside(trial, awake, usual) for trial, usual in trials])
+                rest_s[str(awake)] = float(f"{self._rest_of(float(rows[:, 1:3].mean(axis=0).max())):.2g}")
+            careful = {**dials, "rest_s": rest_s[str(awake)]}
+            if dials.get("reserve", -1.0) < 0.0:  # time-outs below the least are the same
+                careful["after_s"] = max(dials["after_s"], careful["rest_s"])
+            found.setdefault(str(careful), (name, careful))
+        return dict(found.values())
+
+    def _beside(self, trial: Repeated, dials: Dials, usual: measured.Result) -> Row:
+        return beside(self._outcome(trial, dials), usual, self._idle_w)
+
+    def _outcome(self, trial: Repeated, dials: Dials) -> measured.Result:
+        return measured.result_of(trial.again(self._base.with_params(**dials)))
 
 
-def _outcome(trial: Repeated, base: Policy, dials: Dials) -> measured.Result:
-    return measured.result_of(trial.again(base.with_params(**dials)))
-
-
-def beside(ours: measured.Result, usual: measured.Result, idle: float) -> tuple[float, float, float, float]:
-    """Logarithm of joules, ratios of mean and p95, newly missed deadlines; whoever ends first idles until the other."""
+def beside(ours: measured.Result, usual: measured.Result, idle: float) -> Row:
+    """Logarithm of joules, ratios of mean and tail, newly missed deadlines; who ends first idles until the other."""
     span_s = max(ours.makespan_s, usual.makespan_s)
     own_j, usual_j = (one.energy_j + idle * (span_s - one.makespan_s) for one in (ours, usual))
-    ratio = measured.ratios(ours, usual)
-    missed = len(ours.missed - usual.missed)
-    return math.log(max(1e-9, own_j) / max(1e-9, usual_j)), ratio["mean_s"], ratio["p95_s"], float(missed)
+    mean, tail = (getattr(ours, n) / max(1e-9, getattr(usual, n)) for n in ("mean_s", "tail_s"))
+    return math.log(max(1e-9, own_j) / max(1e-9, usual_j)), mean, tail, float(len(ours.missed - usual.missed))
 
 
-def _price(rows: Sequence[tuple[float, float, float, float]]) -> float:
+def _price(rows: Sequence[Row]) -> float:
     """One number by which a round is decided: joules, and what waiting costs."""
-    energy, mean, p95, missed = np.mean(rows, axis=0).tolist()
-    return float(energy + PRICE * max(0.0, mean - 1.0, p95 - 1.01) + missed)
+    energy, mean, tail, missed = np.mean(rows, axis=0).tolist()
+    return float(energy + PRICE * max(0.0, mean - ALLOWED, tail - ALLOWED) + missed)
 
 
 def _summed(name: str, dials: Dials, rows: Floats, sure: float) -> Tried:
     middle, error = rows.mean(axis=0), rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
-    high = (middle + sure * error).tolist()
-    return Tried(name, dials, float(middle[0]), high[0], high[1], high[2], int(rows[:, 3].sum()))
+    mean_high, tail_high = (middle + LIKELY * error)[1:3].tolist()
+    return Tried(
+        name, dials, float(middle[0]), float(middle[0] + sure * error[0]), mean_high, tail_high, int(rows[:, 3].sum())
+    )
 
 
-def stream_of(flows: Sequence[Workload], seed: int) -> Workload:
+def stream_of(flows: Sequence[Workload], seed: int, tasks: int) -> Workload:
     """Workflows and gaps drawn again from those that arrived; gaps are exponential where few are known."""
     rng = np.random.default_rng([seed, 0x4EB])
-    count = int(np.clip(TASKS / np.mean([len(flow) for flow in flows]), FEWEST, MOST))
+    count = int(np.clip(tasks / np.mean([len(flow) for flow in flows]), FEWEST, MOST))
     chosen = [flows[i] for i in rng.integers(len(flows), size=count).tolist()]
     gaps = np.maximum(0.0, np.diff([float(flow.workflow_submit_s[0]) for flow in flows]))
     mean_s = max(1e-3, float(gaps.mean())) if len(gaps) else 1.0
-    drawn = rng.choice(gaps, count) if len(gaps) >= FEWEST else rng.exponential(mean_s, count)
+    drawn = rng.choice(gaps, count) if len(gaps) >= KNOWN_GAPS else rng.exponential(mean_s, count)
     return joining.together(chosen, np.concatenate([[0.0], np.cumsum(drawn)[:-1]]))
 
 
@@ -139,4 +204,4 @@ def idle_w(cluster: Cluster) -> float:
     return sum(node.power.idle_w for node in cluster.nodes if node.power is not None)
 
 
-__all__ = ["Tried", "candidates", "race", "stream_of"]
+__all__ = ["Race", "Tried", "candidates", "sleepless", "stream_of"]

@@ -1,4 +1,6 @@
-"""rehearsed: the flagship `wattflow` or the network that corrects it, chosen with its dials by simulating what arrived.
+"""The rehearsal without a shield: flagship or network, chosen with its dials by simulating what arrived.
+
+Experiments judge it, and `planned` looks at its settings; what users get is `wattflow.plan.shield`.
 
 Which dials are best differs between clusters and applications by more than a network has learned to tell, but a stream
 of the same workflows tells it at once. So when the first workflow is there, streams of such workflows (drawn again and

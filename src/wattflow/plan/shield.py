@@ -2,9 +2,9 @@
 
 *Observed.* A window of what has arrived is replayed under the reference with all nodes on, with the runtimes that were
 measured: the shadow. The response of each workflow that has ended stands beside its shadow's in a ledger of the last
-`KEPT` workflows; so does what an open one is late already. The window begins empty, so a shadow near its begin waits
-too little and we look later than we are: the error is on the safe side, and workflows of the window's first quarter
-keep what was known of them before.
+`KEPT` workflows; so does what an open one is late already. The window begins with the backlog that the shadow had by
+then, as far as it is known; a shadow near its begin still waits a little too little, so we look later than we are: the
+error is on the safe side, and workflows of the window's first quarter keep what was known of them before.
 
 *Paid.* While the ledger's lateness in sum is at most `LATE` and its p95 within `TAIL` of the shadow's, beyond what the
 reference's own ties explain (`Ledger.doubt`), the rehearsed choice holds. Else the budget is spent: the reference
@@ -12,9 +12,10 @@ decides, all nodes wake and stay on, until the ledger has recovered (`RECOVERED`
 more careful.
 
 *Sleep has a price before it has a cost.* A node that sleeps too early makes those wait who arrive while it wakes:
-w seconds, and as many workflows as arrive in w, each time-out T. As a share of the responses R that is about
-w² / (T R), which is to stay a small part of the bound; so no time-out is below `PRICED` × w² / R, and `CAREFUL` times
-that after each time that the budget was spent.
+w seconds, and as many workflows as arrive in w, each time-out T. As a share of the responses R that is at most about
+w² / (T R). What may be spent is the bound and what the rule earns beside the reference with all nodes on (m, the ratio
+of waiting): so no time-out is below `PRICED` × w² / (R × (1 + `LATE` − m)), `CAREFUL` times that after each time that
+the budget was spent, and `EASIER` times that where little of it was.
 
 *Chosen.* `race` tells which candidates save joules and keep the bound, by intervals; the one with the fewest joules is
 used. It is held after `FIRST` workflows, then when 1.6 times as many have arrived, and when the load has drifted.
@@ -43,19 +44,24 @@ KEPT = 100
 LATE, TAIL, RECOVERED = 0.016, 1.02, (0.012, 1.018)
 """Lateness in sum as a share of the shadow's responses, and p95 over the shadow's, that spend the budget (the promise
 is 2 % of each; what is seen late is paid late), and below which it is open again."""
+PROMISED = 0.02
 ENOUGH = 20
 """Workflows from which on p95 says something."""
-PRICED, CAREFUL = 10.0, 3.0
-FIRST, AGAIN, EVERY, RARELY = 8, 1.6, 4, 10
+PRIOR = 40
+"""Workflows that the ledger counts at least: while fewer are known, the others are taken to be on time."""
+PRICED, CAREFUL, EASIER = 0.25, 3.0, 0.5
+"""The price of sleep; its factor after each time that the budget was spent, and after each race since which less than
+half of it was."""
+FIRST, AGAIN, EVERY, RARELY = 6, 2.0, 4, 10
 """The first race, when to race again (× arrivals), and every how many arrivals to look; beyond `KEPT`, rarely."""
-DRIFT, LATELY = 2.0, 16
+DRIFT, LATELY = 1.8, 10
 """Factor by which the load of the last so many arrivals may differ from the race's before it is held again."""
-BOUND, STRICTER = 1.02, 0.005
+BOUND, STRICTER = 1.015, 0.005
 """The ratio of responses that a race's intervals may reach; less by so much after each time the budget was spent."""
-RECENT, LARGEST = 32, 500
+RECENT, LARGEST = 32, 1_500
 """Workflows that a race draws from, at most, and tasks of the largest of them."""
-MOST_TASKS = 4_000
-"""Tasks of a window that is replayed, at most; a driver's window is half of that unless one workflow is larger."""
+MOST_TASKS = 12_000
+"""Tasks of a window that is replayed, at most; a driver's window has far fewer unless workflows are large."""
 
 
 class Ledger:
@@ -75,6 +81,15 @@ class Ledger:
         """Enter what open workflows are late already, in sum, and their shadows' responses."""
         self._open = late_s, shadow_s
 
+    def rows(self) -> list[list[float]]:
+        """Response and shadow of each, the oldest first."""
+        return [list(self._rows[number]) for number in sorted(self._rows)]
+
+    def restore(self, rows: Sequence[Sequence[float]]) -> None:
+        """Take up what an earlier ledger held; its arrivals were before the first that is counted now."""
+        for i, (response_s, shadow_s) in enumerate(rows):
+            self.note(i - len(rows), response_s, shadow_s)
+
     def __contains__(self, number: int) -> bool:
         return number in self._rows
 
@@ -88,7 +103,13 @@ class Ledger:
     def late(self) -> float:
         """Lateness in sum over the shadows' responses in sum; below 0 where we are sooner."""
         rows, (late_s, shadow_s) = self._table(), self._open
-        return float(((rows[:, 0] - rows[:, 1]).sum() + late_s) / max(1e-9, rows[:, 1].sum() + shadow_s))
+        late_s = float((rows[:, 0] - rows[:, 1]).sum()) + late_s
+        return late_s / max(1e-9, self._whole_s(rows) + shadow_s)
+
+    @staticmethod
+    def _whole_s(rows: Floats) -> float:
+        """Shadows' responses in sum, of `PRIOR` workflows at least."""
+        return float(rows[:, 1].sum()) * max(1.0, PRIOR / max(1, len(rows)))
 
     @property
     def tail(self) -> float:
@@ -104,12 +125,12 @@ class Ledger:
         rows = self._table()
         if len(rows) < 2:
             return 0.0
-        return float((rows[:, 0] - rows[:, 1]).std(ddof=1) * math.sqrt(len(rows)) / max(1e-9, rows[:, 1].sum()))
+        return float((rows[:, 0] - rows[:, 1]).std(ddof=1) * math.sqrt(len(rows)) / max(1e-9, self._whole_s(rows)))
 
     def latest(self, count: int = 3) -> list[int]:
         """Numbers of the workflows that are late by the most seconds: theirs is the lateness that was paid."""
         late = sorted(self._rows, key=lambda n: self._rows[n][1] - self._rows[n][0])
-        return [n for n in late[:count] if self._rows[n][0] > self._rows[n][1]]
+        return [n for n in late[:count] if n >= 0 and self._rows[n][0] > self._rows[n][1]]
 
 
 class Shield:
@@ -125,10 +146,13 @@ class Shield:
         self.ledger = Ledger()
         self._policy, self._cluster, self._tries = policy, cluster, tries
         self._reference = registry.load(reference)
-        self._spent, self._times, self._response_s = False, 0, math.nan
+        self._spent, self._times, self._care, self._response_s = False, 0, 1.0, math.nan
         self._looked, self._raced, self._race_at, self._raced_load = 0, 0, FIRST, math.nan
         self._ranking: list[race.Tried] = []
+        self._recent: dict[int, Workload] = {}
+        self._backlog: dict[int, tuple[Workload, float]] = {}
         self._name, self._dials = "reference", dict(REFERENCE)
+        self._saves, self._saved, self._forbidden = 0.0, 0.0, ""
 
     @property
     def choice(self) -> Policy:
@@ -147,29 +171,49 @@ class Shield:
     def consider(self, now_s: float, seen: Seen) -> Policy | None:
         """Look at the shadow; race if it is time; choose."""
         arrived = seen.number + len(seen.flows)
+        self._saved += self._saves * (arrived - self._looked)
         self._looked = arrived
         flows = filled(seen)
         if sum(map(len, flows)) > MOST_TASKS:
             return None  # one workflow alone is too much to replay: nothing is known of it, so nothing changes
+        self._remember(seen, flows)
         self._observe(now_s, seen, flows)
         load = load_of(flows[-LATELY:])
         drifted = arrived >= self._raced + RARELY and self._has_drifted(load)
         measurable = all(node.power is not None for node in self._cluster.nodes)
         if measurable and (arrived >= self._race_at or drifted):
             self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load
-            tries = {name: self._careful(dials) for name, dials in self._tries.items()}
-            small = [flow for flow in flows if len(flow) <= LARGEST][-RECENT:]
-            base = replace(self._policy, steer=None)
-            self._ranking = race.race(small, self._cluster, base, tries) if len(small) >= EVERY else []
+            self._ease()
+            some = [self._recent[number] for number in sorted(self._recent)]
+            held = race.Race(some, self._cluster, replace(self._policy, steer=None), self._rest_s)
+            self._ranking = held.run(self._tries) if len(some) >= EVERY else []
         return self._choose(now_s, arrived)
+
+    def _ease(self) -> None:
+        """Let nodes sleep sooner where what was chosen has cost less than half of the budget."""
+        cost = self.ledger.late + self.ledger.doubt
+        if self._name != "reference" and len(self.ledger) >= RARELY and cost < LATE / 2.0:
+            self._care *= EASIER
+
+    def _remember(self, seen: Seen, flows: Sequence[Workload]) -> None:
+        """Keep the last workflows for races: a window of large ones holds too few to draw from."""
+        for number, flow in enumerate(flows, seen.number):
+            if len(flow) <= LARGEST:
+                self._recent[number] = flow
+        for old in sorted(self._recent)[:-RECENT]:
+            del self._recent[old]
 
     def _has_drifted(self, load: float) -> bool:
         return not math.isnan(self._raced_load) and not 1.0 / DRIFT <= load / max(1e-12, self._raced_load) <= DRIFT
 
     def _observe(self, now_s: float, seen: Seen, flows: Sequence[Workload]) -> None:
         """Replay the window under the reference, and enter what has ended."""
-        window = joining.together(flows)
-        shadow_s = responses(simulate(window, self._cluster, self._reference).end_s_by_task(), window)
+        before = self._still_open(seen, MOST_TASKS - sum(map(len, flows)))
+        window = joining.together([*before, *flows])
+        shadow_s = responses(simulate(window, self._cluster, self._reference).end_s_by_task(), window)[len(before) :]
+        for number, (flow, response_s) in enumerate(zip(flows, shadow_s.tolist(), strict=True), seen.number):
+            if math.isfinite(response_s):  # one that was given up holds nothing
+                self._backlog[number] = flow, float(flow.workflow_submit_s[0]) + response_s
         begin = 0 if seen.number == 0 else len(flows) // 4
         late_s = open_s = 0.0
         for i, (flow, end_s) in enumerate(zip(flows, seen.end_s.tolist(), strict=True)):
@@ -184,54 +228,106 @@ class Shield:
         late, tail, doubt = self.ledger.late, self.ledger.tail, self.ledger.doubt
         if not self._spent and (late > LATE + doubt or tail > TAIL + 2.0 * doubt):
             self._spent = True
-            self._times += int(self._name != "reference")
+            if self._name != "reference":
+                self._times, self._care = self._times + 1, self._care * CAREFUL
         elif self._spent and late < RECOVERED[0] and tail < RECOVERED[1]:
             self._spent = False
 
-    def _careful(self, dials: race.Dials) -> race.Dials:
-        """The candidate with no time-out below what sleep is priced at."""
+    def _still_open(self, seen: Seen, room: int) -> list[Workload]:
+        """Workflows that have left the window and were open under the shadow when it begins: its backlog."""
+        begin_s = float(seen.flows[0].workflow_submit_s[0])
+        for number in [n for n, (_, end_s) in self._backlog.items() if n < seen.number and end_s <= begin_s]:
+            del self._backlog[number]
+        found: list[Workload] = []
+        for number in sorted((n for n in self._backlog if n < seen.number), reverse=True):
+            room -= len(self._backlog[number][0])
+            if room < 0:
+                break
+            found.insert(0, self._backlog[number][0])
+        return found
+
+    def _rest_s(self, waiting: float) -> float:
+        """The least time-out of a rule that has this ratio of waiting while all nodes are on."""
         wake_s = max((node.sleep.wake_s for node in self._cluster.nodes if node.sleep is not None), default=0.0)
-        rest_s = PRICED * CAREFUL**self._times * wake_s**2 / max(1e-3, self._response_s)
-        return {**dials, "rest_s": float(f"{rest_s:.2g}")} if math.isfinite(rest_s) else dials
+        earned = max(LATE, 1.0 + LATE - waiting)
+        rest_s = PRICED * self._care * wake_s**2 / (max(1e-3, self._response_s) * earned)
+        return rest_s if math.isfinite(rest_s) else race.NEVER_S
 
     def _choose(self, now_s: float, arrived: int) -> Policy | None:
         """The cheapest that keeps the bound by its interval, or the reference."""
-        name, dials, why = "reference", dict(REFERENCE), "no candidate keeps the bound for certain"
-        less = STRICTER * self._times
+        why, found = "no candidate keeps the bound for certain", self._permitted()
         if self._spent:
-            why = "the budget is spent"
+            why, found = "the budget is spent", None
         elif not len(self.ledger) or not self._ranking:
-            why = "too little is known"
-        else:
-            for one in self._ranking:
-                within = max(one.mean_high, one.p95_high) <= BOUND - less
-                if within and one.energy_high < 0.0 and one.missed == 0:
-                    name, dials, why = one.name, dict(one.dials), "the fewest joules of those that keep the bound"
-                    break
+            why, found = "too little is known", None
+        elif found is not None:
+            why = "the fewest joules of those that keep the bound"
+        name, dials = ("reference", dict(REFERENCE)) if found is None else (found.name, dict(found.dials))
+        self._saves = 0.0 if found is None else 1.0 - math.exp(found.energy)
         if (name, dials) == (self._name, self._dials):
             return None
         self._name, self._dials = name, dials
         self._note(now_s, arrived, why)
         return self.choice
 
+    def _permitted(self) -> race.Tried | None:
+        """The first of the ranking that keeps the bound; note the first that does not and would save more."""
+        self._forbidden = ""
+        for one in self._ranking:
+            waits = max(one.mean_high, one.tail_high)
+            if waits <= BOUND - STRICTER * self._times and one.energy_high < 0.0 and one.missed == 0:
+                return one
+            if not self._forbidden and one.energy_high < 0.0:
+                why = f"{waits:.3f} of the reference's waiting" if one.missed == 0 else f"{one.missed} deadlines missed"
+                self._forbidden = f"{one.name} (would save {1.0 - math.exp(one.energy):.0%}; {why})"
+        return None
+
     def _note(self, now_s: float, arrived: int, why: str) -> None:
         late, tail = (round(one, 4) for one in (self.ledger.late, self.ledger.tail))
         shown = " ".join(f"{name}={value:g}" for name, value in self._dials.items())
         self.notes.append({
             "at_s": now_s, "workflows": arrived, "chosen": self._name, "dials": shown, "why": why,
-            "late": late, "tail": tail, "latest": self.ledger.latest(),
+            "late": late, "tail": tail, "latest": self.ledger.latest(), "saves": round(self._saves, 4),
+            "forbade": self._forbidden,
         })  # fmt: skip
+
+    def summary(self) -> dict[str, object]:
+        """Figures for reports and metrics: waiting beside the shadow, and modelled joules as shares of the reference's.
+
+        ``kept`` is the promise itself, on the workflows of the ledger; ``saved`` is by the races, over all workflows.
+        """
+        late, tail = self.ledger.late, self.ledger.tail
+        return {
+            "workflows": self._looked, "judged": len(self.ledger), "kept": late <= PROMISED and tail <= 1.0 + PROMISED,
+            "late": round(late, 4), "tail": round(tail, 4), "chosen": self._name, "spent": self._times,
+            "saved": round(self._saved / max(1, self._looked), 4), "forbade": self._forbidden,
+        }  # fmt: skip
 
 
 def told(note: Mapping[str, object]) -> str:
-    """A note as a sentence: what was chosen when, why, and whose lateness was paid for."""
+    """A note as a sentence: what was chosen when, why, what was forbidden, and whose lateness was paid for."""
     late, tail, latest = note["late"], note["tail"], note["latest"]
     assert isinstance(late, float)
     assert isinstance(latest, list)
+    saves = f", saves {note['saves']:.0%} (modelled)" if note.get("saves") else ""
+    forbade = f"; forbade {note['forbade']}" if note.get("forbade") else ""
     whose = f"; latest: workflow {', '.join(str(number + 1) for number in latest)}" if latest else ""
     return (
-        f"{note['workflows']} workflows, {note['at_s']:.0f} s: {note['chosen']} ({note['dials']}), {note['why']}; "
-        f"{abs(late):.1%} {'later' if late >= 0 else 'sooner'} than the shadow, p95 {tail:.3f} of its{whose}"
+        f"{note['workflows']} workflows, {note['at_s']:.0f} s: {note['chosen']} ({note['dials']}), {note['why']}"
+        f"{saves};"
+        f" {abs(late):.1%} {'later' if late >= 0 else 'sooner'} than the shadow, p95 {tail:.3f} of its{whose}{forbade}"
+    )
+
+
+def summed(summary: Mapping[str, object]) -> str:
+    """The summary as a sentence, for a person."""
+    late = summary["late"]
+    assert isinstance(late, float)
+    kept = "kept" if summary["kept"] else "not kept"
+    return (
+        f"promise {kept} on the last {summary['judged']} of {summary['workflows']} workflows: {abs(late):.1%} "
+        f"{'later' if late >= 0 else 'sooner'} than under the reference, p95 {summary['tail']:.3f} of its; "
+        f"{summary['saved']:.1%} of its joules saved (modelled); budget spent {summary['spent']} times"
     )
 
 
@@ -286,4 +382,4 @@ def shielded(policy: Policy, reference: str) -> Policy:
     return replace(PORTFOLIO.with_params(**{**given, **REFERENCE}), steer=steer)
 
 
-__all__ = ["Ledger", "Shield", "filled", "shielded", "steer", "told"]
+__all__ = ["Ledger", "Shield", "filled", "shielded", "steer", "summed", "told"]

@@ -143,6 +143,9 @@ class Steering(Protocol):
     def consider(self, now_s: float, seen: Seen) -> Policy | None:
         """Return the policy to go on with; None leaves it as it is."""
 
+    def summary(self) -> dict[str, object]:
+        """Figures of the whole run so far: plain values, for reports."""
+
 
 Planner = Callable[[Workload, Cluster, Committed], Plan]
 Steer = Callable[["Policy", Cluster], Steering]

@@ -9,10 +9,11 @@ and all of them are numbers of one policy, so that a choice is changed in the mi
 - 3, *spread*: kube-scheduler's points (`kubernetes`) among nodes that are on; sleeping ones last.
 
 With ``reserve`` ≥ 0 a *pool* of nodes is on: the decayed peak of busy capacity (``decay_s``, e-fold) × (1 + reserve),
-the frugal nodes first; tasks go to the pool's nodes before others, whatever the rule. Else nodes sleep by time-out:
-the flagship's own, or ``after_s`` under the other rules. ``rest_s`` is the least time-out of the slowest waker, and of
-others by the square of their wake times; ``after_s`` = ∞ wakes all nodes and keeps them on. Plain rules take requests
-as they are, in order of arrival. O(candidates × attempts on a node); ties go to the lower index.
+``least`` of all capacity at least, the frugal nodes first; tasks go to the pool's nodes before others, whatever the
+rule. Else nodes sleep by time-out: the flagship's own, or ``after_s`` under the other rules. ``rest_s`` is the least
+time-out of the slowest waker, and of others by the square of their wake times; ``after_s`` = ∞ wakes all nodes, to stay
+on. Plain rules take requests as they are, in order of arrival. O(candidates × attempts on a node); ties go to the
+lower index.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ DIAL = view.dials(
     reserve=-1.0,
     decay_s=600.0,
     rest_s=0.0,
+    least=0.0,
 )
 LIMITS = {
     **learned.LIMITS,
@@ -46,6 +48,7 @@ LIMITS = {
     "reserve": (-1.0, math.inf),
     "decay_s": (1.0, math.inf),
     "rest_s": (0.0, math.inf),
+    "least": (0.0, 1.0),
 }
 NOTES = view.notes(*learned.NOTES._fields, "order", "peak", "place")
 """The learned policy's in their places; ``order``: node and capacity, the frugal first; ``peak``: of busy capacity, and
@@ -129,8 +132,10 @@ def wake_all(state):
 def needed(state, count):
     """The capacity that the pool should have: the decayed peak of what is busy or asked for, and the reserve."""
     busy = float(view.waiting(state))
+    total = 0.0
     for i in range(count):
         node = int(view.recall(state, NOTES.order, 2 * i))
+        total += view.recall(state, NOTES.order, 2 * i + 1)
         share = view.busy_cores(state, node) / view.node_cores(state, node)
         busy += share * view.recall(state, NOTES.order, 2 * i + 1)
     now = view.now_s(state)
@@ -138,7 +143,7 @@ def needed(state, count):
     peak = max(busy, view.recall(state, NOTES.peak, 0) * math.exp(-passed / view.param(state, DIAL.decay_s)))
     effects.note(state, NOTES.peak, 0, peak)
     effects.note(state, NOTES.peak, 1, now)
-    return peak * (1.0 + view.param(state, DIAL.reserve))
+    return max(view.param(state, DIAL.least) * total, peak * (1.0 + view.param(state, DIAL.reserve)))
 
 
 @jit
@@ -195,13 +200,26 @@ def peak_before(state: Any, rows: Any) -> list[float]:
     return [*noted, float(len(rows))]
 
 
+def extend(state: Any, **blocks: Any) -> None:
+    """Lay the memory out anew with more blocks behind those that the learned policy's preparation has laid.
+
+    Its last block, ``longest``, is one number; what follows is padding, with which the memory would grow with every
+    preparation.
+    """
+    memory, fields = np.asarray(state.memory).copy(), learned.NOTES._fields
+    starts = memory[: len(fields)].astype(np.int64).tolist()
+    ends = [*starts[1:], starts[-1] + 1]
+    old = {name: memory[a:b] for name, a, b in zip(fields, starts, ends, strict=True)}
+    view.lay_out(state, NOTES, **old, **blocks)
+
+
 def prepare(state: Any, cluster: Cluster) -> None:
     """The learned policy's preparation, the pool's order, and time-outs."""
     given = state.classes.sleep_after_s.copy()
     rows = pool_order(state, cluster)
     peak = peak_before(state, rows)
     learned.prepare(state, cluster)
-    view.extend(state, learned.NOTES, NOTES, order=rows, peak=peak, place=np.zeros(len(state.nodes)))
+    extend(state, order=rows, peak=peak, place=np.zeros(len(state.nodes)))
     classes = state.classes
     ours = (classes.sleepable == 1) & np.isinf(given)
     if state.params[DIAL.rule] != FLAGSHIP:

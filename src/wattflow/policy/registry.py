@@ -43,7 +43,6 @@ POLICIES = {
     "weighted": "wattflow.policy.weighted:WEIGHTED",
     "wattflow": "wattflow.policy.wattflow:WATTFLOW",
     "learned": "wattflow.policy.learned:LEARNED",
-    "rehearsed": "wattflow.plan.rehearsal:REHEARSED",
     "planned": "wattflow.plan.planned:PLANNED",
     "distilled": "wattflow.policy.distilled:DISTILLED",
     "heft": "wattflow.policy.heft:HEFT",
@@ -67,14 +66,15 @@ ALIASES = {
     "least-energy-sleep": "least-energy:sleep=30",
     "fifo-sleep": "fifo:sleep=30",
     "hpe-sleep": "hpe:sleep=30",
+    "rehearsed": "wattflow:shield=kubernetes",
 }
-"""Names of 0.1, accepted for one release more; they are listed nowhere."""
+"""Names of before, accepted for one release more; they are listed nowhere."""
 UNLISTED = {"portfolio": "wattflow.policy.portfolio:PORTFOLIO"}
 """Loaded by name, since journals hold them, and listed nowhere: what `wattflow:shield=kubernetes` chooses from."""
-START = ("wattflow", "rehearsed", "kubernetes", "least-energy", "heft")
+START = ("wattflow", "kubernetes", "least-energy", "eft", "heft")
 """Five to begin with."""
 GROUPS = {
-    "ours": ("wattflow", "learned", "rehearsed", "planned", "distilled"),
+    "ours": ("wattflow", "learned", "planned", "distilled"),
     "plain": (
         "fifo", "round-robin", "random", "most-allocated", "kubernetes", "sjf", "eft", "least-energy", "priced-energy",
         "weighted", "power-cap", "renewable",

@@ -79,7 +79,7 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
         else:
             raise InvalidInput(text, f"{policy.name} has no {key!r}; its keys are {_keys(policy)}")
     policy = policy.with_params(**numbers)
-    if shield:  # last: it has to know what else was asked for
+    if shield not in ("", "none"):  # last: it has to know what else was asked for
         policy = importlib.import_module("wattflow.plan.shield").shielded(policy, shield)
     return replace(policy, name=text)
 

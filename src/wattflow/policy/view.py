@@ -145,7 +145,7 @@ __all__ = [
     "can_sleep", "candidate_room", "class_count", "class_node", "class_of", "class_takes", "classes_n", "cold_factor",
     "cold_start_s", "container_start_s", "core_share", "cores_of", "crowded_finish_s", "crowding_s", "crowding_w",
     "deadline_s", "decision", "device_added_w", "device_of", "device_suits", "device_tasks", "device_turns",
-    "device_watts", "devices_of", "dials", "enter_j", "estimate_s", "expects_end", "extend", "factor", "factor_on",
+    "device_watts", "devices_of", "dials", "enter_j", "estimate_s", "expects_end", "factor", "factor_on",
     "finish_and_worth", "finish_in_s", "first_attempt", "first_variants", "free_cores", "free_u", "frequencies_of",
     "frequency_power", "function_arrived", "function_of", "function_running", "function_waiting", "functions_n",
     "has_estimate", "has_profile", "idle_containers", "idle_since_s", "idle_w", "is_asleep", "is_gone", "is_gpu",
@@ -186,15 +186,10 @@ def lay_out(state: Any, names: Any, **blocks: Any) -> None:
     parts = [np.ravel(np.asarray(blocks[name], np.float64)) for name in names._fields]
     starts = len(parts) + np.cumsum([0] + [len(part) for part in parts[:-1]])
     flat = np.concatenate([starts.astype(np.float64), *parts])
-    state.replace(memory=np.concatenate([flat, np.zeros(max(0, len(state.memory) - len(flat)))]))
-
-
-def extend(state: Any, before: Any, names: Any, **blocks: Any) -> None:
-    """Lay the memory out anew with more blocks behind those that another policy's ``prepare`` has laid."""
-    memory = np.asarray(state.memory).copy()
-    starts = memory[: len(before)].astype(np.int64).tolist()
-    old = {name: memory[a:b] for name, a, b in zip(before._fields, starts, [*starts[1:], len(memory)], strict=True)}
-    lay_out(state, names, **old, **blocks)
+    if len(flat) > len(state.memory):
+        state.replace(memory=flat)
+    else:  # in place: tables that moved need a new handle, and a copy of all of them where a run is begun anew
+        state.memory[: len(flat)], state.memory[len(flat) :] = flat, 0.0
 
 
 @jit

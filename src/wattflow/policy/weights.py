@@ -114,6 +114,11 @@ def _loaded(path: str) -> Floats:
     return load(Path(path))[0]
 
 
+@functools.cache  # a race prepares a policy hundreds of times, and a look at the file system takes longer than that
+def _shipped() -> Floats:
+    return _loaded(str(shipped())) if shipped().is_file() else np.zeros(SIZE)
+
+
 def check() -> None:
     """Raise InvalidInput where the file in use is broken: a server asks when it starts, not at its first task."""
     current()
@@ -122,6 +127,4 @@ def check() -> None:
 def current() -> Floats:
     """The weights in use: of the file that the environment names, else the shipped ones; zeros where there are none."""
     named = os.environ.get(ENVIRONMENT)
-    if named:
-        return _loaded(named)
-    return _loaded(str(shipped())) if shipped().is_file() else np.zeros(SIZE)
+    return _loaded(named) if named else _shipped()

@@ -7,8 +7,9 @@ snapshot plus the calls after it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.aside import Aside
 
 if TYPE_CHECKING:
-    from wattflow.live.rehearsing import Adviser
+    from wattflow.live.shielding import Adviser
 
 POLICY_OF = {
     "energy": "least-energy",
@@ -49,6 +50,8 @@ FALLBACK = "least-energy"
 """The policy that decides where the one in use broke its contract."""
 CHOSEN = "chosen"
 """In a journal, in place of `use`: the policy that was chosen by rehearsal, not the one that was asked for."""
+SHIELD = "shield"
+"""In a journal: what the shield has observed by then (`live.shielding.Remembered`, as plain values)."""
 NEVER = 1_000_000
 """Tries that the engine allows; how often a task may fail by its own doing is the service's count."""
 
@@ -63,6 +66,7 @@ class Decider:
         self.entries: list[bytes] = []
         self.policy = self._own = policy
         self.rehearsing = rehearsing
+        self.shield: dict[str, Any] = {}
         self.aside = Aside()
         self._shapes: dict[bytes, int] = {}
         self.engine = Engine(policy, seed=seed, max_retries=NEVER)
@@ -174,6 +178,10 @@ class Decider:
             self.policy, self.rehearsing = FALLBACK, None
             step = self._call("step_on", FALLBACK)
         chosen = self._look_ahead(now_s)
+        news = None if self.rehearsing is None else self.rehearsing.news()
+        if news is not None:
+            self.shield = asdict(news)
+            self._note(SHIELD, json.dumps(self.shield))  # text, for calls take plain arguments alone
         if chosen is not None:
             self.engine.use(chosen)
             self._note(CHOSEN, chosen)
@@ -203,6 +211,9 @@ class Decider:
                 last_s = earlier_entries.tell(self, entry, last_s)
                 continue
             name, arguments, fields = calls.decode(entry)
+            if name == SHIELD:  # no call of the engine, which decides alike without it
+                self.shield = json.loads(arguments[0])
+                continue
             if name == "step":
                 last_s = float(arguments[0])
             elif name in ("use", "step_on"):
@@ -213,11 +224,12 @@ class Decider:
 
     def save(self, path: Path) -> None:
         """A snapshot of the engine."""
-        fork.save(self.engine, path)
+        fork.save(self.engine, path, {SHIELD: self.shield})
 
     def load(self, path: Path) -> None:
         """Go on from a snapshot."""
-        self.engine, _ = fork.load(path)
+        self.engine, notes = fork.load(path)
+        self.shield = notes.get(SHIELD, {})
 
     def _call(self, name: str, *arguments: Any, **fields: Any) -> Any:
         """Make a call of the engine and write it down; one that the engine refuses is not written."""

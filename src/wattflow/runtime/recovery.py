@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import sqlalchemy as sa
 
+from wattflow.policy import registry
 from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import Limits
 from wattflow.runtime.audit import Chain
@@ -39,10 +40,10 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
     # First of all: from here on nobody else commits, so what is read below cannot change under it.
     epoch = writer.epoch = epochs.begin(database)
     decider, replayed = rebuilt(database, folder, policy)
-    if policy.split(":")[0] == "rehearsed" or ":shield=" in policy:
-        from wattflow.live.rehearsing import adviser  # the simulator with it, which others do without
+    if registry.load(policy).steer is not None:
+        from wattflow.live import shielding  # the simulator with it, which others do without
 
-        decider.rehearsing = adviser(policy)
+        decider.rehearsing = shielding.adviser(policy, shielding.Remembered(**decider.shield))
     if replayed.sequence == 0:
         decider.began_with(policy)
     decider.room()

@@ -21,7 +21,7 @@ from wattflow.runtime.records import TaskRecord, waits_for
 from wattflow.runtime.service import Service
 from wattflow.server.beside import Beside
 from wattflow.server.budgets import budgets
-from wattflow.server.decision_replay import shown
+from wattflow.server.decision_replay import shield_note, shown
 from wattflow.server.event_stream import Events
 from wattflow.server.forecasts import Forecasts
 from wattflow.server.session import Sessions, cookie_of, has_header, set_cookie
@@ -214,6 +214,7 @@ class Dashboard:
         return {
             "task": task.id, "key": task.spec.key, "state": task.state, "when": "waiting", "at_s": service.now(),
             "attempt": None, "policy": service.decider.policy, "why": why, "chosen": None,
+            "shield": shield_note(service.decider),
             "candidates": shown(candidates, names, list(task.spec.variants), None),
             **dict.fromkeys(("cost_s", "energy_j", "low_j", "high_j", "marginal_j", "provenance", "outcome")),
         }  # fmt: skip

@@ -48,11 +48,21 @@ def explained(database: sa.Engine, folder: Path, task: int, number: int) -> dict
     names = {identity: name for name, identity in decider.engine.nodes.items()}
     about = {
         "task": task, "key": row["key"], "state": row["state"], "when": "past", "at_s": attempt["placed_s"],
-        "attempt": attempt["number"], "policy": decider.policy, "why": None,
+        "attempt": attempt["number"], "policy": decider.policy, "why": None, "shield": shield_note(decider),
         "chosen": {"node": attempt["node"], "variant": spec.variants[attempt["variant"]].name},
     }  # fmt: skip
     place = (attempt["node"], attempt["variant"])
     return about | {"candidates": shown(candidates, names, spec.variants, place)} | _in_the_end(attempt)
+
+
+def shield_note(decider: Decider) -> str | None:
+    """What the shield had chosen by then, what it forbade and whose lateness was paid for; None without one."""
+    note = decider.shield.get("note")
+    if not note:
+        return None
+    from wattflow.plan.shield import told  # the simulator with it
+
+    return told(note)
 
 
 def shown(

@@ -46,6 +46,7 @@ def _families(house: House) -> Iterator[Family]:
     )
     yield from _work(service)
     yield from _nodes(service)
+    yield from _shield(service)
     yield (
         "wattflow_set_aside",
         "counter",
@@ -100,6 +101,20 @@ def _work(service: Service) -> Iterator[Family]:
         "Reports of agents that were refused, by reason.",
         _counted(counts.refused, "reason"),
     )
+
+
+def _shield(service: Service) -> Iterator[Family]:
+    """Nothing where the policy has no shield, or before its first answer."""
+    summary = service.decider.shield.get("summary")
+    if not summary:
+        return
+    yield "wattflow_shield_kept", "gauge", "1 while nobody waits longer than promised.", [({}, int(summary["kept"]))]
+    yield "wattflow_shield_late", "gauge", "Lateness beside the reference, as a share.", [({}, summary["late"])]
+    yield "wattflow_shield_tail", "gauge", "p95 response over the reference's.", [({}, summary["tail"])]
+    yield "wattflow_shield_saved", "gauge", "Share of the reference's joules saved, modelled.", [({}, summary["saved"])]
+    yield "wattflow_shield_spent", "counter", "Times that the budget was spent.", [({}, summary["spent"])]
+    seconds = service.decider.shield["processor_s"]
+    yield "wattflow_shield_processor_seconds", "counter", "Processor time of the shield.", [({}, seconds)]
 
 
 def _nodes(service: Service) -> Iterator[Family]:

@@ -259,6 +259,7 @@ class Simulation:
             "seed": self.seed,
             "options": asdict(self.options),
             "steering": [] if self._steered is None else self._steered.steering.notes,
+            "shield": {} if self._steered is None else self._steered.steering.summary(),
             "versions": {"numpy": np.__version__, "numba": numba.__version__},
             "simulated": True,
             "power_provenance": sorted(sources),

@@ -18,6 +18,9 @@ from wattflow.policy.base import Policy, Seen, Steering
 
 MOST_TASKS = 2_000
 """Tasks of the window that is told, at most; the last workflow is told whatever its size."""
+FLOWS, LARGE = 4, 8_000
+"""Workflows that are told where these have at most so many tasks: large ones would leave a window of one before they
+end, and nothing would be known of any."""
 
 
 class Steered:
@@ -53,9 +56,11 @@ class Steered:
         now_s = self.until_s
         self._advance(now_s)
         first, tasks = self._arrived, 0
-        while first > 0 and (tasks == 0 or tasks + len(self._flows[first - 1][0]) <= MOST_TASKS):
-            first -= 1
-            tasks += len(self._flows[first][0])
+        while first > 0:
+            more = tasks + len(self._flows[first - 1][0])
+            if tasks > 0 and more > (LARGE if self._arrived - first < FLOWS else MOST_TASKS):
+                break
+            first, tasks = first - 1, more
         end_s = np.full(self._count, np.nan)
         records = np.asarray(world.records[: int(world.pulse.record_n[0])])
         done = records[records["outcome"] == 0]

@@ -14,7 +14,7 @@ from wattflow.kube.decider_port import Wanted
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.estimates import FUNCTION
 from wattflow.live import Engine
-from wattflow.live.rehearsing import Rehearsing
+from wattflow.live.shielding import Shielding
 from wattflow.model.profile import PowerProfile
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
@@ -318,7 +318,7 @@ def test_a_workflow_whose_objective_is_its_makespan_is_due_at_once() -> None:
     }  # fmt: skip
 
 
-class Answered(Rehearsing):
+class Answered(Shielding):
     """A rehearsal whose answer is there after the third second."""
 
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
@@ -326,7 +326,7 @@ class Answered(Rehearsing):
 
 
 def test_what_a_rehearsal_chose_decides_at_once() -> None:
-    decider = EngineDecider("fifo", rehearsing=Answered())
+    decider = EngineDecider("fifo", rehearsing=Answered("fifo"))
     add(decider, node("a"), DEAR)
     add(decider, node("b"), CHEAP)
     want(decider, pod("first", cpu="1"))

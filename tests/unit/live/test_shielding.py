@@ -10,8 +10,7 @@ import pytest
 
 from wattflow.clusters import load_cluster
 from wattflow.live import Engine, Kind, shielding
-from wattflow.live.rehearsing import Rehearsing, adviser
-from wattflow.live.shielding import Shielding
+from wattflow.live.shielding import Answer, Remembered, Shielding, adviser
 from wattflow.model.workflow import Variant
 from wattflow.policy import registry
 from wattflow.policy.base import Seen
@@ -32,7 +31,7 @@ class Asked(ThreadPoolExecutor):
         super().__init__(1)
         self.answers, self.seen = list(answers), list[Seen]()
 
-    def submit(self, work: object, policy: str, now_s: float, seen: Seen, cluster: object) -> Future[object]:  # type: ignore[override]
+    def submit(self, work: object, policy: str, now_s: float, seen: Seen, *more: object) -> Future[object]:  # type: ignore[override]
         self.seen.append(seen)
         answer: Future[object] = Future()
         told = self.answers.pop(0)
@@ -71,7 +70,7 @@ def play(engine: Engine, twin: Shielding, flows: int, first_s: float = 0.0) -> l
 
 
 def test_it_is_asked_every_few_arrivals_and_told_what_ended(engine: Engine) -> None:
-    here = Asked((SAVER, [NOTE], 0.0), (SAVER, [], 0.0))
+    here = Asked(Answer(SAVER, [NOTE], 0.0), Answer(SAVER, [], 0.0))
     twin = Shielding(POLICY, here)
     assert play(engine, twin, 4) == [SAVER] and twin.notes == [NOTE]
     seen = here.seen[0]
@@ -83,7 +82,7 @@ def test_it_is_asked_every_few_arrivals_and_told_what_ended(engine: Engine) -> N
 
 
 def test_it_takes_a_share_of_a_core(engine: Engine) -> None:
-    here = Asked((SAVER, [], 20.0), (SAVER, [], 0.0))
+    here = Asked(Answer(SAVER, [], 20.0), Answer(SAVER, [], 0.0))
     twin = Shielding(POLICY, here)
     play(engine, twin, 4)
     play(engine, twin, 6, first_s=100.0)  # answered at 60 s, and it took 20 s: not before 60 + 20 / 5 %
@@ -102,7 +101,7 @@ def test_a_busy_process_holds_nothing_up(engine: Engine) -> None:
 
 @pytest.mark.parametrize("error", [BrokenProcessPool("gone"), ValueError("a bug")])
 def test_a_shield_that_fails_leaves_the_reference(engine: Engine, error: Exception) -> None:
-    here = Asked((SAVER, [], 0.0), error)
+    here = Asked(Answer(SAVER, [], 0.0), error)
     twin = Shielding(POLICY, here)
     for name in play(engine, twin, 4):
         engine.use(registry.load(name))
@@ -120,12 +119,25 @@ def test_a_choice_is_typed_and_read_again() -> None:
 
 def test_the_shield_itself_answers_with_the_reference_while_little_is_known(engine: Engine) -> None:
     shielding._shields.clear()
-    here = Asked((SAVER, [], 0.0))
+    here = Asked(Answer(SAVER, [], 0.0))
     play(engine, Shielding(POLICY, here), 4)
-    name, notes, took_s = shielding.advise(POLICY, 70.0, here.seen[0], engine.cluster)
-    assert registry.load(name).params["after_s"] == REFERENCE["after_s"] and notes == [] and took_s > 0.0
+    told = shielding.advise(POLICY, 70.0, here.seen[0], engine.cluster, [[10.0, 9.0]])
+    assert registry.load(told.chosen).params["after_s"] == REFERENCE["after_s"] and told.notes == [] and told.took_s > 0
+    assert told.rows[0] == [10.0, 9.0] and len(told.rows) == 4, "the ledger of before, and what has ended since"
+    assert told.summary["judged"] == 4
+
+
+def test_what_an_answer_tells_is_remembered_and_told_once(engine: Engine) -> None:
+    rows, summary = [[10.0, 9.0]], {"kept": True}
+    here = Asked(Answer(SAVER, [NOTE], 0.5, rows, summary), Answer(SAVER, [], 0.25, rows, summary))
+    twin = Shielding(POLICY, here, Remembered(processor_s=1.0))
+    assert twin.news() is None
+    play(engine, twin, 4)
+    assert twin.news() == Remembered(rows, summary, NOTE, 1.5) and twin.news() is None
+    play(engine, twin, 4, first_s=100.0)
+    assert twin.remembered == Remembered(rows, summary, NOTE, 1.75)
 
 
 def test_who_advises_is_told_by_the_policy() -> None:
-    assert isinstance(adviser(POLICY), Shielding) and isinstance(adviser("rehearsed:load=0.3"), Rehearsing)
-    assert adviser("wattflow") is None and adviser("kubernetes") is None
+    assert isinstance(adviser(POLICY), Shielding) and isinstance(adviser("rehearsed"), Shielding)
+    assert adviser("wattflow:shield=none") is None and adviser("kubernetes") is None

@@ -69,7 +69,7 @@ def test_the_rehearsed_stream_has_the_load_and_the_deadlines_of_what_is_known(st
 
 def test_the_best_of_the_rehearsal_is_used_and_nothing_of_the_future(stream: Workload) -> None:
     options = SimOptions(runtime_error=0.2)
-    used = Simulation(stream, CLUSTER, "rehearsed:load=0.3", seed=2, options=options).policy
+    used = Simulation(stream, CLUSTER, rehearsal.REHEARSED.with_params(load=0.3), seed=2, options=options).policy
     usual = rehearsal.reference(0.3)
     tries = rehearsal.distinct([*rehearsal.settings(), usual, *rehearsal.leaning(usual)], rehearsal.REHEARSED.params)
     assert len(tries) == 28 + 6  # the portfolio's own is one of the 28
@@ -78,11 +78,14 @@ def test_the_best_of_the_rehearsal_is_used_and_nothing_of_the_future(stream: Wor
     base = replace(rehearsal.REHEARSED, tailor=None)
     best = rehearsal.rehearse(known, CLUSTER, 0.3, base, tries)[0]
     assert {name: used.params[name] for name in best.dials} == dict(best.dials)
-    assert used.name == "rehearsed:load=0.3" and used.tailor is None
+    assert used.tailor is None
     # Another future, the same choice.
     factor = np.where(stream.workflow == 0, 1.0, 3.0)
     later = replace(stream, runtime_s=stream.runtime_s * factor, estimate_s=stream.estimate_s * factor)
-    assert Simulation(later, CLUSTER, "rehearsed:load=0.3", seed=2, options=options).policy.params == used.params
+    assert (
+        Simulation(later, CLUSTER, rehearsal.REHEARSED.with_params(load=0.3), seed=2, options=options).policy.params
+        == used.params
+    )
 
 
 def test_finalists_are_tried_on_all_streams_and_come_first(stream: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,12 +118,12 @@ def test_it_is_done_again_with_what_has_arrived_since(stream: Workload, monkeypa
         return [Tried({"second": 2.0 + len(shown)}, 0.0, 1.0, 1.0, 1)]
 
     monkeypatch.setattr(rehearsal, "rehearse", rehearse)
-    simulate(stream, CLUSTER, "rehearsed:load=0.3", seed=1)
+    simulate(stream, CLUSTER, rehearsal.REHEARSED.with_params(load=0.3), seed=1)
     submit_s = stream.workflow_submit_s.tolist()
     assert shown == [(0.3, submit_s[:count]) for count in (1, 2, 4, 8)]
     shown.clear()
     monkeypatch.setattr(rehearsal, "RECENT", 3)
-    simulate(stream, CLUSTER, "rehearsed:load=0", seed=1)  # a batch: at every arrival
+    simulate(stream, CLUSTER, rehearsal.REHEARSED.with_params(load=0.0), seed=1)  # a batch: at every arrival
     assert shown == [(0.0, submit_s[max(0, count - 3) : count]) for count in range(1, 9)]
 
 
@@ -129,7 +132,7 @@ def test_sure_leaves_the_portfolios_setting_only_for_one_that_is_better_everywhe
 ) -> None:
     usual, known = rehearsal.reference(0.3), [one for _, one in arrivals.workflows(stream)]
     found = [Tried({"second": 7.0}, -0.2, 0.8, 0.9, 6, 0.03, -0.1)]
-    policy = registry.load("rehearsed:load=0.3:sure=3")
+    policy = rehearsal.REHEARSED.with_params(load=0.3, sure=3.0)
     monkeypatch.setattr(rehearsal, "rehearse", lambda *args: found)
 
     def second(count: int) -> float:
@@ -169,7 +172,7 @@ def test_the_last_workflows_are_rehearsed_and_long_ones_left_out(stream: Workloa
     assert rehearsal.recent([known[0], many, known[1]]) == [known[0], known[1]]
 
 
-@pytest.mark.parametrize(("lean", "same"), [(0.0, "wattflow:second=7"), (1.0, "learned:second=7")])
+@pytest.mark.parametrize(("lean", "same"), [(0.0, "wattflow:second=7:shield=none"), (1.0, "learned:second=7")])
 def test_the_simulation_may_choose_the_network_or_the_heuristic(
     stream: Workload, monkeypatch: pytest.MonkeyPatch, lean: float, same: str
 ) -> None:
@@ -187,23 +190,23 @@ def test_a_setting_that_fails_in_one_stream_is_worse_than_its_mean() -> None:
 
 
 def test_dials_set_by_hand_stay(stream: Workload) -> None:
-    used = Simulation(stream, CLUSTER, "rehearsed:second=7", seed=2).policy
+    used = Simulation(stream, CLUSTER, rehearsal.REHEARSED.with_params(second=7.0), seed=2).policy
     assert used.params["second"] == 7
 
 
 def test_too_little_too_much_or_unknown_watts_leave_the_flagship(stream: Workload) -> None:
-    flagship = registry.load("wattflow").params
+    flagship = registry.load("wattflow:shield=none").params
     few = generate.workload("bag", 2, 1)
     dark = Cluster("dark", tuple(replace(node, power=None) for node in CLUSTER.nodes))
     for workload, cluster in ((few, CLUSTER), (stream, dark)):
-        used = Simulation(workload, cluster, "rehearsed", seed=1).policy
+        used = Simulation(workload, cluster, rehearsal.REHEARSED, seed=1).policy
         assert {name: used.params[name] for name in flagship} == dict(flagship)
-    plain, same = (simulate(few, CLUSTER, name, seed=1) for name in ("wattflow", "rehearsed"))
+    plain, same = (simulate(few, CLUSTER, name, seed=1) for name in ("wattflow:shield=none", rehearsal.REHEARSED))
     assert plain.total_j == same.total_j
 
 
 def test_settings_are_within_the_flagship_and_chosen_for_every_fold() -> None:
-    flagship = registry.load("wattflow").params
+    flagship = registry.load("wattflow:shield=none").params
     for name in ("all", "fold-0", "fold-1", "fold-2", "fold-3"):
         some = rehearsal.settings(name)
         assert len(some) == 28 == len({tuple(sorted({**flagship, **one}.items())) for one in some})

@@ -29,9 +29,9 @@ def equal(count: int = 6, wake_s: float = 30.0) -> Cluster:
     return Cluster("equal", tuple(nodes))
 
 
-def stream(flows: int, gap_s: float, cluster: Cluster) -> Workload:
+def stream(flows: int, gap_s: float, cluster: Cluster, tasks: int = 12) -> Workload:
     rng = np.random.default_rng(5)
-    parts = [generate.workload("montage", 12, seed) for seed in range(3)]
+    parts = [generate.workload("montage" if tasks > 4 else "chain", tasks, seed) for seed in range(3)]
     submit_s = np.concatenate([[0.0], np.cumsum(rng.exponential(gap_s, flows))[:-1]])
     return joining.joined([parts[i % 3] for i in range(flows)], submit_s, cluster, math.inf, "stream")
 
@@ -46,7 +46,7 @@ def seen_of(workload: Workload, slower: float, until: int) -> Seen:
 
 
 def steered(monkeypatch: pytest.MonkeyPatch, *ranking: race.Tried) -> shield.Shield:
-    monkeypatch.setattr(race, "race", lambda *_, **__: list(ranking))
+    monkeypatch.setattr(race.Race, "run", lambda *_: list(ranking))
     policy = registry.load("wattflow:shield=kubernetes")
     return shield.Shield(policy, equal(), "kubernetes", race.candidates())
 
@@ -57,17 +57,21 @@ def test_a_ledger_tells_lateness_in_sum_the_tail_and_who_is_late() -> None:
     for number in range(shield.ENOUGH):
         ledger.note(number, 10.0, 10.0)
     ledger.note(3, 14.0, 10.0)
-    assert ledger.late == pytest.approx(4.0 / (10.0 * shield.ENOUGH)) and ledger.latest() == [3]
+    assert ledger.late == pytest.approx(4.0 / (10.0 * shield.PRIOR)) and ledger.latest() == [3]
     ledger.note_open(6.0, 10.0)
-    assert ledger.late == pytest.approx(10.0 / (10.0 * shield.ENOUGH + 10.0))
+    assert ledger.late == pytest.approx(10.0 / (10.0 * shield.PRIOR + 10.0))
     for number in range(100, 100 + shield.KEPT):
         ledger.note(number, 20.0, 10.0)
     assert len(ledger) == shield.KEPT and 3 not in ledger and ledger.tail == 2.0
+    again = shield.Ledger()
+    again.restore(ledger.rows())
+    assert again.rows() == ledger.rows() and again.tail == ledger.tail
+    assert again.latest() == [], "those arrived before the first that is counted now"
 
 
 def test_the_cheapest_that_keeps_the_bound_is_used_until_the_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = equal()
-    workload = stream(60, 20.0, cluster)
+    workload = stream(60, 20.0, cluster, 2)
     one = steered(monkeypatch, LATE, SAVER)
     chosen = one.consider(1e6, seen_of(workload, 1.0, 24))
     assert chosen is not None and chosen.params["rule"] == 1.0  # `late` saves more and does not keep the bound
@@ -75,25 +79,25 @@ def test_the_cheapest_that_keeps_the_bound_is_used_until_the_budget_is_spent(mon
     spent = one.consider(1e6, seen_of(workload, 1.05, 28))
     assert spent is not None and spent.params["after_s"] == math.inf and spent.params["rule"] == REFERENCE["rule"]
     assert one.notes[-1]["why"] == "the budget is spent" and one.notes[-1]["latest"]
-    assert "reference (rule=3 after_s=inf), the budget is spent; 5.0% later" in shield.told(one.notes[-1])
-    assert one.consider(1e6, seen_of(workload, 1.014, 32)) is None, "not recovered"
+    assert "reference (rule=3 after_s=inf), the budget is spent; 3.5% later" in shield.told(one.notes[-1])
+    assert one.consider(1e6, seen_of(workload, 1.016, 32)) is None, "not recovered"
     again = one.consider(1e6, seen_of(workload, 1.0, 36))
     assert again is not None and again.params["rule"] == 1.0
 
 
 def test_what_is_spent_once_makes_the_next_choice_more_careful(monkeypatch: pytest.MonkeyPatch) -> None:
-    close = replace(SAVER, mean_high=1.018)
+    close = replace(SAVER, mean_high=1.012)
     one = steered(monkeypatch, close)
-    workload = stream(60, 20.0, equal())
+    workload = stream(60, 20.0, equal(), 2)
     assert one.consider(1e6, seen_of(workload, 1.0, 24)) is not None
-    before = one._careful({})["rest_s"]
+    before = one._rest_s(1.0)
     assert one.consider(1e6, seen_of(workload, 1.05, 28)) is not None
-    assert one._careful({})["rest_s"] == pytest.approx(shield.CAREFUL * before, rel=0.1)
+    assert one._rest_s(1.0) == pytest.approx(shield.CAREFUL * before, rel=0.1)
     assert one.consider(1e6, seen_of(workload, 1.0, 36)) is None, "its interval is too wide for that now"
 
 
 def test_nothing_is_chosen_without_a_race_or_for_joules_that_are_not_sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    workload = stream(24, 20.0, equal())
+    workload = stream(24, 20.0, equal(), 2)
     for ranking in ([], [replace(SAVER, energy_high=0.01)], [replace(SAVER, missed=1)]):
         assert steered(monkeypatch, *ranking).consider(1e6, seen_of(workload, 1.0, 24)) is None
     one = steered(monkeypatch, SAVER)
@@ -117,7 +121,7 @@ def test_runtimes_are_measured_else_estimated_as_far_off_as_those_that_ended() -
 def test_a_race_is_drawn_from_what_arrived_and_leaves_out_who_waits() -> None:
     cluster = equal()
     flows = [flow for _, flow in arrivals.workflows(stream(16, 60.0, cluster))]
-    drawn = race.stream_of(flows, 0)
+    drawn = race.stream_of(flows, 0, 1000)
     gaps = set(np.round(np.diff([float(f.workflow_submit_s[0]) for f in flows]), 6).tolist())
     assert set(np.round(np.diff(drawn.workflow_submit_s), 6).tolist()) <= gaps
     base = replace(registry.load("wattflow:shield=kubernetes"), steer=None)
@@ -126,9 +130,51 @@ def test_a_race_is_drawn_from_what_arrived_and_leaves_out_who_waits() -> None:
         "sleepless": {"rule": 1.0, "after_s": 1e9},
         "hasty": {"rule": 1.0, "after_s": 0.0},
     }
-    found = {one.name: one for one in race.race(flows, cluster, base, tries)}
+    found = {one.name: one for one in race.Race(flows, cluster, base, lambda _: 0.0).run(tries)}
     assert found["same"].energy == 0.0 and found["same"].mean_high == 1.0
     assert found["hasty"].mean_high > shield.BOUND, "nodes that sleep at once make people wait"
+
+
+def test_every_candidate_is_what_its_name_says() -> None:
+    cluster = equal()
+    workload = stream(16, 60.0, cluster)
+    base = replace(registry.load("wattflow:shield=kubernetes"), steer=None)
+    usual_j = simulate(workload, cluster, base).total_j
+    assert usual_j == pytest.approx(simulate(workload, cluster, "kubernetes").total_j)
+    flagship = simulate(workload, cluster, "wattflow:shield=none").total_j
+    for name, dials in race.candidates().items():
+        run = simulate(workload, cluster, base.with_params(**dials))
+        assert run.scalars["sleeps"] > 0 or "600" in name, name  # else all nodes are on, as under the reference
+        if name == "flagship 0.05/0.25/2":
+            assert run.total_j == flagship
+        awake = simulate(workload, cluster, base.with_params(**race.sleepless(dials)))
+        assert awake.scalars["sleeps"] == 0, name
+
+
+def test_a_rule_that_earns_may_let_nodes_sleep_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = steered(monkeypatch, SAVER)
+    one.consider(1e6, seen_of(stream(24, 20.0, equal(), 2), 1.0, 24))
+    assert one._rest_s(1.0) == pytest.approx(one._rest_s(1.2)) and one._rest_s(1.0) > 10.0 * one._rest_s(0.8) > 0.0
+
+
+def test_time_outs_below_the_price_of_sleep_are_one_candidate() -> None:
+    cluster = equal()
+    flows = [flow for _, flow in arrivals.workflows(stream(16, 60.0, cluster))]
+    base = replace(registry.load("wattflow:shield=kubernetes"), steer=None)
+    tries = {f"soonest {after_s:g}": {"rule": 1.0, "after_s": after_s} for after_s in (30.0, 60.0, 900.0)}
+    found = race.Race(flows, cluster, base, lambda _: 120.0).run(tries)
+    assert sorted(one.dials["after_s"] for one in found) == [120.0, 900.0]
+
+
+def test_a_note_tells_what_was_forbidden_and_a_summary_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = steered(monkeypatch, LATE, SAVER)
+    one.consider(1e6, seen_of(stream(60, 20.0, equal(), 2), 1.0, 24))
+    assert "forbade late (would save 45%; 1.030 of the reference's waiting)" in shield.told(one.notes[-1])
+    one.consider(1e6, seen_of(stream(60, 20.0, equal(), 2), 1.0, 48))
+    summary = one.summary()
+    assert summary["kept"] and summary["workflows"] == 48 and summary["spent"] == 0
+    assert summary["saved"] == pytest.approx(0.5 * (1.0 - math.exp(SAVER.energy)), abs=1e-3)
+    assert "promise kept on the last 48 of 48 workflows" in shield.summed(summary)
 
 
 def test_equal_nodes_keep_the_bound_where_the_flagship_does_not() -> None:
@@ -140,8 +186,8 @@ def test_equal_nodes_keep_the_bound_where_the_flagship_does_not() -> None:
         ours = shield.responses(simulate(workload, cluster, policy).end_s_by_task(), workload)
         return float(ours.mean() / usual.mean()), float(np.quantile(ours, 0.95) / np.quantile(usual, 0.95))
 
-    assert max(ratios("wattflow")) > shield.BOUND, "the case does not ask enough"
-    assert max(ratios("wattflow:shield=kubernetes")) <= shield.BOUND
+    assert max(ratios("wattflow:shield=none")) > 1.02, "the case does not ask enough"
+    assert max(ratios("wattflow:shield=kubernetes")) <= 1.02
 
 
 @pytest.mark.parametrize(
@@ -165,7 +211,26 @@ def test_dials_set_by_hand_stay_under_the_shield() -> None:
     )
 
 
+def test_a_window_begins_with_the_shadows_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = equal(1)
+    workload = stream(32, 4.0, cluster)
+    usual_s = shield.responses(simulate(workload, cluster, "kubernetes").end_s_by_task(), workload)
+    assert usual_s[30] > 2.0 * usual_s[0], "the case has no backlog"
+    flows = [flow for _, flow in arrivals.workflows(workload)]
+
+    def last_shadow_s(*windows: tuple[int, int]) -> float:
+        one = steered(monkeypatch)
+        one.move_to(cluster)
+        for first, last in windows:
+            end_s = np.array([float(f.workflow_submit_s[0]) for f in flows[first:last]]) + usual_s[first:last]
+            one.consider(1e6, Seen(first, flows[first:last], [f.runtime_s for f in flows[first:last]], end_s))
+        return one.ledger.rows()[-1][1]
+
+    assert last_shadow_s((0, 24), (16, 32)) == pytest.approx(usual_s[31], rel=0.1)
+    assert last_shadow_s((16, 32)) < 0.8 * usual_s[31], "the case asks for no backlog"
+
+
 def test_what_is_too_large_to_replay_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     one = steered(monkeypatch, SAVER)
     monkeypatch.setattr(shield, "MOST_TASKS", 10)
-    assert one.consider(1e6, seen_of(stream(24, 20.0, equal()), 1.0, 24)) is None and len(one.ledger) == 0
+    assert one.consider(1e6, seen_of(stream(24, 20.0, equal(), 2), 1.0, 24)) is None and len(one.ledger) == 0

@@ -15,7 +15,8 @@ from wattflow.model.workload import Workload
 from wattflow.plan import joining
 from wattflow.policy import registry
 from wattflow.policy.portfolio import PORTFOLIO, REFERENCE, SOONEST, SPREAD, THRIFT
-from wattflow.sim import SimOptions, simulate
+from wattflow.sim import SimOptions, simulate, tailoring
+from wattflow.sim.simulate import Simulation
 from wattflow.testing import check_policy
 
 
@@ -72,3 +73,20 @@ def test_numbers_out_of_range_are_refused() -> None:
     with pytest.raises(Exception, match="rule = 4 is out of range"):
         PORTFOLIO.with_params(rule=4.0)
     assert PORTFOLIO.with_params(after_s=math.inf).params["after_s"] == math.inf
+
+
+def test_other_numbers_do_not_make_the_memory_grow(stream: Workload, cluster: Cluster) -> None:
+    """A server changes numbers for months, and a race a hundred times a second: nothing may move or grow."""
+    run = Simulation(stream, cluster, PORTFOLIO)
+    before, handle = len(run.state.memory), run.state.handle()
+    for reserve in (0.3, 1.0, -1.0):
+        tailoring.set_numbers(PORTFOLIO.with_params(reserve=reserve), run.state, cluster, run._sleep_after_s)
+    assert len(run.state.memory) == before and run.state.handle() is handle
+
+
+def test_a_pool_keeps_its_least_share_on(stream: Workload, cluster: Cluster) -> None:
+    few, half = (
+        simulate(stream, cluster, PORTFOLIO.with_params(rule=1.0, reserve=0.0, decay_s=1.0, least=least))
+        for least in (0.0, 1.0)
+    )
+    assert few.scalars["sleeps"] > 0 and half.scalars["sleeps"] == 0

@@ -5,13 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from wattflow.live import FINISHED, STARTED, TASK, Engine, Placement
-from wattflow.live.rehearsing import Rehearsing
-from wattflow.live.shielding import Shielding, typed
+from wattflow.live.shielding import Remembered, Shielding, typed
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
 from wattflow.policy.portfolio import PORTFOLIO
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
+from wattflow.server.decision_replay import shield_note
+
+NOTE = {
+    "at_s": 20.0, "workflows": 8, "chosen": "saver", "dials": "rule=1", "why": "of joules", "late": 0.01, "tail": 1.0,
+    "latest": [3], "saves": 0.2, "forbade": "hasty (would save 30%; 1.050 of the reference's waiting)",
+}  # fmt: skip
+SEEN = Remembered([[10.0, 9.0], [11.0, 12.0]], {"kept": True, "late": 0.0}, NOTE, 0.5)
 
 
 class Shielded(Shielding):
@@ -19,11 +25,13 @@ class Shielded(Shielding):
 
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
         late = now_s >= 20.0 and engine.policy.name == self.policy
+        if late:
+            self.remembered, self._has_news = SEEN, True
         return registry.load(typed(PORTFOLIO.with_params(rule=1.0, after_s=30.0))) if late else None
 
 
-class Answered(Rehearsing):
-    """A rehearsal that answers after 20 seconds."""
+class Answered(Shielding):
+    """Advice that comes after 20 seconds."""
 
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
         late = now_s >= 20.0 and engine.policy.name != "least-energy"
@@ -58,7 +66,7 @@ def play(decider: Decider, rounds: int) -> list[Placement]:
 
 
 def test_what_was_chosen_is_in_the_journal_and_a_restart_decides_alike() -> None:
-    first = Decider("fifo", rehearsing=Answered())
+    first = Decider("fifo", rehearsing=Answered("fifo"))
     for node in nodes():
         first.node(node)
     placed = play(first, 4)
@@ -86,6 +94,9 @@ def test_what_the_shield_chose_is_in_the_journal_and_in_a_snapshot(tmp_path: Pat
     loaded.load(tmp_path / "snapshot")
     for again in (replayed, loaded):
         assert again.engine.policy.params == first.engine.policy.params
+        assert Remembered(**again.shield) == SEEN, "a restart goes on with the ledger"
+        told = shield_note(again)
+        assert told is not None and "latest: workflow 4; forbade hasty" in told and "saves 20% (modelled)" in told
         shape = again.shape([m.Variant(cpus=1.0, memory_bytes=1 << 20)], "f")
         again.put(TASK, shape, estimate_s=10.0)
     assert replayed.step(500.0).placements == loaded.step(500.0).placements
