@@ -39,7 +39,7 @@ LEFT_OUT = {
     "kubectl -n wattflow create secret": "kustomize is the other way to install",
     "kubectl apply -k": "kustomize is the other way to install",
     "--prometheus": "there is no Prometheus; tests/unit/kube plays one",
-    "redfish": "there is no board controller; tests/unit/kube/test_actuators.py plays one",
+    "redfish": "there is no board controller; tests/unit/kube/test_node_switches.py plays one",
 }
 GOAL_S = 300
 

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from wattflow.frames.frame import Frame
-from wattflow.kube import actuators, engine_decider, karpenter, settings, sleep_facts, sleeping
+from wattflow.kube import engine_decider, karpenter, node_switches, settings, sleep_facts, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
@@ -53,7 +53,7 @@ _APIS = ("/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1")
 async def missing(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> list[Problem]:
     """Tell what the cluster or our rights lack, all at once."""
     found = []
-    actuators.make(chosen, client)  # raises for a login that is not there: now, not at the first node that sleeps
+    node_switches.make(chosen, client)  # raises for a login that is not there: now, not at the first node that sleeps
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.actuators else _NEEDS
     if chosen.mode == "extender":
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
