@@ -233,7 +233,7 @@ def test_a_cordon_that_comes_while_a_node_wakes_stays(tmp_path: Path) -> None:
         await until(lambda: calls(tmp_path) == ["wake n"])
         shown = sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat="after", cordoned=True))
         await until(lambda: bool(told))
-        assert shown.spec.unschedulable
+        assert shown is not None and shown.spec.unschedulable
         assert all("unschedulable" not in body["spec"] for _, body in client.patches)
 
     asyncio.run(run())
