@@ -74,7 +74,7 @@ def shell(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 
 class Shell:
-    """A terminal of somebody who follows the page; the folder is the repository."""
+    """A terminal of somebody who follows the page."""
 
     def __init__(self, rig: Rig, home: Path) -> None:
         (home / ".local/bin").mkdir(parents=True)
@@ -84,11 +84,14 @@ class Shell:
         path = f"{home}/.local/bin:{tools}:{Path(os.sys.executable).parent}:{os.environ['PATH']}"  # type: ignore[attr-defined]
         self.env = os.environ | {"HOME": str(home), "PATH": path, "KUBECONFIG": str(rig.kubeconfig)}
         self.env |= {"PYTHONPATH": str(SOURCES)}
+        self.folder = home / "wattflow"  # as the repository, but for what is written there
+        self.folder.mkdir()
+        (self.folder / "deploy").symlink_to(DEPLOY)
 
     def type(self, command: str) -> str:
         """Type one command; what it prints."""
         done = subprocess.run(
-            ["bash", "-c", command], cwd=DEPLOY.parent, env=self.env, capture_output=True, text=True, timeout=300
+            ["bash", "-c", command], cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=300
         )
         print(f"$ {command}\n{done.stdout[-1500:]}{done.stderr[-600:] if done.returncode else ''}", flush=True)
         assert done.returncode == 0, (command, done.stderr[-3000:])

@@ -55,9 +55,9 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
     found = []
     node_switches.make(chosen, client)  # raises for a login that is not there: now, not at the first node that sleeps
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.actuators else _NEEDS
-    if chosen.mode == "extender":
+    if chosen.mode != "schedule":  # a shadow and an extender write nothing, and lead nobody
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
-    elif chosen.joules < 1:
+    if chosen.mode != "extender" and chosen.joules < 1:
         needs = (*needs, *replicas.RIGHTS)
     if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))

@@ -94,3 +94,14 @@ def test_a_cluster_without_argo_is_served_and_one_that_forbids_it_is_told_what_t
     found = asyncio.run(scheduler_process.missing(Bare(Access("http://127.0.0.1:1")), settings.parse("")))
     assert len(found) == problems
     assert all("install Argo Workflows, or set argo = false under [workflows]" in one.what for one in found)
+
+
+def test_a_shadow_needs_no_right_to_write() -> None:
+    class Reader(Client):
+        async def call(self, method: str, path: str, body: object = None, **more: object) -> bytes:
+            asked = body["spec"]["resourceAttributes"]["verb"] if isinstance(body, dict) else "get"
+            return b'{"status": {"allowed": true}}' if asked in ("get", "list", "watch") else b'{"status": {}}'
+
+    client = Reader(Access("http://127.0.0.1:1"))
+    assert asyncio.run(scheduler_process.missing(client, settings.parse(""))), "a scheduler does"
+    assert not asyncio.run(scheduler_process.missing(client, settings.parse('mode = "shadow"')))
