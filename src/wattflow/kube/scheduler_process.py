@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import signal
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 
@@ -42,6 +43,7 @@ from wattflow.policy import registry
 
 log = logging.getLogger(__name__)
 _RELOAD_S = 2.0
+_AWAY_S, _AGAIN_S, _LOOKS = 120.0, 2.0, 2
 _NEEDS: tuple[tuple[str, str, str], ...] = (
     ("", "pods", "list"), ("", "pods", "watch"), ("", "nodes", "list"), ("", "nodes", "watch"),
     ("", "namespaces", "list"), ("", "pods/binding", "create"), ("", "pods/status", "patch"),
@@ -172,7 +174,7 @@ async def run(where: Access, chosen: SchedulerSettings, config: Path | None = No
     async with Client(where, per_s=chosen.per_s, burst=chosen.burst, most=chosen.concurrency + 16) as client:
         for path in ("/api/v1/pods", "/api/v1/nodes"):
             client.list_ahead(path)
-        problems = await missing(client, chosen, role)
+        problems = await _missing_now(client, chosen, role)
         if problems:
             raise InvalidInput(where.server, problems)
         # beside the loop: the API server is busy with long lists for seconds, and their bytes are taken up meanwhile
@@ -188,6 +190,27 @@ async def run(where: Access, chosen: SchedulerSettings, config: Path | None = No
             if scheduler.claims is not None and scheduler.may_bind:
                 await scheduler.claims.give_back()
             await _give_back(scheduler.leader)
+
+
+async def _missing_now(client: Client, chosen: SchedulerSettings, role: Role | None) -> list[Problem]:
+    """Ask what is missing; an API server that is being restarted is waited for.
+
+    Ending then would make a crash loop of a short outage, since both are often restarted together. Just started it
+    refuses whatever it has not read the rights of yet, so permissions are asked for again before they count.
+    """
+    looks, ends_s = 0, time.monotonic() + _AWAY_S
+    while True:
+        try:
+            problems = await missing(client, chosen, role)
+            looks += 1
+            if looks > _LOOKS or not any(one.where == "permission" for one in problems):
+                return problems
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if time.monotonic() > ends_s:
+                said = f"has not answered for {_AWAY_S:g} s: {error or type(error).__name__}"
+                raise InvalidInput(client.access.server, said) from None
+            log.warning("the API server does not answer (%s); asked again", error or type(error).__name__)
+        await asyncio.sleep(_AGAIN_S)
 
 
 async def _give_back(leader: Leader) -> None:

@@ -105,3 +105,26 @@ def test_a_shadow_needs_no_right_to_write() -> None:
     client = Reader(Access("http://127.0.0.1:1"))
     assert asyncio.run(scheduler_process.missing(client, settings.parse(""))), "a scheduler does"
     assert not asyncio.run(scheduler_process.missing(client, settings.parse('mode = "shadow"')))
+
+
+def test_an_api_server_that_is_being_restarted_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First nobody listens, then it has not read the rights yet, then all is well."""
+    answers: list[bytes | OSError] = [OSError("refused"), b'{"status": {}}', b'{"status": {"allowed": true}}']
+
+    class Restarting(Client):
+        async def call(self, method: str, path: str, body: object = None, **more: object) -> bytes:
+            found = answers[0]
+            if isinstance(found, OSError):
+                answers.pop(0)
+                raise found
+            return found
+
+    async def later(seconds: float) -> None:
+        if len(answers) == 2:
+            answers.pop(0) if looks else looks.append(seconds)
+
+    looks: list[float] = []
+    monkeypatch.setattr(scheduler_process.asyncio, "sleep", later)
+    client = Restarting(Access("http://127.0.0.1:1"))
+    assert not asyncio.run(scheduler_process._missing_now(client, settings.parse('policy = "fifo"\n' + CONFIG), None))
+    assert len(answers) == 1
