@@ -205,11 +205,14 @@ async def _missing_now(client: Client, chosen: SchedulerSettings, role: Role | N
             looks += 1
             if looks > _LOOKS or not any(one.where == "permission" for one in problems):
                 return problems
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            if time.monotonic() > ends_s:
-                said = f"has not answered for {_AWAY_S:g} s: {error or type(error).__name__}"
+        except (aiohttp.ClientError, TimeoutError, OSError, ApiError) as error:
+            refused = isinstance(error, ApiError) and error.code not in (403, 429) and error.code < 500
+            if refused or time.monotonic() > ends_s:
+                if refused:
+                    raise
+                said = f"has not served us for {_AWAY_S:g} s: {error or type(error).__name__}"
                 raise InvalidInput(client.access.server, said) from None
-            log.warning("the API server does not answer (%s); asked again", error or type(error).__name__)
+            log.warning("the API server does not serve us (%s); asked again", error or type(error).__name__)
         await asyncio.sleep(_AGAIN_S)
 
 

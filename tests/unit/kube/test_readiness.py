@@ -109,12 +109,13 @@ def test_a_shadow_needs_no_right_to_write() -> None:
 
 def test_an_api_server_that_is_being_restarted_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """First nobody listens, then it has not read the rights yet, then all is well."""
-    answers: list[bytes | OSError] = [OSError("refused"), b'{"status": {}}', b'{"status": {"allowed": true}}']
+    early = ApiError(403, "Forbidden", "cannot create resource selfsubjectaccessreviews")
+    answers: list[bytes | Exception] = [OSError("refused"), early, b'{"status": {}}', b'{"status": {"allowed": true}}']
 
     class Restarting(Client):
         async def call(self, method: str, path: str, body: object = None, **more: object) -> bytes:
             found = answers[0]
-            if isinstance(found, OSError):
+            if isinstance(found, Exception):
                 answers.pop(0)
                 raise found
             return found
