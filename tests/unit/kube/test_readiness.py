@@ -125,7 +125,7 @@ def test_an_api_server_that_is_being_restarted_is_waited_for(monkeypatch: pytest
             answers.pop(0) if looks else looks.append(seconds)
 
     looks: list[float] = []
-    monkeypatch.setattr(scheduler_process.asyncio, "sleep", later)
+    monkeypatch.setattr(asyncio, "sleep", later)
     client = Restarting(Access("http://127.0.0.1:1"))
     assert not asyncio.run(scheduler_process._missing_now(client, settings.parse('policy = "fifo"\n' + CONFIG), None))
     assert len(answers) == 1
