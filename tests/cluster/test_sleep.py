@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import operator_stateful as drawn
 from operator_kubelets import Kubelets, hook
 
-GRACE_S, NODES = 8, 3
+GRACE_S, NODES = 20, 3  # a busy machine must not declare a node dead that beats
 CONFIG = """
 [sleep]
 hook = "{hook}"
