@@ -1,7 +1,7 @@
 """Nodes of the rig that sleep: the power hook that our scheduler calls, and when each node was asleep.
 
-KWOK's nodes have no switch. The hook writes down what it was told and takes as long as a machine would; a woken node is
-seen by a change of its object, as a kubelet's would be.
+KWOK's nodes have no switch. The hook writes down what it was told and takes as long as a machine would; while a node is
+off KWOK says nothing of it, and a woken one has another boot id and a new heartbeat, as a machine's kubelet would tell.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import kuberig
+import operator_kubelets
 from kuberig.api import Api
 from kuberig.rig import Rig
 
@@ -69,14 +70,15 @@ def main(kubeconfig: str, log: str, wake_s: str, enter_s: str, what: str, node: 
         os.write(file, line)
         os.close(file)
 
+    api = Api.of_kubeconfig(Path(kubeconfig))
     if what == "sleep":
         time.sleep(float(enter_s))
+        operator_kubelets.fall(api, node)
         note("asleep")
         return
     note("waking")
     time.sleep(float(wake_s))
-    mark = {"metadata": {"annotations": {"rig.wattflow.io/woken": str(time.time_ns())}}}
-    Api.of_kubeconfig(Path(kubeconfig)).patch(f"/api/v1/nodes/{node}", mark)
+    operator_kubelets.rise(api, node)
 
 
 if __name__ == "__main__":

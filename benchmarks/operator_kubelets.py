@@ -87,23 +87,12 @@ class Kubelets:
                     self.unheard.append(f"{what} {node}: {error}")
 
     def _fall(self, node: str) -> None:
-        self.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": {OFF: "true"}}})
+        fall(self.api, node)
         self._off.add(node)
         self.spans.setdefault(node, []).append((time.time(), float("inf")))
 
     def _rise(self, node: str) -> None:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        ready = {
-            "type": "Ready",
-            "status": "True",
-            "reason": "Rig",
-            "lastHeartbeatTime": now,
-            "lastTransitionTime": now,
-        }
-        status = {"conditions": [ready], "nodeInfo": {"bootID": uuid.uuid4().hex}}
-        body = json.dumps({"status": status}).encode()
-        self.api.request("PATCH", f"/api/v1/nodes/{node}/status", body, "application/strategic-merge-patch+json")
-        self.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": {OFF: None}}})
+        rise(self.api, node)
         self._off.discard(node)
         spans = self.spans.setdefault(node, [])
         if spans and spans[-1][1] == float("inf"):
@@ -129,6 +118,21 @@ class Kubelets:
         else:
             self.api.create(_LEASES, {"metadata": {"name": node}, "spec": spec}, exists_ok=True)
             known.add(node)
+
+
+def fall(api: Api, node: str) -> None:
+    """A machine is off: KWOK says nothing more of it."""
+    api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": {OFF: "true"}}})
+
+
+def rise(api: Api, node: str) -> None:
+    """A machine is back, its kubelet tells so: another boot id, a new heartbeat."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
+    ready = {"type": "Ready", "status": "True", "reason": "Rig"} | times
+    body = json.dumps({"status": {"conditions": [ready], "nodeInfo": {"bootID": uuid.uuid4().hex}}}).encode()
+    api.request("PATCH", f"/api/v1/nodes/{node}/status", body, "application/strategic-merge-patch+json")
+    api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": {OFF: None}}})
 
 
 def off_s(spans: Iterable[tuple[float, float]], begin_s: float, end_s: float) -> float:

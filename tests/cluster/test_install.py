@@ -7,6 +7,7 @@ the reason.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -39,7 +40,6 @@ LEFT_OUT = {
     "kubectl -n wattflow create secret": "kustomize is the other way to install",
     "kubectl apply -k": "kustomize is the other way to install",
     "--prometheus": "there is no Prometheus; tests/unit/kube plays one",
-    "redfish": "there is no board controller; tests/unit/kube/test_actuators.py plays one",
 }
 GOAL_S = 300
 
@@ -73,7 +73,7 @@ def shell(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 
 class Shell:
-    """A terminal of somebody who follows the page; the folder is the repository."""
+    """A terminal of somebody who follows the page."""
 
     def __init__(self, rig: Rig, home: Path) -> None:
         (home / ".local/bin").mkdir(parents=True)
@@ -83,54 +83,44 @@ class Shell:
         path = f"{home}/.local/bin:{tools}:{Path(os.sys.executable).parent}:{os.environ['PATH']}"  # type: ignore[attr-defined]
         self.env = os.environ | {"HOME": str(home), "PATH": path, "KUBECONFIG": str(rig.kubeconfig)}
         self.env |= {"PYTHONPATH": str(SOURCES)}
+        self.folder = home / "wattflow"  # as the repository, but for what is written there
+        self.folder.mkdir()
+        (self.folder / "deploy").symlink_to(DEPLOY)
 
     def type(self, command: str) -> str:
         """Type one command; what it prints."""
         done = subprocess.run(
-            ["bash", "-c", command], cwd=DEPLOY.parent, env=self.env, capture_output=True, text=True, timeout=300
+            ["bash", "-c", command], cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=300
         )
         print(f"$ {command}\n{done.stdout[-1500:]}{done.stderr[-600:] if done.returncode else ''}", flush=True)
         assert done.returncode == 0, (command, done.stderr[-3000:])
         return done.stdout
 
 
-def give_network(rig: Rig) -> None:
+def give_network(rig: Rig, shell: Shell) -> None:
     """What every other cluster has and the rig lacks: pods reach the API server only over the node's own network.
 
     There is one such network, so the Deployment has one pod that is replaced, not rolled.
     """
     server = urlsplit(rig.api.server)
-    env = [f"Object.spec.template.spec.containers.env{{name: '{name}', value: '{value}'}}" for name, value in
-           (("KUBERNETES_SERVICE_HOST", server.hostname), ("KUBERNETES_SERVICE_PORT", server.port))]  # fmt: skip
-    at = "/spec/template/spec"
-    patches = [
-        "JSONPatch{op: 'replace', path: '/spec/strategy', value: Object.spec.strategy{type: 'Recreate'}}",
-        "JSONPatch{op: 'replace', path: '/spec/replicas', value: 1}",
-        f"JSONPatch{{op: 'add', path: '{at}/hostNetwork', value: true}}",
-        f"JSONPatch{{op: 'add', path: '{at}/nodeSelector', value: {{'node.wattflow.io/class': 'real'}}}}",
-        f"JSONPatch{{op: 'add', path: '{at}/containers/0/env', value: [{', '.join(env)}]}}",
-        f"JSONPatch{{op: 'add', path: '{at}/containers/0/ports/0/hostPort', value: 10359}}",
-    ]
-    rule = {
-        "apiGroups": ["apps"],
-        "apiVersions": ["v1"],
-        "operations": ["CREATE", "UPDATE"],
-        "resources": ["deployments"],
+    reach = {"KUBERNETES_SERVICE_HOST": server.hostname, "KUBERNETES_SERVICE_PORT": str(server.port)}
+    container = {
+        "name": "scheduler",
+        "env": [{"name": name, "value": value} for name, value in reach.items()],
+        "ports": [{"containerPort": 10359, "hostPort": 10359}],
     }
-    expression = f"[{', '.join(patches)}]"
-    spec: JSON = {
-        "failurePolicy": "Fail",
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {"resourceRules": [rule]},
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
-    }
-    version = "v1" if rig.api.ok("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies") else "v1beta1"
-    base = f"/apis/admissionregistration.k8s.io/{version}"
-    api = {"apiVersion": f"admissionregistration.k8s.io/{version}", "metadata": {"name": "rig-network"}}
-    rig.api.create(f"{base}/mutatingadmissionpolicies", api | {"kind": "MutatingAdmissionPolicy", "spec": spec})
-    where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "wattflow"}}}
-    binding = {"kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": "rig-network", "matchResources": where}}
-    rig.api.create(f"{base}/mutatingadmissionpolicybindings", api | binding)
+    pod = {"hostNetwork": True, "nodeSelector": {"node.wattflow.io/class": "real"}, "containers": [container]}
+    strategy = {"type": "Recreate", "rollingUpdate": None}
+    patch = json.dumps({"spec": {"replicas": 1, "strategy": strategy, "template": {"spec": pod}}})
+    shell.type(f"kubectl -n wattflow patch deployment wattflow-scheduler -p {shlex.quote(patch)}")
+    try:
+        shell.type("kubectl -n wattflow rollout status deployment/wattflow-scheduler --timeout=280s")
+    except AssertionError:
+        for node in rig.real_nodes():
+            for one in rig.api.items("/api/v1/namespaces/wattflow/pods"):
+                about = one["metadata"]
+                print(about["name"], one["status"], node.logs("wattflow", about["name"], about["uid"]))
+        raise
 
 
 def load(node: RealNode) -> None:
@@ -156,7 +146,6 @@ def test_the_page_as_it_stands(rig: Rig, shell: Shell) -> None:
     label = "wattflow.io/power-profile"
     kinds = [("hungry", "ccf:xeon-8480-rx2540"), ("frugal", "ccf:epyc-9654p-dl325")]
     rig.add_kwok_nodes(4, [Shape(name, cpu="8", labels={label: name_as_label(of)}) for name, of in kinds])
-    give_network(rig)
     pods = "/api/v1/namespaces/team-a/pods"
     rig.api.create("/api/v1/namespaces", {"metadata": {"name": "team-a"}})
     rig.api.await_one("/api/v1/namespaces/team-a/serviceaccounts", "default", lambda _: True, 60)
@@ -176,7 +165,7 @@ def test_the_page_as_it_stands(rig: Rig, shell: Shell) -> None:
         ):
             shell.type(command)
             if "uninstall" not in command:
-                shell.type("kubectl -n wattflow rollout status deployment/wattflow-scheduler --timeout=240s")
+                give_network(rig, shell)
             if "helm install" in command:
                 rig.api.create_many(pods, [plain(f"before{i}") for i in range(8)])
                 rig.api.await_each(pods, bound, 8, 60)
@@ -188,13 +177,14 @@ def test_the_page_as_it_stands(rig: Rig, shell: Shell) -> None:
                 said = shell.type(command)
             assert "would have saved" in said
             shown_s = time.monotonic() - began_s
+            verdict = "ok" if shown_s <= GOAL_S else "short"
+            print(f"figure operator_install_typed {shown_s:.0f} s goal ≤{GOAL_S} {verdict}", flush=True)
         elif "explain" in command:
             shell.type(command.replace("POD", placed(rig, pods)))
         else:
             shell.type(command)
     assert not unused, f"not on the page any more: {unused}"
     assert shown_s is not None
-    print(f"figure operator_install_typed {shown_s:.0f} s goal ≤{GOAL_S} {'ok' if shown_s <= GOAL_S else 'short'}")
     assert not rig.api.items("/apis/apps/v1/namespaces/wattflow/deployments"), "removed"
 
 

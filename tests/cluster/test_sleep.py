@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import operator_stateful as drawn
 from operator_kubelets import Kubelets, hook
 
-GRACE_S, NODES = 8, 3
+GRACE_S, NODES = 20, 3  # a busy machine must not declare a node dead that beats
 CONFIG = """
 [sleep]
 hook = "{hook}"
@@ -93,9 +93,7 @@ def test_nodes_fall_silent_and_three_pods_wake_three(silent: tuple[Cluster, Kube
         assert all(float(one["metadata"]["annotations"]["wattflow.io/wake-s"]) >= 1.5 for one in nodes())
         for i in range(NODES):
             api.delete(f"{pods}/p{i}", 0)
-        until(
-            lambda: all("wattflow.io/asleep" in one["metadata"]["annotations"] for one in nodes()), "none slept again"
-        )
+        until(lambda: all(map(unknown, nodes())), "no second nap")  # off, not only marked
         held = nodes()[0]["metadata"]["name"]
         api.patch(f"/api/v1/nodes/{held}", {"spec": {"unschedulable": True}})
         api.create_many(pods, [pod(f"q{i}", "4") for i in range(NODES)])

@@ -63,11 +63,11 @@ def power(where: Access, what: str, node: str, config: Path) -> str:
 
 
 async def _power(where: Access, what: str, node: str, config: Path) -> str:
-    from wattflow.kube import actuators, settings
+    from wattflow.kube import node_switches, settings
     from wattflow.kube.client import Client
 
     async with Client(where) as client:
-        hook = actuators.make(settings.read(config), client)
+        hook = node_switches.make(settings.read(config), client)
         if hook is None:
             raise InvalidInput(str(config), "says nothing under [sleep] of how nodes are switched")
         if not hook.covers(node):

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from wattflow.kube import accounting, actuators, carbon_hold, gangs, gpus, objects, sleep_facts, sleeping
+from wattflow.kube import accounting, carbon_hold, gangs, gpus, node_switches, objects, sleep_facts, sleeping
 from wattflow.kube.binder import Binder, BindingEnd, Bound
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
@@ -129,7 +129,7 @@ class Scheduler:
             self.raiser = Raiser(self.client, self.book, self.watts, self.clock, settings.resize_after_s)
         if settings.forecast and settings.mode == "schedule":
             self.holds = carbon_hold.Holds(self.client, Path(settings.forecast))
-        hook = actuators.make(settings, self.client) if settings.mode == "schedule" else None
+        hook = node_switches.make(settings, self.client) if settings.mode == "schedule" else None
         if hook is not None:
             in_use = lambda name: self.book.in_use(name, sleeping.is_daemon)  # noqa: E731
             self.sleeper = Sleeper(

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import signal
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import aiohttp
 import msgspec
 
 from wattflow.frames.frame import Frame
-from wattflow.kube import actuators, engine_decider, karpenter, settings, sleep_facts, sleeping
+from wattflow.kube import engine_decider, karpenter, node_switches, settings, sleep_facts, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
@@ -43,6 +44,7 @@ from wattflow.policy import registry
 
 log = logging.getLogger(__name__)
 _RELOAD_S = 2.0
+_AWAY_S, _AGAIN_S, _LOOKS = 120.0, 2.0, 2
 _NEEDS: tuple[tuple[str, str, str], ...] = (
     ("", "pods", "list"), ("", "pods", "watch"), ("", "nodes", "list"), ("", "nodes", "watch"),
     ("", "namespaces", "list"), ("", "pods/binding", "create"), ("", "pods/status", "patch"),
@@ -54,11 +56,11 @@ _APIS = ("/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1")
 async def missing(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> list[Problem]:
     """Tell what the cluster or our rights lack, all at once."""
     found = []
-    actuators.make(chosen, client)  # raises for a login that is not there: now, not at the first node that sleeps
+    node_switches.make(chosen, client)  # raises for a login that is not there: now, not at the first node that sleeps
     needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.actuators else _NEEDS
-    if chosen.mode == "extender":
+    if chosen.mode != "schedule":  # a shadow and an extender write nothing, and lead nobody
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
-    elif chosen.joules < 1:
+    if chosen.mode != "extender" and chosen.joules < 1:
         needs = (*needs, *replicas.RIGHTS)
     if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))
@@ -189,7 +191,7 @@ async def run(where: Access, chosen: SchedulerSettings, config: Path | None = No
         # Asked for first: the server's answers to these two are the longest wait of a start.
         for path in ("/api/v1/pods", "/api/v1/nodes"):
             client.list_ahead(path)
-        problems = await missing(client, chosen, role)
+        problems = await _missing_now(client, chosen, role)
         if problems:
             raise InvalidInput(where.server, problems)
         # beside the loop: the API server is busy with long lists for seconds, and their bytes are taken up meanwhile
@@ -206,6 +208,30 @@ async def run(where: Access, chosen: SchedulerSettings, config: Path | None = No
             if scheduler.claims is not None and scheduler.may_bind:
                 await scheduler.claims.give_back()
             await _give_back(scheduler.leader)
+
+
+async def _missing_now(client: Client, chosen: SchedulerSettings, role: Role | None) -> list[Problem]:
+    """Ask what is missing; an API server that is being restarted is waited for.
+
+    Ending then would make a crash loop of a short outage, since both are often restarted together. Just started it
+    refuses whatever it has not read the rights of yet, so permissions are asked for again before they count.
+    """
+    looks, ends_s = 0, time.monotonic() + _AWAY_S
+    while True:
+        try:
+            problems = await missing(client, chosen, role)
+            looks += 1
+            if looks > _LOOKS or not any(one.where == "permission" for one in problems):
+                return problems
+        except (aiohttp.ClientError, TimeoutError, OSError, ApiError) as error:
+            refused = isinstance(error, ApiError) and error.code not in (403, 429) and error.code < 500
+            if refused or time.monotonic() > ends_s:
+                if refused:
+                    raise
+                said = f"has not served us for {_AWAY_S:g} s: {error or type(error).__name__}"
+                raise InvalidInput(client.access.server, said) from None
+            log.warning("the API server does not serve us (%s); asked again", error or type(error).__name__)
+        await asyncio.sleep(_AGAIN_S)
 
 
 async def _give_back(leader: Leader) -> None:

@@ -42,7 +42,7 @@ class SchedulerSettings:
         journal: Folder in which past decisions can be looked up; see `wattflow.kube.past_decisions`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
         consolidate: Whether nodes that are nearly empty are emptied to sleep; see `wattflow.kube.consolidation`.
-        hook, redfish, wake_on_lan, karpenter: What switches nodes, one of them; see `wattflow.kube.actuators`.
+        hook, redfish, wake_on_lan, karpenter: What switches nodes, one of them; see `wattflow.kube.node_switches`.
     """
 
     name: str = "wattflow"

@@ -1,4 +1,4 @@
-"""Nodes put to sleep and woken by an actuator: a command, Redfish, wake-on-LAN, Karpenter (`wattflow.kube.actuators`).
+"""Nodes put to sleep and woken: by a command, Redfish, wake-on-LAN or Karpenter (`wattflow.kube.node_switches`).
 
 The engine asks; here it is carried out. A node that holds nothing but daemons gets our taint, is looked at once more
 after what others had under way has shown itself, and is then switched. Nothing is ever evicted: a node that turns out

@@ -94,3 +94,38 @@ def test_a_cluster_without_argo_is_served_and_one_that_forbids_it_is_told_what_t
     found = asyncio.run(scheduler_process.missing(Bare(Access("http://127.0.0.1:1")), settings.parse("")))
     assert len(found) == problems
     assert all("install Argo Workflows, or set argo = false under [workflows]" in one.what for one in found)
+
+
+def test_a_shadow_needs_no_right_to_write() -> None:
+    class Reader(Client):
+        async def call(self, method: str, path: str, body: object = None, **more: object) -> bytes:
+            asked = body["spec"]["resourceAttributes"]["verb"] if isinstance(body, dict) else "get"
+            return b'{"status": {"allowed": true}}' if asked in ("get", "list", "watch") else b'{"status": {}}'
+
+    client = Reader(Access("http://127.0.0.1:1"))
+    assert asyncio.run(scheduler_process.missing(client, settings.parse(""))), "a scheduler does"
+    assert not asyncio.run(scheduler_process.missing(client, settings.parse('mode = "shadow"')))
+
+
+def test_an_api_server_that_is_being_restarted_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First nobody listens, then it has not read the rights yet, then all is well."""
+    early = ApiError(403, "Forbidden", "cannot create resource selfsubjectaccessreviews")
+    answers: list[bytes | Exception] = [OSError("refused"), early, b'{"status": {}}', b'{"status": {"allowed": true}}']
+
+    class Restarting(Client):
+        async def call(self, method: str, path: str, body: object = None, **more: object) -> bytes:
+            found = answers[0]
+            if isinstance(found, Exception):
+                answers.pop(0)
+                raise found
+            return found
+
+    async def later(seconds: float) -> None:
+        if len(answers) == 2:
+            answers.pop(0) if looks else looks.append(seconds)
+
+    looks: list[float] = []
+    monkeypatch.setattr(asyncio, "sleep", later)
+    client = Restarting(Access("http://127.0.0.1:1"))
+    assert not asyncio.run(scheduler_process._missing_now(client, settings.parse('policy = "fifo"\n' + CONFIG), None))
+    assert len(answers) == 1

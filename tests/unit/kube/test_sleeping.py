@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.kube import accounting, actuators, objects, scheduler_process, settings, sleep_facts, sleeping
+from wattflow.kube import accounting, node_switches, objects, scheduler_process, settings, sleep_facts, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.allowance import SWITCH, ZONE, Allowance, windows
 from wattflow.kube.argo.watching import Flows
@@ -63,7 +63,7 @@ def hook(folder: Path, body: str = "exit 0") -> str:
 
 def switch(folder: Path, body: str = "exit 0") -> PowerHook:
     """The same command as the scheduler uses it."""
-    made = actuators.make(settings.SchedulerSettings(hook=hook(folder, body)), Patches())
+    made = node_switches.make(settings.SchedulerSettings(hook=hook(folder, body)), Patches())
     assert made is not None
     return made
 
@@ -233,7 +233,7 @@ def test_a_cordon_that_comes_while_a_node_wakes_stays(tmp_path: Path) -> None:
         await until(lambda: calls(tmp_path) == ["wake n"])
         shown = sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat="after", cordoned=True))
         await until(lambda: bool(told))
-        assert shown.spec.unschedulable
+        assert shown is not None and shown.spec.unschedulable
         assert all("unschedulable" not in body["spec"] for _, body in client.patches)
 
     asyncio.run(run())

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from wattflow.kube import actuators
+from wattflow.kube import node_switches
 from wattflow.kube.settings import SchedulerSettings, parse
 from wattflow.kube.sleeping import Sleeper
 from wattflow.levels.power_hooks import HookFailed, magic_packet
@@ -102,7 +102,7 @@ def test_a_node_sleeps_and_wakes_by_its_controller(controller: tuple[str, Path],
 
     async def run() -> None:
         client = Patches()
-        hook = actuators.make(chosen(url, tmp_path, str(ca)), client)
+        hook = node_switches.make(chosen(url, tmp_path, str(ca)), client)
         assert hook is not None
         Controller.states = ["On", "On", "PoweringOff", "Off"]
         sleeper = Sleeper(client, "wattflow", hook, lambda name: False, lambda name, state: told.append(state),
@@ -123,7 +123,7 @@ def test_a_controller_with_another_certificate_is_not_told(controller: tuple[str
     told: list[Power] = []
 
     async def run() -> None:
-        hook = actuators.make(chosen(url, tmp_path, ""), Patches())
+        hook = node_switches.make(chosen(url, tmp_path, ""), Patches())
         assert hook is not None
         with pytest.raises(HookFailed, match="certificate"):
             await hook.suspend("n")
@@ -144,7 +144,7 @@ def test_a_magic_packet_wakes_a_node(tmp_path: Path) -> None:
         card.settimeout(30)
         where = f"127.0.0.1:{card.getsockname()[1]}"
         lines = [f'wake_on_lan = "{file}"', 'suspend = "true {node}"', f'broadcast = "{where}"']
-        hook = actuators.make(parse("\n".join(["[sleep]", *lines])), Patches())
+        hook = node_switches.make(parse("\n".join(["[sleep]", *lines])), Patches())
         assert hook is not None and hook.covers("n") and not hook.covers("other")
         asyncio.run(hook.resume("n"))
         assert card.recv(200) == magic_packet("3c:ec:ef:12:34:56")
@@ -154,7 +154,7 @@ def test_a_node_without_an_address_is_left_on(tmp_path: Path) -> None:
     file = tmp_path / "addresses"
     file.write_text("n 3c:ec:ef:12:34:56\n")
     told: list[Power] = []
-    hook = actuators.make(parse(f'[sleep]\nwake_on_lan = "{file}"\nsuspend = "false"'), Patches())
+    hook = node_switches.make(parse(f'[sleep]\nwake_on_lan = "{file}"\nsuspend = "false"'), Patches())
     assert hook is not None
     sleeper = Sleeper(Patches(), "wattflow", hook, lambda name: False, lambda name, state: told.append(state))
     sleeper.sleep("other")
@@ -181,4 +181,4 @@ def test_what_cannot_be_used_is_told(text: str, said: str, tmp_path: Path) -> No
     for word, path in (("LOGIN", login(tmp_path)), ("OPEN", tmp_path / "open"), ("ADDRESSES", tmp_path / "addresses")):
         text = text.replace(word, str(path))
     with pytest.raises(InvalidInput, match=said):
-        actuators.make(parse("[sleep]\n" + text), Patches())
+        node_switches.make(parse("[sleep]\n" + text), Patches())
