@@ -154,8 +154,8 @@ def test_all_constraints_alternatives_and_administrators() -> None:
 
 
 def test_partitions_share_what_their_gpu_has() -> None:
-    half = {"consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "20Gi"}}}]}
-    whole = {"consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "40Gi"}}}]}
+    half: dict[str, Any] = {"consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "20Gi"}}}]}
+    whole: dict[str, Any] = {"consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "40Gi"}}}]}
     counters = [{"name": "gpu-0", "counters": {"memory": {"value": "40Gi"}}}]
     offered = gpus("x", gpu("whole", **whole), gpu("h1", **half), gpu("h2", **half), gpu("h3", **half))
     offered.spec.shared_counters = msgspec.convert({"sharedCounters": counters}, type(offered.spec)).shared_counters
