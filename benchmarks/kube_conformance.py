@@ -115,17 +115,17 @@ def full_name(report: dict[str, object]) -> str:
     return " ".join([*containers, str(report["LeafNodeText"])])
 
 
-def add_system_pods(rig: Rig, nodes: Sequence[str]) -> None:
-    """Put what usual clusters run on every node there, in name; it asks for nothing."""
-    space = "/api/v1/namespaces/kube-system"
-    rig.api.await_one(f"{space}/serviceaccounts", "default", lambda _: True, 60)
-    for node in nodes:
-        for name in SYSTEM:
-            spec = {"nodeName": node, "containers": [{"name": "main", "image": "none"}]}
-            rig.api.create(f"{space}/pods", {"metadata": {"name": f"{name}-{node}"}, "spec": spec})
-    rig.api.await_each(
-        f"{space}/pods", lambda one: one["status"].get("phase") == "Running", len(nodes) * len(SYSTEM), 60
-    )
+def add_system_pods(rig: Rig) -> None:
+    """Run in name what usual clusters have on every node; the scheduler under test places it."""
+    path = "/apis/apps/v1/namespaces/kube-system/daemonsets"
+    for name in SYSTEM:
+        labels = {"app": name}
+        spec = {"containers": [{"name": "main", "image": "none"}], "tolerations": [{"operator": "Exists"}]}
+        template = {"metadata": {"labels": labels}, "spec": spec}
+        body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+        rig.api.create(path, body)
+    for name in SYSTEM:
+        rig.api.await_one(path, name, lambda one: one["status"].get("numberReady") == NODES, 120)
 
 
 def all_names(rig: Rig, folder: Path) -> list[str]:
@@ -147,8 +147,9 @@ def play(who: str, names: Sequence[str], folder: Path, again: bool) -> dict[str,
         return results
     rig = Rig.start(Options(scheduler=who == KUBE), die_with_parent=True)
     try:
-        add_system_pods(rig, rig.add_kwok_nodes(NODES, [SHAPE]))
+        rig.add_kwok_nodes(NODES, [SHAPE])
         with scheduler(rig, who):
+            add_system_pods(rig)
             for number, name in enumerate(todo, 1):
                 log = folder / f"{who}-{re.sub('[^a-zA-Z0-9]+', '-', name)[-80:]}.log"
                 results |= run(rig, [name], log)

@@ -2,7 +2,7 @@
 .PHONY: test-conformance bench-kube-perf
 CONFORMANCE_E2E ?=
 CONFORMANCE_ARGO ?=
-test-conformance: $(BIN)/.dev kube-rig ## e2e [sig-scheduling] and argo-workflows' examples under kube-scheduler and under ours (about 70 minutes, mostly waiting; portions add up in out/conformance)
+test-conformance: $(BIN)/.dev kube-rig ## e2e [sig-scheduling] and argo-workflows' examples under kube-scheduler and under ours (about 40 minutes, mostly waiting; portions add up in out/conformance)
 	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_conformance.py $(CONFORMANCE_E2E)
 	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_examples.py $(CONFORMANCE_ARGO)
 
