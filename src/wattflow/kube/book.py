@@ -183,9 +183,7 @@ class Book:
         if pod is None or view is None or not self.serves(view.node):
             return "the pod or the node is gone"
         amounts = self._amounts.get(uid) or accounting.pod_requests(pod)
-        reason = self._against(pod, amounts, view)
-        if reason is None:
-            reason = self.cluster.assume(pod, view.node)
+        reason = self._against(pod, amounts, view) or self.cluster.assume(pod, view.node)
         if reason is not None:
             # The engine has counted otherwise, or knows nothing of kept room: it would choose the same node again.
             if uid in self._rules and (reason == _KEPT or not self._unsure(pod)):
@@ -199,8 +197,7 @@ class Book:
         self.offers.forget(uid)
         asked = gpus.wish(pod)
         if asked is not None:
-            index = gpus.place(view.node, view.gpus, asked)
-            pod = changes.noted(pod, {gpus.INDEX: str(index)})
+            pod = changes.noted(pod, {gpus.INDEX: str(gpus.place(view.node, view.gpus, asked))})
         self._put(Record(pod, node, amounts, held=True, assumed=True))
         return None
 
@@ -233,6 +230,11 @@ class Book:
             return self._against(changes.noted(record.pod, {gpus.INDEX: None}), record.amounts, view)
         finally:
             view.add(record.pod, record.amounts)
+
+    def unkeep(self, uid: str) -> None:
+        """Keep no room for a pod any more; whoever it was kept from is asked for again."""
+        if self.nominated.pop(uid, None) is not None:
+            self.version += 1
 
     def look_again(self) -> None:
         """Pods that were kept back may go now."""
@@ -374,7 +376,7 @@ class Book:
         self.refused.pop(uid, None)
         self._counted.pop(uid, None)
         self.not_before_s.pop(uid, None)
-        self.nominated.pop(uid, None)
+        self.unkeep(uid)
         self.offers.forget(uid)
         self._drop_rules(uid)
         self._amounts.pop(uid, None)

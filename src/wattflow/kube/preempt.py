@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -32,7 +32,8 @@ BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 _LOOK_S, _AFTER_S, _AGAIN_S = 1.0, 1.0, 10.0
 _LOST = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
 _THINK_S = 0.2
-"""How long plans may be made in one look: bindings wait meanwhile, for all runs in one loop."""
+"""How long plans may be made in one look: bindings wait meanwhile, for all runs in one loop. Writing counts not: it
+leaves the loop to others, and a slow API server must not make us take one pod a second."""
 _MOST_NODES = 100
 """Nodes on which victims are looked for, at a time."""
 
@@ -65,10 +66,15 @@ class Budget(objects.Object):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Victims on one node."""
+    """Victims on one node; those that are ending already only have to be waited for."""
 
     node: str
     victims: Sequence[objects.Pod]
+
+    @property
+    def evicted(self) -> list[objects.Pod]:
+        """Return whom somebody has to send away."""
+        return [one for one in self.victims if one.metadata.deletion_timestamp is None]
 
     @property
     def cost(self) -> tuple[int, int, int]:
@@ -116,10 +122,9 @@ def _plans(
 
 def _victims(trial: _Trial, lower: Sequence[objects.Pod], budgets: Sequence[Budget]) -> list[objects.Pod]:
     """Let back whom there is room for; nobody is evicted where a budget would be broken."""
-    # who is on the way out already is counted as gone: room comes by itself
-    rest = [one for one in lower if one.metadata.deletion_timestamp is None]
-    rest.sort(key=lambda one: (-one.spec.priority, one.status.start_time or ""))
-    tight = _protected(rest, budgets)
+    rest = sorted(lower, key=lambda one: (-one.spec.priority, one.status.start_time or ""))
+    # no budget can keep who is on the way out already
+    tight = _protected([one for one in rest if one.metadata.deletion_timestamp is None], budgets)
     # those whom a budget protects come back first, then the others; the higher the priority the sooner
     rest.sort(key=lambda one: one.metadata.uid not in tight)
     victims = [one for one in rest if not trial.lets_back(one)]
@@ -208,28 +213,40 @@ class Preemptor:
             and now_s - self._tried_s.get(uid, -_AGAIN_S) >= _AGAIN_S and self._may(pod)
         ]  # fmt: skip
         self._tried_s = {uid: at_s for uid, at_s in self._tried_s.items() if uid in book.waiting}
-        for pod in sorted(waited, key=lambda one: -one.spec.priority):
-            if pod.metadata.uid not in book.waiting:
-                continue  # placed while a plan before was carried out
-            if self.clock() - now_s > _THINK_S:
-                break
-            self._tried_s[pod.metadata.uid] = now_s
-            await self._consider(pod)
+        thought_s = 0.0
+        async with asyncio.TaskGroup() as writes:
+            for pod in sorted(waited, key=lambda one: -one.spec.priority):
+                began_s = self.clock()
+                if thought_s > _THINK_S:
+                    break
+                if pod.metadata.uid in book.waiting:  # else placed while a plan before was carried out
+                    self._tried_s[pod.metadata.uid] = now_s
+                    order = self._consider(pod)
+                    thought_s += self.clock() - began_s
+                    if order is not None:
+                        writes.create_task(order)
+                        await asyncio.sleep(0)
 
-    async def _consider(self, pod: objects.Pod) -> None:
+    def _consider(self, pod: objects.Pod) -> Coroutine[None, None, None] | None:
+        """Return what has to be written for a pod; the room is kept for it from now on."""
         uid, nominated = pod.metadata.uid, self.book.nominated
         if uid not in nominated and pod.status.nominated_node_name in self.book.cluster.nodes:
             # victims were evicted for it by a run of us before this one
             nominated[uid] = Nominated(pod.status.nominated_node_name, pod, accounting.pod_requests(pod))
         if self._awaits_victims(pod):
-            return
+            return None
         found = self.plan(pod)
         if found is not None:
-            await self._carry_out(pod, found)
-        elif uid in nominated and not self._fits(pod):
-            del nominated[uid]  # nothing helps it now: others may have the room
-            with contextlib.suppress(*_LOST):  # only a note; the next run of us would keep the room a while
-                await self._note(pod, None)
+            nominated[uid] = Nominated(found.node, pod, accounting.pod_requests(pod))
+            return self._carry_out(pod, found)
+        if uid in nominated and not self._fits(pod):
+            self.book.unkeep(uid)  # nothing helps it now: others may have the room
+            return self._give_up(pod)
+        return None
+
+    async def _give_up(self, pod: objects.Pod) -> None:
+        with contextlib.suppress(*_LOST):  # only a note; the next run of us would keep the room a while
+            await self._note(pod, None)
 
     def _may(self, pod: objects.Pod) -> bool:
         refused = pod.metadata.uid in self.book.refused
@@ -258,13 +275,12 @@ class Preemptor:
         return plan(pod, cluster, self.budgets.values(), self.book.serves)
 
     async def _carry_out(self, pod: objects.Pod, found: Plan) -> None:
-        self.book.nominated[pod.metadata.uid] = Nominated(found.node, pod, accounting.pod_requests(pod))
         try:
             await self._note(pod, found.node)
-            for victim in found.victims:
+            for victim in found.evicted:
                 await self._evict(victim, pod, found.node)
         except _LOST as error:
-            self.book.nominated.pop(pod.metadata.uid, None)
+            self.book.unkeep(pod.metadata.uid)
             log.warning("%s: preemption on %s was not carried out: %s", pod.key, found.node, error)
 
     async def _note(self, pod: objects.Pod, node: str | None) -> None:
@@ -280,5 +296,9 @@ class Preemptor:
             "metadata": {"name": about.name, "namespace": about.namespace},
             "deleteOptions": {"preconditions": {"uid": about.uid}},
         }  # fmt: skip
-        await self.client.call("POST", f"/api/v1/namespaces/{about.namespace}/pods/{about.name}/eviction", body)
+        try:
+            await self.client.call("POST", f"/api/v1/namespaces/{about.namespace}/pods/{about.name}/eviction", body)
+        except ApiError as error:
+            if error.code != 404:  # it is gone: that is what was wanted
+                raise
         self.binder.event(victim, "Normal", "Preempted", f"Preempted by {pod.key} on {node}")

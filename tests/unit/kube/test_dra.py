@@ -154,8 +154,8 @@ def test_all_constraints_alternatives_and_administrators() -> None:
 
 
 def test_partitions_share_what_their_gpu_has() -> None:
-    half = {"consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "20Gi"}}}]}
-    whole = {"consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "40Gi"}}}]}
+    half: dict[str, Any] = {"consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "20Gi"}}}]}
+    whole: dict[str, Any] = {"consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "40Gi"}}}]}
     counters = [{"name": "gpu-0", "counters": {"memory": {"value": "40Gi"}}}]
     offered = gpus("x", gpu("whole", **whole), gpu("h1", **half), gpu("h2", **half), gpu("h3", **half))
     offered.spec.shared_counters = msgspec.convert({"sharedCounters": counters}, type(offered.spec)).shared_counters
@@ -328,3 +328,15 @@ def test_a_claim_that_is_hard_to_meet_costs_nobody_else_anything(monkeypatch: py
     assert given(devices, wants("q", "easy")) == [["g0"]]
     bad = gpus("x", gpu("a", memory="many"))
     assert "devices" in str(given(ledger(bad, kind(expression="has(device.driver)"), claim("c")), wants("p", "c")))
+
+
+@pytest.mark.slow
+def test_a_claim_that_cannot_be_read_any_more_ends_nothing() -> None:
+    async def whole() -> None:
+        async with writing(claim("c")) as (api, book, writer):
+            book.on_pod("ADDED", wants("p", "c"))
+            assert book.assume("uid-p", "x") is None
+            api.items[CLAIMS]["default/c"]["status"] = 5
+            assert "could not be written" in str(await write(writer, book, "uid-p"))
+
+    asyncio.run(whole())

@@ -20,7 +20,7 @@ from wattflow.kube.nominated import Nominated
 from wattflow.kube.preempt import Budget, Preemptor, plan
 
 from .making import node, pod
-from .small_api import small_api
+from .small_api import refusal, small_api
 
 
 def budget(allowed: int, name: str = "b", **labels: str) -> Budget:
@@ -34,7 +34,7 @@ def victims(pods: list[objects.Pod], priority: int = 9, budgets: tuple[Budget, .
     cluster = Snapshot.of([node(name) for name in names], pods)
     asked = pod("new", priority=priority, **({"cpu": "2"} | more))
     found = plan(asked, cluster, budgets, lambda one: True)
-    return found and (found.node, sorted(one.metadata.name for one in found.victims))
+    return found and (found.node, sorted(one.metadata.name for one in found.evicted))
 
 
 def test_only_lower_priority_goes_and_no_more_than_must() -> None:
@@ -92,7 +92,7 @@ def test_rules_between_pods_count_and_those_who_leave_already_are_not_evicted() 
     assert victims(pods, affinity=shy) == ("n", ["a"])
     leaving = pod("a", "n", cpu="4", priority=1)
     leaving.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
-    assert victims([leaving]) is None
+    assert victims([leaving]) == ("n", []), "room is kept where it comes by itself, and nobody is evicted for it"
 
 
 @pytest.mark.slow
@@ -171,6 +171,19 @@ def test_nobody_else_is_evicted_while_a_victim_takes_its_time_to_end() -> None:
 
 
 @pytest.mark.slow
+def test_a_victim_that_is_gone_already_is_no_failure() -> None:
+    async def whole() -> None:
+        async with small_api() as (api, access), Client(access) as client:
+            book = full_book("x")
+            wait(book, ours("high", 9))
+            api.faults.append(("low-x/eviction", lambda: refusal(404, "NotFound")))
+            await Preemptor(client, book, Binder(client, "ours"), lambda: 5.0).look()
+            assert book.nominated["uid-high"].node == "x"
+
+    asyncio.run(whole())
+
+
+@pytest.mark.slow
 def test_pods_that_wait_together_each_get_a_node_of_their_own_in_one_look() -> None:
     async def whole() -> None:
         async with small_api() as (api, access), Client(access) as client:
@@ -198,3 +211,24 @@ def test_kept_room_is_closed_to_equals_and_they_go_elsewhere() -> None:
     assert chosen.get("uid-late") in (None, "y"), "never x again"
     assert book.assume("uid-late", "y") is None
     assert book.assume("uid-first", "x") is None
+
+
+@pytest.mark.slow
+def test_room_that_is_kept_no_longer_is_given_to_those_whom_it_was_kept_from() -> None:
+    async def whole() -> None:
+        async with small_api() as (_, access), Client(access) as client:
+            book = full_book("x")
+            book.on_pod("DELETED", pod("low-x", "x", cpu="4", priority=1))
+            wait(book, ours("a", 9), ours("b", 9))
+            for uid, one in book.waiting.items():
+                book.nominated[uid] = Nominated("x", one, pod_requests(one))
+            for uid in list(book.waiting):
+                assert "kept for" in str(book.assume(uid, "x")), "each is kept off by the other"
+            book.flush(1.0)
+            assert not book.decider.step(1.0).choices
+            await Preemptor(client, book, Binder(client, "ours"), lambda: 5.0).look()
+            assert list(book.nominated) == ["uid-b"], "nothing helps a, so b may go"
+            book.flush(6.0)
+            assert [choice.uid for choice in book.decider.step(6.0).choices] == ["uid-b"]
+
+    asyncio.run(whole())

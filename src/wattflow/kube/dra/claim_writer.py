@@ -37,7 +37,8 @@ RIGHTS = (
 """Group, resource and verb of what is read and written; `resourceclaims/binding` is asked for from 1.36 on."""
 _TRIES = 5
 _LOOK_S = 10.0
-_LOST = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
+# A claim of another form than we know costs its pod the placement, never the scheduler its life.
+_LOST = (ApiError, aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError)
 
 
 class NotWritten(RuntimeError):
