@@ -159,6 +159,7 @@ class Door:
             return
         identity = self.identify(scope)
         refusal = self._refusal(scope, identity)
+        # After the rate: a stranger who floods the login page is refused like any other.
         if refusal is None and await self._house.dashboard.answered(scope, receive, send):
             return
         if identity is None or refusal is not None:
@@ -193,6 +194,7 @@ class Door:
 
         async def counted(message: Any) -> None:
             if message["type"] == "http.response.start":
+                # Counted as it is sent: an answer that the framework makes for an error counts, too.
                 requests[str(message["status"])] += 1
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request.encode())]
             await send(message)
@@ -218,6 +220,7 @@ def _is_agents(request: Request) -> bool:
 
 async def _refused(request: Request, error: Exception) -> Response:
     """Trouble of the server's own is 503. An agent waits for the next start then; clients are told a fault at once."""
+    # To a client a fault of the engine is final until a restart; an agent must keep its work and wait for that.
     waits = isinstance(error, StoreTrouble) or (isinstance(error, Broken) and _is_agents(request))
     status = 422 if isinstance(error, InvalidInput) else 503 if waits else 409
     return JSONResponse({"error": str(error)}, status)
