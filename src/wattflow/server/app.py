@@ -26,7 +26,7 @@ from wattflow.runtime.json_logs import REQUEST
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
-from wattflow.runtime.tidying import trim_own_log
+from wattflow.runtime.tidying import trim_memory, trim_own_log
 from wattflow.runtime.turns import on_disk
 from wattflow.server import admin_routes, agent_routes, bodies, dashboard_routes, routes
 from wattflow.server.hot import Hot
@@ -43,6 +43,11 @@ LEAST_KEPT_S = 3600.0
 """An object is put before the task that names it: nothing younger is swept away."""
 THREADS = 8
 """For files and queries."""
+FORGET_AFTER_S = 15.0
+"""Memory holds what is over for so long: its clients have their ends by then, and whoever asks later asks the store.
+At 200 tasks a second a minute of it was a seventh of the server's memory."""
+TRIM_S = 60.0
+"""How often memory that the allocator holds free, between what is in use, is given back to the machine."""
 FORGET_PIECE = 256
 """Tasks that leave memory before others have a turn of the loop."""
 THIN_MOST = 200
@@ -234,6 +239,7 @@ async def _http(request: Request, error: Exception) -> Response:
 async def _housekeeping(house: House) -> None:
     """Snapshots, and an end to what was kept long enough."""
     saved = collected = house.service.ledger.next_entry
+    trimmed_s = time.monotonic()
     while True:
         await asyncio.sleep(5)
         # Cycles that survived their youth stay until here; a whole collection would hold up whoever waits.
@@ -246,6 +252,9 @@ async def _housekeeping(house: House) -> None:
                 await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
             await forget_closed(house.service)
             await asyncio.to_thread(trim_own_log)
+            if time.monotonic() - trimmed_s > TRIM_S:
+                trimmed_s = time.monotonic()
+                await asyncio.to_thread(trim_memory)
             await thin(house)
             await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)
         except Exception as error:
@@ -275,7 +284,7 @@ def _expire(house: House, before_s: float) -> None:
         house.objects.sweep(old_s, lambda: wanted_objects(house.database))
 
 
-async def forget_closed(service: Service, after_s: float = 60.0) -> None:
+async def forget_closed(service: Service, after_s: float = FORGET_AFTER_S) -> None:
     """Workflows that are over leave memory, a piece at a time; the store answers for them."""
     for workflow in [w for w in service.workflows.values() if w.state != "open"]:
         ended_s = float(workflow.about.get("ended_s", 0.0))  # type: ignore[arg-type]
