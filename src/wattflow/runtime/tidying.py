@@ -1,4 +1,4 @@
-"""Tidying of a machine that works for months: logs are cut, work folders that nobody uses go, free memory is given back."""
+"""Tidying of a machine that works for months: logs are cut, old work folders go, free memory is given back."""
 
 from __future__ import annotations
 

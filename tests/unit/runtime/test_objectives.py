@@ -124,7 +124,7 @@ def test_a_workflow_keeps_the_objective_that_it_was_opened_with(tmp_path: Path) 
         service, _, writer = await opened(tmp_path)
         await service.submit(m.Submission(workflow="w", tasks=[task("a")], objective="energy"), "me")
         with pytest.raises(
-            InvalidInput, match="with the objective energy, so tasks for makespan cannot.*a Client of its"
+            InvalidInput, match=r"with the objective energy, so tasks for makespan cannot.*a Client of its"
         ):
             await service.submit(m.Submission(workflow="w", tasks=[task("b")], objective="makespan"), "me")
         # Beside others with unlike ones, and where none was named, it is refused in as many words.
