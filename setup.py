@@ -10,7 +10,10 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 DOCS = Path(__file__).parent / "docs"
-LEFT_OUT = ("changelog", "commands", "experiments", "experiments-traces", "kernel", "kube-rig", "research-notes")
+LEFT_OUT = (
+    "changelog", "commands", "experiments", "experiments-traces", "frames-notes", "kernel", "kube-rig",
+    "prediction-notes", "research-notes",
+)  # fmt: skip
 """Pages for those who have the source, and one that `--help` says as well: the wheel stays small without them."""
 
 

@@ -25,19 +25,19 @@ bench-predict: $(BIN)/.dev ## Prediction figures on held-out data
 
 .PHONY: experiments
 experiments: $(BIN)/.dev ## Every published claim under experiments/, ours beside theirs (out/experiments)
-	@set -e; for file in $$(grep -l '^kind' experiments/*.toml); do $(WATTFLOW) experiment "$$file" --quiet; done
+	@set -e; for file in $$(grep -l '^kind' experiments/*.toml); do $(RUN) -m research "$$file" --quiet; done
 
 .PHONY: bench-hpe
 bench-hpe: $(BIN)/.dev ## The HPE paper's CPU experiment: table, factorial, and what our policy saves beyond it
-	$(WATTFLOW) experiment hpe_table1
+	$(RUN) -m research hpe_table1
 
 .PHONY: bench-fgd
 bench-fgd: $(BIN)/.dev ## GPU allocation ratio of FGD and its rivals on the Alibaba lists (out/experiments/fgd)
-	$(RUN) -m wattflow.cli experiment fgd
+	$(RUN) -m research fgd
 
 .PHONY: bench-wfinstances
 bench-wfinstances: $(BIN)/.dev ## Recorded against simulated makespan of every shared instance (out/experiments/wfinstances)
-	$(RUN) -m wattflow.cli experiment wfinstances
+	$(RUN) -m research wfinstances
 .PHONY: bench-frames
 bench-frames: $(BIN)/.dev ## Scheduler frames: speed, memory, the grid of 54 traces, stealing, delays, energy at a bound
 	$(RUN) benchmarks/frames.py

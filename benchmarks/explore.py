@@ -10,12 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from wattflow.lab.explore.design import read_design
+from wattflow.lab.explore.design import bundled, read_design
 from wattflow.lab.explore.exploration import Exploration, explore
 from wattflow.lab.explore.explore_page import write_exploration
 from wattflow.lab.explore.stats import effects, variance
-
-EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
 def figure(name: str, value: float, unit: str, goal: str = "none", ok: bool = True) -> None:
@@ -24,7 +22,7 @@ def figure(name: str, value: float, unit: str, goal: str = "none", ok: bool = Tr
 
 def timed(name: str, folder: Path, workers: int | None) -> tuple[Exploration, float]:
     started = time.perf_counter()
-    found = explore(read_design(EXPERIMENTS / f"{name}.toml"), folder, workers)
+    found = explore(read_design(bundled(Path(name))), folder, workers)
     write_exploration(folder / "report.html", found)
     return found, time.perf_counter() - started
 

@@ -18,11 +18,11 @@ import frames_grid
 import numpy as np
 from frames_designs import HOST_STEALING, bases, twelve, with_caches
 
+from research.papers import experiment
 from wattflow.frames import frame as frames
 from wattflow.frames import library, slowdowns, workloads
 from wattflow.frames.frame import Delay, Frame
 from wattflow.frames.frame_run import run_frame
-from wattflow.lab.experiments import experiment
 from wattflow.model.cluster import Cluster
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload

@@ -26,8 +26,8 @@ from kuberig.api import JSON, ApiError
 from kuberig.kwok import Shape
 from kuberig.rig import Rig
 
-from wattflow.lab.experiments import experiment, hpe_model, hpe_pictures, hpe_readings, hpe_table1
-from wattflow.lab.experiments.hpe_model import ROWS, Setting
+from research.papers import experiment, hpe_model, hpe_pictures, hpe_readings, hpe_table1
+from research.papers.hpe_model import ROWS, Setting
 from wattflow.lab.figures.power_series import power_curve
 from wattflow.model.cluster import Cluster, Node
 from wattflow.sim import SimOptions, simulate

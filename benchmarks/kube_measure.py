@@ -185,18 +185,20 @@ def ours(
     workflows: bool = False,
     profiles: bool = False,
     more: Callable[[Rig], list[str]] = lambda rig: [],
+    name: str = OURS,
 ) -> Starter:
     """`wattflow kube scheduler` under an account of least rights, with node profiles by label.
 
     Args:
         more: Further lines of its configuration.
+        name: The `schedulerName` that it serves.
     """
 
     @contextmanager
     def running(rig: Rig) -> Iterator[Process]:
         (port,) = free_ports(1)
         config = rig.folder / "scheduler.toml"
-        lines = [f'name = "{OURS}"', f'policy = "{policy}"', "[http]", f"port = {port}", "[energy]"]
+        lines = [f'name = "{name}"', f'policy = "{policy}"', "[http]", f"port = {port}", "[energy]"]
         lines += [f"profiles = {str(profiles).lower()}"]
         lines += ["[workflows]", f"argo = {str(workflows).lower()}", *more(rig)]
         config.write_text("\n".join(lines) + "\n")

@@ -21,8 +21,8 @@ from kube_replay import Measured
 from kuberig.control import Options
 from kuberig.rig import Rig
 
+from research.papers import joulie_paper
 from wattflow.clusters import resolve_profile
-from wattflow.lab.experiments import joulie_paper
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload

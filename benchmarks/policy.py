@@ -8,7 +8,7 @@ its mean and p95 response of workflows and its makespan, means over the seeds, a
 with all nodes on. Of the policies that keep it and do not know the future, the one with the fewest joules is the
 opponent of that scenario; one that breaks the bound on each of the first two seeds is not run on the others. Numbers of
 our policy were chosen on seeds from 1000 on. Results are kept in OUT/results.jsonl as they come: a second call goes on.
-OUT/table.md holds the tables of docs/policies.md, OUT/front.png its picture.
+OUT/table.md holds every scenario as a table, OUT/front.png its picture.
 """
 
 from __future__ import annotations

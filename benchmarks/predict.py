@@ -14,6 +14,7 @@ settings are chosen inside the training side only.
 - Coverage of next runs, later calls and later watts is that of intervals as they are served: their width follows what
   had ended before each began (`online.AdaptiveWidth`); how intervals as fitted do is printed beside it.
 - Memory: each tenth of a trace's time with what had finished before it.
+- Unseen: phases, workflows, functions and repeats on which no choice was made (`predict_unseen`).
 - Drift: held-out runs made 30 % slower; and full-size inputs after training on down-sampled ones.
 """
 
@@ -30,6 +31,7 @@ from pathlib import Path
 
 import numpy as np
 import plain
+import predict_unseen
 
 from wattflow.model.profile import Scope
 from wattflow.predict import datasets, fast, needs, online, runtime, serverless, trees, watts
@@ -442,6 +444,7 @@ PARTS: dict[str, Callable[[Path], list[FloorFigure]]] = {
     "kepler": kepler,
     "memory": memory,
     "unknown": unknown_workflow,
+    "unseen": lambda data: predict_unseen.unseen(data, trace),
     "drift": drift,
     "speed": speed,
 }

@@ -31,3 +31,17 @@ bench-kube-joulie: $(BIN)/.dev kube-rig ## The 41 nodes of Joulie's second setti
 BENCH_KUBE_HPE ?=
 bench-kube-hpe: $(BIN)/.dev kube-rig ## HPE's CPU experiment as pods on the rig, both readings: makespan, energy, peak watts, stretch
 	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_hpe.py $(BENCH_KUBE_HPE)
+
+.PHONY: test-karpenter
+test-karpenter: $(BIN)/.dev kube-rig ## Nodes given back to a real Karpenter with its KWOK provider, and made anew (builds it: three minutes)
+	$(KUBERIG) build karpenter
+	$(BIN)/pytest -n 0 tests/cluster/test_karpenter.py
+
+.PHONY: bench-operator
+BENCH_OPERATOR ?=
+bench-operator: $(BIN)/.dev kube-rig ## What an operator may rely on: drawn sequences, a day of sleep, curves (BENCH_OPERATOR='--part stateful --seed 2 --sequences 60' for one portion); added up in out/operator.json
+	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/operator_figures.py $(BENCH_OPERATOR)
+
+.PHONY: test-install
+test-install: $(BIN)/.dev kube-rig image ## docs/install.md typed as a whole on an empty cluster, with the image on the rig's real node
+	WATTFLOW_IMAGE=$(abspath $(IMAGE)) $(BIN)/pytest -n 0 -s tests/cluster/test_install.py

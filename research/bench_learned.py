@@ -35,9 +35,9 @@ from research import (
     shipped,
 )
 from research.evaluate import Place
+from research.papers import experiment
+from research.papers.findings import Sheet
 from wattflow.generate import Recipe
-from wattflow.lab.experiments import experiment
-from wattflow.lab.experiments.findings import Sheet
 from wattflow.learn import scenarios
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import MissingExtra

@@ -52,7 +52,8 @@ def compared(found: list[dict[str, Row]], one: str, other: str) -> tuple[float, 
         math.log(portfolio.mean(rows[one].results).energy_j / portfolio.mean(rows[other].results).energy_j)
         for rows in found
     ]
-    return float(np.mean(ratios)), float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
+    error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios)) if len(ratios) > 1 else math.inf
+    return float(np.mean(ratios)), error
 
 
 def main() -> None:
@@ -66,7 +67,9 @@ def main() -> None:
     found: list[dict[str, Row]] = []
     while len(found) < 2 or (time.process_time() < given.cpu_s and len(found) < len(places)):
         found.append(judged(places[len(found)], Plan()))
-        print(f"{places[len(found) - 1].name} after {time.process_time():.0f} s", flush=True)
+        ratio = compared(found[-1:], RULE, REHEARSED)[0]
+        done = f"{places[len(found) - 1].name} after {time.process_time():.0f} s"
+        print(f"{done}: rule against network {100 * math.expm1(ratio):+.2f} %", flush=True)  # a run may be cut short
     many = len(found)
     for name in (REHEARSED, RULE):
         mean, error = compared(found, name, PORTFOLIO)

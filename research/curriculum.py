@@ -8,6 +8,7 @@ import numpy as np
 
 from wattflow.learn import scenarios
 from wattflow.learn.scenarios import SLACKS, Scenario
+from wattflow.model.cluster import Cluster
 
 FOREVER = 1 << 30
 
@@ -79,9 +80,21 @@ def mutant(scenario: Scenario, seed: int) -> Scenario:
         stream = replace(scenario.stream, load=float(np.clip(scenario.stream.load * rng.uniform(0.7, 1.4), 0.2, 0.9)))
         return replace(scenario, name=f"{scenario.name}-load", stream=stream)
     if way == 1:
-        return replace(scenario, name=f"{scenario.name}-mix", cluster=scenarios.remixed(scenario.cluster, rng))
+        return replace(scenario, name=f"{scenario.name}-mix", cluster=remixed(scenario.cluster, rng))
     stream = replace(scenario.stream, slack=float(rng.choice(SLACKS)))
     runtime_error, power_error = rng.uniform(0.0, 0.3, 2).tolist()
     return replace(
         scenario, name=f"{scenario.name}-known", stream=stream, runtime_error=runtime_error, power_error=power_error
     )
+
+
+def remixed(cluster: Cluster, rng: np.random.Generator) -> Cluster:
+    """Mix the kinds of nodes of a cluster in other shares, about as many nodes."""
+    kinds = list({node.class_key: node for node in cluster.nodes}.values())
+    shares = rng.dirichlet(np.full(len(kinds), 1.0))
+    nodes = [
+        replace(kind, name=f"{kind.name}-{i}")
+        for kind, share in zip(kinds, shares.tolist(), strict=True)
+        for i in range(max(1, round(share * len(cluster.nodes))))
+    ]
+    return replace(cluster, name=f"{cluster.name}-mixed", nodes=tuple(nodes[: scenarios.MOST_NODES]))

@@ -26,12 +26,12 @@ from research import (
 from research.evaluate import NETWORK, OURS, REHEARSED, Place, Plan, Row
 from research.hindsight import Searched
 from research.notes import notes, own_notes
+from research.papers import experiment
+from research.papers.findings import Figure, Findings, Progress, Sheet
 from research.rival_tables import Table
 from research.tables_of_ours import AGAINST
 from wattflow.clusters import load_cluster
 from wattflow.files.strict_table import StrictTable
-from wattflow.lab.experiments import experiment
-from wattflow.lab.experiments.findings import Figure, Findings, Progress, Sheet
 from wattflow.policy import weights
 
 POLICIES_S, SWEEP_S, RIVALS_S, SEARCHES_S, COMPILE_S = 12.0, 2.0, 1.0, 12.0, 80.0
@@ -60,7 +60,6 @@ FILE = Path(__file__).parent / "experiments" / "learned.toml"
 
 def load(workflows: Path | None = None) -> experiment.Experiment:
     """Read the experiment's file; ``workflows`` takes the place of its folder."""
-    experiment.KINDS.setdefault("learned", __name__)
     return experiment.load(str(FILE), workflows)
 
 

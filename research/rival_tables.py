@@ -11,7 +11,7 @@ import numpy as np
 from research import evaluate, paired, portfolio
 from research.evaluate import OURS, PORTFOLIO, REHEARSED, Place, Plan, Row
 from research.paired import Paired, Sample
-from wattflow.lab.experiments.findings import Figure, Sheet
+from research.papers.findings import Figure, Sheet
 from wattflow.model.errors import MissingExtra
 
 Table = Mapping[tuple[Place, str], Row]

@@ -12,8 +12,8 @@ import numpy as np
 from research import paired
 from research.evaluate import PORTFOLIO, REHEARSED
 from research.hindsight import ANNEALING, NSGA2, POLICIES, Searched
+from research.papers.findings import Figure, Sheet
 from research.portfolio import BASELINE, BOUND
-from wattflow.lab.experiments.findings import Figure, Sheet
 from wattflow.plan.measured import slower
 
 _log = logging.getLogger(__name__)

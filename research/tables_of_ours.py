@@ -11,8 +11,8 @@ import numpy as np
 from research import evaluate, paired, portfolio
 from research.evaluate import AUTOSCALED, FLAGSHIP, OURS, PORTFOLIO, SWEEP, Place
 from research.paired import Paired
+from research.papers.findings import Figure, Sheet
 from research.rival_tables import Table, compare, keeps
-from wattflow.lab.experiments.findings import Figure, Sheet
 
 GATES = {0.3: 35.0, 0.6: 20.0, 0.8: 12.0}
 """Per cent of joules below `kubernetes` with all nodes on, by load."""

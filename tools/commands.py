@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,22 @@ import typer.main
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "commands.md"
+TABLE = ("| option | what it says |", "|---|---|")
+SHARED = 3
+"""Commands from which on an option is described once for all of them."""
 TRIED_IN = ("tests", "benchmarks", "research", "make", ".ci", "examples")
 HEAD = """# Commands
 
-What can be typed, and every option. This page is made from the code (`python tools/commands.py`); `wattflow COMMAND
---help` says the same. Commands of 0.1 that have moved below a noun are accepted where they were for one release more.
+What can be typed, and every option:
+
+```sh
+wattflow --help                # what is needed first, then nouns with the rest below them
+wattflow workload --help       # the commands of a noun
+wattflow compare --help        # one command with its options and an example
+```
+
+This page is made from the code (`python tools/commands.py`) and says the same. Commands of 0.1 that have moved below a
+noun are accepted where they were for one release more.
 """
 
 
@@ -42,16 +54,23 @@ def _below(words: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def page() -> str:
-    """The page as text."""
-    return "\n".join([HEAD, *(_section(words, command) for words, command in commands())])
+    """The page as text: options that several commands share are described once, above them."""
+    found = list(commands())
+    counts = Counter(row for _, command in found for one in command.params if (row := _row(one)))
+    shared = {row for row, count in counts.items() if count >= SHARED and row.startswith("| `")}
+    common = ["## Options of several commands", *TABLE, *sorted(shared), ""]
+    return "\n".join([HEAD, *common, *(_section(words, command, shared) for words, command in found)])
 
 
-def _section(words: str, command: Any) -> str:
+def _section(words: str, command: Any, shared: set[str]) -> str:
     said = re.sub(r"\s+", " ", (command.help or "").split("\n\n")[0]).strip()
     lines = [f"## `{words}`", said, ""]
     rows = [row for one in command.params if (row := _row(one))]
-    if rows:
-        lines += ["| option | what it says |", "|---|---|", *rows, ""]
+    own = [row for row in rows if row not in shared]
+    if own:
+        lines += [*TABLE, *own, ""]
+    if also := [row.split(" | ")[0].removeprefix("| ") for row in rows if row in shared]:
+        lines += [f"Also: {', '.join(also)}.", ""]
     return "\n".join(lines)
 
 
@@ -66,26 +85,27 @@ def _row(one: Any) -> str:
     return f"| {names} | {said} |"
 
 
+def options() -> Iterator[tuple[str, Any]]:
+    """Every option of every listed command, by the words that call it."""
+    for words, command in commands():
+        yield from ((words, one) for one in command.params if one.param_type_name == "option" and one.name != "help")
+
+
+def unsaid() -> list[str]:
+    """Options without a line: the page would name them and say nothing."""
+    return [f"{words} {'/'.join(one.opts)}" for words, one in options() if not getattr(one, "help", "")]
+
+
 def untested() -> list[str]:
-    """Options of listed commands that nothing types: neither tests nor benchmarks, make or examples."""
+    """Options that nothing types in any spelling: neither tests nor benchmarks, make or examples."""
     texts = [
         path.read_text(encoding="utf-8", errors="ignore")
         for folder in TRIED_IN
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and path.suffix in (".py", ".mk", ".sh", ".md", ".yaml", "")
     ]
-    everything = "\n".join(texts)
-    found = []
-    for words, command in commands():
-        for one in command.params:
-            if one.param_type_name != "option" or one.name == "help":
-                continue
-            names = [re.escape(name) for name in one.opts if name.startswith("--")]
-            keyword = rf"\b{one.name}=" if one.name else "$^"
-            if not any(re.search(rf"(?<![\w-]){name}(?![\w-])", everything) for name in names):
-                used = re.search(keyword, everything) is not None
-                found.append(f"{words} {'/'.join(one.opts)}{' (by keyword?)' if used else ''}")
-    return found
+    typed = set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", "\n".join(texts)))
+    return [f"{words} {'/'.join(one.opts)}" for words, one in options() if not typed & {*one.opts, *one.secondary_opts}]
 
 
 def main() -> int:

@@ -22,8 +22,10 @@ from under_test import Cluster, unavailable
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Only those who name this folder mean it: a cluster is no part of `make test`."""
     named = any("cluster" in Path(argument.split("::")[0]).parts for argument in config.args)
-    if collection_path.name == "test_image.py" and not os.environ.get("WATTFLOW_IMAGE"):
+    if collection_path.name in ("test_image.py", "test_install.py") and not os.environ.get("WATTFLOW_IMAGE"):
         return True  # `make test-image` builds the image, which takes minutes, and names it
+    if collection_path.name == "test_karpenter.py" and parts.missing(("karpenter",)):
+        return True  # `make test-karpenter` builds it
     return None if named else True
 
 

@@ -63,9 +63,12 @@ def test_the_chart_says_what_the_base_says(helm: Path) -> None:
 def test_rights_and_admission_are_asked_for_one_by_one(helm: Path) -> None:
     usual = _rendered(helm).keys()
     for value, folder in (
-        ("rights.sleep", "sleep"), ("rights.claims", "claims"), ("admission.hpeGuarantee", "hpe-guarantee"),
+        ("rights.sleep", "sleep"), ("rights.karpenter", "karpenter"), ("rights.claims", "claims"),
+        ("rights.consolidate", "consolidate"),
+        ("admission.hpeGuarantee", "hpe-guarantee"),
         ("admission.mps", "mps"), ("rights.resize", "resize"), ("rights.watts", "watts"),
-        ("rights.preempt", "preempt"), ("rights.volumes", "volumes"), ("networkPolicy", "network"),
+        ("rights.preempt", "preempt"), ("rights.volumes", "volumes"), ("rights.devices", "devices"),
+        ("networkPolicy", "network"),
         ("monitoring.serviceMonitor=true,monitoring.board", "monitoring"),
     ):  # fmt: skip
         more = _rendered(helm, "--set", f"{value}=true")
@@ -75,6 +78,12 @@ def test_rights_and_admission_are_asked_for_one_by_one(helm: Path) -> None:
                 f"wattflow:{wattflow.__version__}"
             )
         assert {key: more[key] for key in more.keys() - usual} == wanted, value
+
+
+def test_rights_of_placers_are_a_value(helm: Path) -> None:
+    usual, more = _rendered(helm).keys(), _rendered(helm, "--set", "rights.frame=true")
+    wanted = _named(list(yaml.safe_load_all((DEPLOY / "frame" / "rbac.yaml").read_text())))
+    assert {key: more[key] for key in more.keys() - usual} == wanted
 
 
 def test_what_the_chart_does_not_know_is_refused(helm: Path) -> None:

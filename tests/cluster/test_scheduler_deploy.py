@@ -89,7 +89,9 @@ def test_base_is_accepted_and_profiles_are_validated(cluster: Cluster, applied: 
     cluster.api.delete(f"{path}/good")
 
 
-@pytest.mark.parametrize("folder", ["frame", "resize", "claims", "sleep", "watts", "preempt", "volumes", "network"])
+@pytest.mark.parametrize(
+    "folder", ["frame", "resize", "claims", "sleep", "watts", "preempt", "volumes", "devices", "network"]
+)
 def test_what_comes_on_top_of_the_base_is_accepted(cluster: Cluster, applied: None, folder: str) -> None:
     for document in documents(folder):
         cluster.api.create(f"{path_of(document)}?dryRun=All", document)

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 from kuberig.api import Api
 from kuberig.rig import Rig
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
 
 def unavailable(reason: str) -> None:
@@ -39,3 +42,14 @@ class Cluster:
         who = {"kind": "User", "apiGroup": group, "name": "wattflow-scheduler"}
         body = {"metadata": {"name": name}, "roleRef": role, "subjects": [who]}
         self.api.create(f"{api}/clusterrolebindings", body, exists_ok=True)
+
+    def grant_folder(self, folder: str) -> None:
+        """The rights of a folder of deploy/, exactly those, for our scheduler's account."""
+        group = "/apis/rbac.authorization.k8s.io/v1"
+        self.api.create("/api/v1/namespaces", {"metadata": {"name": "wattflow"}}, exists_ok=True)
+        for one in yaml.safe_load_all((DEPLOY / folder / "rbac.yaml").read_text()):
+            space = f"/namespaces/{one['metadata']['namespace']}" if "namespace" in one["metadata"] else ""
+            if "subjects" in one:
+                group_name = "rbac.authorization.k8s.io"
+                one["subjects"] = [{"kind": "User", "apiGroup": group_name, "name": "wattflow-scheduler"}]
+            self.api.create(f"{group}{space}/{one['kind'].lower()}s", one, exists_ok=True)

@@ -40,19 +40,16 @@ def wattflow(installed: Path, tmp_path: Path, *arguments: str) -> str:
 
 
 @pytest.mark.slow
-def test_experiments_designs_and_pages_ship(installed: Path, tmp_path: Path) -> None:
-    listed = wattflow(installed, tmp_path, "experiment")
-    assert "hpe_table1" in listed and "fgd" in listed
+def test_designs_and_pages_ship(installed: Path, tmp_path: Path) -> None:
     assert "points" in wattflow(installed, tmp_path, "explore", "explore_small", "--plan")
     assert (installed / "wattflow" / "data" / "report" / "page.js").is_file()
-    assert not list((installed / "wattflow" / "data" / "experiments").glob("**/__pycache__"))
 
 
 @pytest.mark.slow
 def test_research_does_not_ship(installed: Path) -> None:
     assert [path.name for path in installed.iterdir() if path.is_dir()] == ["wattflow"]
     data = installed / "wattflow" / "data"
-    assert not (data / "rivals").exists() and not (data / "experiments" / "results").exists()
+    assert not (data / "rivals").exists() and not (data / "experiments").exists()
     assert [path.name for path in (data / "learned").iterdir()] == ["weights.npz"]
 
 

@@ -296,10 +296,6 @@ def profiles(make: Maker) -> list[str]:
     return ["profiles", make.nasty(), *make.draw.choice([[], make.options("-o", "--out", "--plot")])]
 
 
-def experiment(make: Maker) -> list[str]:
-    return ["experiment", make.draw.choice([n for n in NASTY if n]) + "x", *make.options("--out")]
-
-
 def run(make: Maker) -> list[str]:
     return [
         "run",
@@ -406,7 +402,7 @@ def kube(make: Maker) -> list[str]:
 MAKERS: dict[str, Callable[[Maker], list[str]]] = {
     "compare": compare, "simulate": simulate, "describe": describe, "generate": generate, "convert": convert,
     "enrich": enrich, "fit": fit, "predict": predict, "learn": learn, "explore": explore, "clusters": clusters,
-    "frames": frames, "policies": policies, "profiles": profiles, "experiment": experiment, "run": run,
+    "frames": frames, "policies": policies, "profiles": profiles, "run": run,
     "profile": profile, "kube": kube, "docs": docs,
     "ps": served("ps"), "logs": served("logs", "TASK"), "cancel": served("cancel", "ID"), "nodes": served("nodes"),
     "why": served("why", "TASK"), "top": served("top"), "down": down, "up": up, "agent": agent, "demo": demo,

@@ -134,7 +134,7 @@ def _run(path: Path, shares: list[list[str]], changed: list[str], limit_s: float
         for process in running:
             process.kill()
             process.wait()
-    return True
+    return all(process.returncode >= 0 for process in running)  # one that was killed did not come to its end
 
 
 def _seconds(path: Path) -> dict[str, float]:

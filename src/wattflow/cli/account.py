@@ -39,12 +39,20 @@ def set_limits(
 
     Example: wattflow account set project climate --energy 50kWh --mode hard --share 2
     """
-    given = {"energy_j": _amount("--energy", energy, _joules), "carbon_g": _amount("--carbon", carbon, float),
-             "running": _amount("--running", running, int), "waiting": _amount("--waiting", waiting, int),
-             "mode": mode, "share": share, "priority": priority}  # fmt: skip
+    given = {
+        "energy_j": _amount("--energy", energy, _joules),
+        "carbon_g": _amount("--carbon", carbon, float),
+        "running": _amount("--running", running, int),
+        "waiting": _amount("--waiting", waiting, int),
+        "mode": mode,
+        "share": share,
+        "priority": priority,
+    }
+    # `none` takes a limit away (null in the PATCH); what was not typed is not sent, and stays.
     changed = {key: None if value == NONE else value for key, value in given.items() if value is not None}
     if not changed:
         raise InvalidInput("account set", "name what to set, for example --energy 50kWh")
+    # Names may hold slashes; quoted whole, they stay one part of the path.
     path = f"/v1/accounts/{quote(scope, safe='')}/{quote(name, safe='')}"
     connection = connect(home, server, token_file, "operator")
     made = connection.call("PATCH", path, changed)
@@ -67,6 +75,7 @@ def listed(
         for row in rows
     ]
     columns = ("scope", "name", "energy", "reserved", "carbon", "mode", "running", "waiting", "share", "priority")
+    # Programs get the server's own rows: words for people would lose digits.
     show(shown if form is o.Form.table else rows, columns, form, None, "no limits are set")
 
 
@@ -86,14 +95,19 @@ def report(
     """
     form = chosen_form(output, out, force)
     month = month or time.strftime("%Y-%m", time.gmtime())
+    # Without a file the home's operator token is at hand; a file that was given may be a user's.
     role = "operator" if token_file is None else "user"
     path = f"/v1/usage?by={quote(by, safe='')}&month={quote(month, safe='')}"
     rows = connect(home, server, token_file, role).call("GET", path)
     shown = [
-        row | {"energy": units.human_energy(row["energy_j"]), "cpu time": units.human_time(row["cpu_s"]),
-               "CO2": None if row["carbon_g"] is None else f"{row['carbon_g']:.4g} g"}
+        row
+        | {
+            "energy": units.human_energy(row["energy_j"]),
+            "cpu time": units.human_time(row["cpu_s"]),
+            "CO2": None if row["carbon_g"] is None else f"{row['carbon_g']:.4g} g",
+        }
         for row in rows
-    ]  # fmt: skip
+    ]
     columns = (by, "attempts", "cpu time", "energy", "CO2")
     show(shown if form is o.Form.table else rows, columns, form, out, f"nothing was used in {month}")
 
@@ -111,7 +125,9 @@ def audit(
 
     connection = connect(home, server, token_file, "operator")
     rows: list[dict[str, Any]] = []
+    # The chain begins with the first entry, so a check must read them all.
     last = 0 if verify else after
+    # An empty page ends it: the length of a page is the server's own affair.
     while page := connection.call("GET", f"/v1/audit?after={last}&most={PAGE}"):
         rows += page
         last = page[-1]["sequence"]
@@ -143,6 +159,7 @@ def _amount(option: str, text: str | None, parse: Any) -> Any:
 def _joules(text: str) -> float:
     from wattflow.runtime.client import joules
 
+    # "50kWh" as people type it; the parser wants a blank before the unit.
     return joules(re.sub(r"(?<=[0-9.])\s*(?=[A-Za-z])", " ", text.strip(), count=1))
 
 

@@ -53,12 +53,14 @@ def agent(
     Example: wattflow server agent --server https://head:8765 --token-file node7.token
     """
     place = home_of(None)
+    # Imported within: options must be answered by --help without loading the runtime.
     from wattflow.runtime.executors.gpu import Sharing
 
     token = given_token(token_file)
     check_address(server)
     if cpus is not None and not 0 < cpus < math.inf:
         raise InvalidInput("--cpus", f"{cpus:g} is no number of processors to offer")
+    # From the type itself, so that help, check and agent cannot differ.
     if gpu_sharing not in get_args(Sharing):
         raise InvalidInput("--gpu-sharing", f"{gpu_sharing!r} is not one of {', '.join(get_args(Sharing))}")
     try:
@@ -71,11 +73,14 @@ def agent(
 
     json_logs.set_up(None, logging.WARNING)
     apart = privileges.choose(tasks_as or os.environ.get("WATTFLOW_TASKS_AS", "auto"), tuple(pass_env.split(",")))
+    # Nothing separates tasks from the agent then: worth a warning.
     logging.getLogger("wattflow").log(logging.WARNING if apart.kind == "self" else logging.INFO, "%s", apart.about)
     where = folder or place.folder / "agent"
     where.mkdir(parents=True, exist_ok=True)
     from wattflow.runtime.lineage import Lineage
 
+    # Before the agent: an identity that outlasts its process is how a restarted one is known to the
+    # server.
     lineage = Lineage(where)
     sharing = cast(Sharing, gpu_sharing)
 
@@ -88,13 +93,23 @@ def agent(
 
         transport = HttpTransport(server, token, str(ca) if ca else None)
         found = device_executors(where, sharing, fpgas)
-        made = make_agent(transport, where, name=name, cpus=cpus, memory_bytes=memory_bytes,
-                          preload=tuple(preload.split(",")), executors=found,
-                          keep_alive_s=keep_alive_s, privileges=apart, lineage=lineage.id)  # fmt: skip
+        made = make_agent(
+            transport,
+            where,
+            name=name,
+            cpus=cpus,
+            memory_bytes=memory_bytes,
+            preload=tuple(preload.split(",")),
+            executors=found,
+            keep_alive_s=keep_alive_s,
+            privileges=apart,
+            lineage=lineage.id,
+        )
         made.boot = lineage.boot()
         if levels:
             made.levels = _levels()
         running = asyncio.ensure_future(made.run())
+        # Cancelled, not killed: attempts are told and children ended.
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)
         try:
@@ -103,6 +118,7 @@ def agent(
         finally:
             await transport.close()
 
+    # uvloop where it is installed; the usual loop does as well.
     try:
         import uvloop
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from wattflow.files.data_folder import packaged
 from wattflow.model.errors import WattflowError
 
+# Only of a checkout; a wheel has the packed pages.
 SOURCE = Path(__file__).parents[3] / "docs"
 CONTENTS = "index.md"
 STYLE = """
@@ -36,17 +37,19 @@ td, th { border: 1px solid #ccd5d5; padding: .25rem .5rem; text-align: left; ver
   body { background: #14181b; color: #d8dee3 } nav, pre { background: #1e2428 } a, nav a:hover { color: #4db6ac }
 }
 """
+# Links between pages only: those with a scheme are left as they are.
 _LINK = re.compile(r"\]\((?!\w+:)([\w.-]+)\.md(#[\w-]*)?\)")
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(pictures/[^)]+\)")
 _OBJECT = re.compile(r"^::: ([\w.]+)$", re.M)
 
 
 def pages() -> dict[str, str]:
-    """Every page by file name: those of the package, or of the source tree that this is run from."""
+    """Return every page by file name: those of the package, or of the source tree that this is run from."""
     shipped = packaged("pages.json.xz")
     if shipped.is_file():
         found: dict[str, str] = json.loads(lzma.decompress(shipped.read_bytes()))
         listed = [one for section in sections(found[CONTENTS]).values() for one in section]
+        # Pages that the wheel leaves out keep their place in the contents, and say where they are.
         return {name: _elsewhere(title) for title, name in listed} | found
     if not (SOURCE / CONTENTS).is_file():
         raise WattflowError("this installation has no pages; a wheel of wattflow brings them")
@@ -54,7 +57,7 @@ def pages() -> dict[str, str]:
 
 
 def _elsewhere(title: str) -> str:
-    """A page that the package leaves out."""
+    """Write a page in place of one that the package leaves out."""
     return (
         f"# {title}\n\nThis page lies beside the source (`docs/`, `make docs`); the installed package leaves it out. "
         "Every command says its options with `--help`.\n"
@@ -62,8 +65,9 @@ def _elsewhere(title: str) -> str:
 
 
 def sections(contents: str) -> dict[str, list[tuple[str, str]]]:
-    """Titles and files by section, in the order of the page of contents."""
+    """Return titles and files by section, in the order of the page of contents."""
     found: dict[str, list[tuple[str, str]]] = {}
+    # The first piece stands before the first heading.
     for part in re.split(r"^## ", contents, flags=re.M)[1:]:
         title, _, body = part.partition("\n")
         found[title.strip()] = re.findall(r"^- \[([^\]]+)\]\(([\w.-]+\.md)\)", body, re.M)
@@ -81,12 +85,14 @@ def write(folder: Path) -> int:
 
 
 def render(name: str, text: str, contents: str) -> str:
-    """One page as HTML, with the way to all others."""
+    """Render one page as HTML, with the way to all others."""
     from markdown_it import MarkdownIt
 
+    # Objects first, since their docstrings may hold links and pictures.
     text = _OBJECT.sub(lambda match: _described(match[1]), text)
     text = _PICTURE.sub(r"*(picture: \1; the site of `make docs` has it)*", text)
     text = _LINK.sub(lambda match: f"]({match[1]}.html{match[2] or ''})", text)
+    # Raw HTML is let through: these are our own pages.
     body = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
     title = next(iter(re.findall(r"^# (.+)$", text, re.M)), name)
     return (
@@ -107,7 +113,8 @@ def _navigation(here: str, contents: str) -> str:
 
 
 def anchor(heading: str) -> str:
-    """The id of a heading, as links to it spell it."""
+    """Return the id of a heading, as links to it spell it."""
+    # The rule by which links within these pages are written.
     return re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
@@ -120,7 +127,7 @@ def _anchored(body: str) -> str:
 
 
 def _described(name: str) -> str:
-    """A public name from its own docstring, as Markdown."""
+    """Describe a public name from its own docstring, as Markdown."""
     module, _, attribute = name.rpartition(".")
     try:
         value = getattr(importlib.import_module(module), attribute)
@@ -133,11 +140,12 @@ def _described(name: str) -> str:
     parts = [f"### `{name}`", f"```python\n{attribute}{signature}\n```", _indented(inspect.getdoc(value) or "")]
     members = vars(value).items() if inspect.isclass(value) else ()
     for one, method in members:
+        # Only what is documented: the page is the public interface.
         if inspect.isfunction(method) and not one.startswith("_") and method.__doc__:
             parts.append(f"- `{one}{inspect.signature(method)}`: {' '.join(method.__doc__.split())}")
     return "\n\n".join(parts) + "\n"
 
 
 def _indented(text: str) -> str:
-    """A docstring as it stands: its indented parts would be code in Markdown, so each becomes a list."""
+    """Turn a docstring's indented parts, which would be code in Markdown, into lists."""
     return re.sub(r"^    +(\S)", r"- \1", text, flags=re.M).replace(":\n- ", ":\n\n- ")

@@ -58,6 +58,7 @@ def bounds(
     form = chosen_form(output, out, force)
     named = o.one_cluster(cluster)
     never_onto([workflow, named], out)
+    # Before the draw: a wrong option must not cost a minute.
     shares = _shares(slack)
     workload, machine = drawn(workflow, seed), load_cluster(named)
     if exact and len(workload) > MOST_TASKS:
@@ -65,8 +66,10 @@ def bounds(
     chosen = o.names_of(policies)
     with progress_bar(quiet) as progress:
         runs = [(name, simulate(workload, machine, name, seed=seed)) for name in chosen]
+        # Always HEFT: the slack is measured from one schedule, whatever policies were named.
         base_s = simulate(workload, machine, "heft", seed=seed).makespan_s
         figures = [(name, run.total_j, run.makespan_s) for name, run in runs]
+        # NaN joules: such a row is a bound at a makespan, of no policy.
         figures += [(f"(HEFT's makespan + {100 * share:g} %)", float("nan"), base_s * (1 + share)) for share in shares]
         rows = list(headroom.headroom(workload, machine, figures, headroom.Search(seed, evaluations, exact), progress))
     if form is not o.Form.table:
@@ -87,6 +90,7 @@ def _shares(text: str) -> list[float]:
     try:
         shares = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
+        # A value that the check below refuses, so that one message covers both.
         shares = [-1.0]
     if any(not 0 <= share < 1e6 for share in shares):
         raise InvalidInput("--slack", f"{text!r} must be numbers of at least 0 with commas between, as in 0,0.1,0.3")

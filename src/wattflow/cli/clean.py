@@ -1,4 +1,4 @@
-"""What commands print is clean: control characters in names, reasons and files are shown, never sent to a terminal.
+"""Clean what commands print: control characters in names, reasons and files are shown, never sent to a terminal.
 
 A name must not move the cursor, hide a line or set a window's title. All text that a command writes goes through one
 stream, whoever prints it; rich draws its colours on the terminal itself and cleans the text in its tables first.
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+# Lone carriage returns overwrite a line; the pairs that end lines on Windows may stay.
 _CONTROL = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """All but tab and line ends, with what turns the direction of text and what no encoding has."""
 
 
 def clean(text: str) -> str:
-    """The text with control characters made visible."""
+    """Make control characters in a text visible."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -43,10 +44,12 @@ class CleanStream(io.TextIOBase):
         self.terminal.write(clean(text))
         return len(text)
 
+    # Anything that is not about text (`buffer` above all) is the stream's own.
     def __getattr__(self, name: str) -> Any:
         return getattr(self.terminal, name)
 
     @property
+    # Properties, since `TextIOBase` defines them itself and `__getattr__` would never be asked.
     def encoding(self) -> str:  # type: ignore[override]
         return self.terminal.encoding
 
@@ -63,9 +66,10 @@ class CleanStream(io.TextIOBase):
         return self.terminal.isatty()
 
     def fileno(self) -> int:
-        """Number of the stream below."""
+        """Return the number of the stream below."""
         return self.terminal.fileno()
 
+    # Closing stdout would take it away from everybody else.
     def close(self) -> None:
         """Leave the stream below open: it is not this one's."""
 
@@ -73,6 +77,7 @@ class CleanStream(io.TextIOBase):
 @contextlib.contextmanager
 def clean_output() -> Iterator[None]:
     """Print clean text within."""
+    # Commands may call one another.
     if isinstance(sys.stdout, CleanStream):
         yield
         return
@@ -89,12 +94,14 @@ def as_it_is() -> Iterator[None]:
 
 
 def console(*, stderr: bool = False, **options: Any) -> Console:
-    """A rich console that prints clean text: what it draws itself, it may draw as it likes."""
+    """Make a rich console that prints clean text: what it draws itself, it may draw as it likes."""
     from rich.console import Console
 
     class Clean(Console):
+        # Every text of a table passes here, before rich adds its own control characters.
         def render_str(self, text: str, **given: Any) -> Text:
             return super().render_str(clean(text), **given)
 
     stream = sys.stderr if stderr else sys.stdout
+    # Below the clean stream: rich's colours are control characters too.
     return Clean(file=getattr(stream, "terminal", stream), **options)

@@ -60,6 +60,7 @@ def _preset_row(preset: str) -> Row:
 
     try:
         cluster = load_cluster(preset)
+    # One preset needs the folder of real data; the others are listed all the same.
     except MissingData as error:
         return {"cluster": preset, "nodes": None, "cores": None, "devices": "", "about": f"not here: {error}"}
     kinds: dict[str, int] = {}
@@ -81,8 +82,15 @@ def _show_one(cluster: Cluster, output: o.Form, out: Path | None) -> None:
     if output is not o.Form.table:
         deliver([row.as_dict() for row in classes], output, out, {"cluster": cluster.name, "about": cluster.about})
         return
-    table = Table(title=cluster.name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False,
-                  caption=cluster.about, caption_justify="left")  # fmt: skip
+    table = Table(
+        title=cluster.name,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        caption=cluster.about,
+        caption_justify="left",
+    )
     for column in (
         "nodes",
         "cores",
@@ -99,6 +107,16 @@ def _show_one(cluster: Cluster, output: o.Form, out: Path | None) -> None:
     for row in classes:
         watts = "–" if row.idle_w is None or row.full_w is None else f"{row.idle_w:.0f}–{row.full_w:.0f}"
         source = f"{row.provenance or 'unknown'}: {row.source or ''}".rstrip(": ")
-        table.add_row(f"{row.count} × {row.label}", str(row.cores), str(row.threads), f"{row.memory_gib:g}",
-                      f"{row.speed:g}", row.zone, watts, row.devices, source, row.sleep)  # fmt: skip
+        table.add_row(
+            f"{row.count} × {row.label}",
+            str(row.cores),
+            str(row.threads),
+            f"{row.memory_gib:g}",
+            f"{row.speed:g}",
+            row.zone,
+            watts,
+            row.devices,
+            source,
+            row.sleep,
+        )
     print_tables([table])

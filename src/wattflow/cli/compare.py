@@ -87,14 +87,21 @@ def compare(
     from wattflow.lab.show.result_tables import metric_names
 
     form, crew = chosen_form(output, out, force), o.workers_of(workers)
-    if len(workflows) == 1 and workflows[0].endswith(".parquet") and real_run(workflows[0], policies, form, out,
-                                                                                  report, force, quiet):  # fmt: skip
+    # By ending and content: other parquet files are traces.
+    if (
+        len(workflows) == 1
+        and workflows[0].endswith(".parquet")
+        and real_run(workflows[0], policies, form, out, report, force, quiet)
+    ):
         return
     shown, bounds = metric_names(metrics), tuple(Slo.parse(text) for text in slo)
     inputs = [*workflows, *cluster, *([] if estimates is None else [str(estimates)])]
+    # Before anything runs: a run of an hour must not end by refusing to write.
     never_onto(inputs, out, report)
+    # `True`: whether a file may be written over is asked below, when all names of reports are known.
     check_outputs(True, report)
     if _is_study(workflows):
+        # An option that the file overrules would be accepted and ignored.
         _nothing_beside(ctx)
         study = read_study(Path(workflows[0]))
         study = replace(study, slos=(*study.slos, *bounds))
@@ -102,9 +109,14 @@ def compare(
         study = _typed(workflows, cluster, policies, estimates)
         options = o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error))
         study = replace(
-            study, workloads=shaken(study.workloads, jitter), baseline=baseline, seeds=seeds, slos=bounds,
+            study,
+            workloads=shaken(study.workloads, jitter),
+            baseline=baseline,
+            seeds=seeds,
+            slos=bounds,
             setup=replace(study.setup, options=options),
-        )  # fmt: skip
+        )
+    # For the type checker alone.
     assert isinstance(study, Study)
     if headroom:
         _may_be_bounded(study, form)
@@ -114,8 +126,10 @@ def compare(
     show(found, form, out, shown, full, study.slos)
     if headroom:
         show_bounds(found, study, quiet)
+    # `strict` only where there are reports: without one the first list is empty.
     for path, comparison in zip(_reports(report, study) if report else (), found, strict=report is not None):
         write(comparison, path, quiet)
+    # The same note comes from each comparison.
     for note in dict.fromkeys(note for comparison in found for note in comparison.notes):
         remark(f"note: {note}", quiet)
 
@@ -123,7 +137,7 @@ def compare(
 def real_run(
     path: str, policies: str, form: o.Form, out: Path | None, report: Path | None, force: bool, quiet: bool
 ) -> bool:
-    """A real run beside its simulations; False where the file is none."""
+    """Show a real run beside its simulations; False where the file is none."""
     from dataclasses import asdict
 
     from wattflow.lab.compare.real import beside_simulated, real_comparison
@@ -135,6 +149,7 @@ def real_run(
     never_onto([path], out, report)
     if report is not None:
         check_outputs(force, report)
+    # Without names a few: all of them would take long for a look at one run.
     some = ("fifo", "least-energy", "eft", "most-allocated", "round-robin")
     chosen = some if policies == "all" else o.names_of(policies)
     saved = read_run(path)
@@ -156,8 +171,9 @@ def _is_study(workflows: Sequence[str]) -> bool:
 
 
 def _nothing_beside(ctx: typer.Context) -> None:
-    """Options that a compare file answers are not accepted and ignored."""
+    """Refuse options that a compare file answers: none is accepted and ignored."""
     for name in _OF_THE_FILE:
+        # Defaults come from the signature and do not count; only what was typed does.
         source = ctx.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             raise InvalidInput(f"--{name.replace('_', '-')}", "is set in the compare file; change it there")
@@ -180,17 +196,22 @@ def _run(study: Study, keep: bool, workers: int | str | None, quiet: bool) -> li
 
 
 def _reports(path: Path, study: Study) -> list[Path]:
-    """A page for each cluster, named after it where there are several."""
+    """Name a page for each cluster, after it where there are several."""
+    # One page is named as it was asked for.
     if len(study.clusters) == 1:
         return [path]
     return [path.with_name(f"{path.stem}-{cluster.name.replace('/', '-')}{path.suffix}") for cluster in study.clusters]
 
 
 def show(
-    found: Sequence[Comparison], output: o.Form, out: Path | None, metrics: tuple[str, ...], full: bool = False,
+    found: Sequence[Comparison],
+    output: o.Form,
+    out: Path | None,
+    metrics: tuple[str, ...],
+    full: bool = False,
     slos: Sequence[Slo] = (),
-) -> None:  # fmt: skip
-    """The answer and tables for people; every figure for programs."""
+) -> None:
+    """Show the answer and tables for people; every figure for programs."""
     from wattflow.lab.show.overall import clusters_table
     from wattflow.lab.show.result_tables import comparison_about, comparison_rows
 
@@ -232,11 +253,12 @@ def _may_be_bounded(study: Study, form: o.Form) -> None:
 
 
 def show_bounds(found: Sequence[Comparison], study: Study, quiet: bool) -> None:
-    """Every policy's distance to both bounds on the first seed's draw of each workload."""
+    """Show every policy's distance to both bounds on the first seed's draw of each workload."""
     from wattflow.lab.compare import headroom
     from wattflow.model.workload import Workload
 
     for comparison in found:
+        # Bounds of one draw only: each costs a search.
         seed = comparison.seeds[0]
         for title, source in zip(comparison.workloads, study.workloads, strict=True):
             figures = []
@@ -253,7 +275,7 @@ def show_bounds(found: Sequence[Comparison], study: Study, quiet: bool) -> None:
 
 
 def write(comparison: Comparison, path: Path, quiet: bool, title: str = "wattflow comparison") -> None:
-    """The HTML report, whole or not at all."""
+    """Write the HTML report, whole or not at all."""
     from wattflow.lab.show.report import write_report
 
     write_report(path, comparison, title)

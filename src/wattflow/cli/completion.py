@@ -36,6 +36,7 @@ def completion(
     bash and zsh: eval "$(wattflow completion bash)" in the shell's start-up file.
     fish: wattflow completion fish > ~/.config/fish/completions/wattflow.fish
     """
+    # Imported when asked: typer's completion is slow to load, and every command would pay.
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script = get_completion_script(prog_name="wattflow", complete_var=VARIABLE, shell=shell.value)
@@ -43,7 +44,8 @@ def completion(
 
 
 def prepare() -> None:
-    """Before the command line is read: answer the shell's questions where it asks."""
+    """Answer the shell's questions where it asks, before the command line is read."""
+    # The shell asks at every press of Tab: nothing else may be loaded before.
     if VARIABLE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
@@ -51,7 +53,7 @@ def prepare() -> None:
 
 
 def policy_names(incomplete: str) -> list[str]:
-    """Policies that continue what was typed, after the last comma."""
+    """Return policies that continue what was typed, after the last comma."""
     from wattflow.policy import registry
 
     done, comma, last = incomplete.rpartition(",")
@@ -59,14 +61,14 @@ def policy_names(incomplete: str) -> list[str]:
 
 
 def cluster_names(incomplete: str) -> list[str]:
-    """Presets and cluster files that continue what was typed."""
+    """Return presets and cluster files that continue what was typed."""
     from wattflow.clusters import preset_names
 
     return [*(name for name in preset_names() if name.startswith(incomplete)), *_files(incomplete, ".toml")]
 
 
 def workload_names(incomplete: str) -> list[str]:
-    """Families of generated workloads, bundled ones, and files."""
+    """Return families of generated workloads, bundled ones, and files."""
     from wattflow.generate import DEMOS, FAMILIES
 
     known = (*FAMILIES, *(f"demo:{name}" for name in DEMOS))
@@ -74,7 +76,8 @@ def workload_names(incomplete: str) -> list[str]:
 
 
 def _files(incomplete: str, ending: str = "") -> list[str]:
-    """Files with this ending, and folders, that continue what was typed."""
+    """Return files with this ending, and folders, that continue what was typed."""
+    # The letter keeps a trailing slash from being lost: "dir/" must list the folder, not itself.
     stem = Path(f"{incomplete}x")
     if not stem.parent.is_dir():
         return []

@@ -26,6 +26,7 @@ def convert(
     """
     from wattflow import traces
 
+    # Before reading: a conversion onto itself would destroy the trace.
     never_onto([source], target)
     check_target(force, target)
     done = traces.convert(source, target)

@@ -43,9 +43,11 @@ def demo(
     check_outputs(force, report)
     crew = o.workers_of(workers)
     cluster = load_cluster("mixed")
+    # Said before the wait, not after it.
     if not jit.has_compiled():
         remark("compiling the simulator for this machine, once; then three workloads under every policy", quiet)
     with progress_bar(quiet) as progress:
+        # Runs take memory; they are kept only where something will be made of them.
         keep = report is not None or runs is not None
         setup = Setup(keep_runs=keep, workers=crew, progress=progress)
         comparison = compare(list(DEMOS.values()), cluster, o.names_of(policies), seeds, baseline, setup)
@@ -69,16 +71,18 @@ def _show_equal(policies: list[str], seeds: int, baseline: str, crew: int | str 
     from wattflow.lab.show import answer
     from wattflow.policy.registry import START
 
+    # The whole list on a second cluster would double the demo's time.
     few = [*START, f"{SLEEPING}:sleep=600", "eft:sleep=120"] if policies == ["all"] else policies
     found = compare(list(DEMOS.values())[:2], "equal", few, seeds, baseline, Setup(workers=crew))
     typer.echo(f"\nThe two streams on twelve equal nodes (equal): {answer.sentence(found)}")
 
 
 def _write_runs(comparison: Comparison, folder: Path) -> None:
-    """Of each workload the baseline's run and those of the Pareto front."""
+    """Write, of each workload, the baseline's run and those of the Pareto front."""
     from wattflow.lab.run.run_file import write_run
 
     folder.mkdir(parents=True, exist_ok=True)
     for (workload, policy), run in comparison.runs.items():
         if policy == comparison.baseline or policy in comparison.front(workload):
+            # Names of workloads and policies hold what file systems do not like.
             write_run(folder / f"{workload}-{policy}.parquet".replace("/", "-").replace(":", "-"), run)

@@ -41,14 +41,18 @@ def describe(
     from wattflow.sim.inputs import source_of
 
     form = chosen_form(output, out, force)
+    # The server first: a workflow of its own is what a bare name usually means there.
     if _describe_running(workflow, form, out):
         return
+    # A trace may be a parquet file as well.
     if Path(workflow).is_file() and is_run(workflow):
         _describe_run(workflow, form, out)
         return
     try:
         source = source_of(workflow)
     except InvalidInput as error:
+        # A file that is there and cannot be read is the user's mistake; a name that nobody knows gets both
+        # answers.
         if Path(workflow).exists() or not _server_here():
             raise
         what = f"{error.problems[0]}; and this machine's server knows no such workflow or task"
@@ -64,7 +68,8 @@ def describe(
 
 
 def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
-    """A workflow or task of this machine's server, where it knows one of this name."""
+    """Describe a workflow or task of this machine's server, where it knows one of this name."""
+    # Paths and recipes ("montage:tasks=60") are never names of workflows.
     if Path(name).exists() or ":" in name or not _server_here():
         return False
     from wattflow.cli.live import connect, show
@@ -74,6 +79,7 @@ def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
     try:
         connection = connect(None, None, None)
         about, attempts = _found(connection, name)
+    # No server, or none that answers: then it is a file or a recipe, and is told as such.
     except (NotRunning, Denied, Unreachable):
         return False
     known = [row["energy_j"] for row in attempts if row["energy_j"] is not None]
@@ -94,12 +100,13 @@ def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
 def _server_here() -> bool:
     """Tell whether a server was started in this user's folder; asking for more would load the runtime."""
     home = os.environ.get("WATTFLOW_HOME")
+    # As `Home.of` finds it; this copy loads nothing.
     state = Path(home) if home else Path.home() / ".local" / "state" / "wattflow"
     return (state / "server.json").exists()
 
 
 def _found(connection: Connection, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A workflow, or a task by number or as WORKFLOW/KEY, with its attempts."""
+    """Find a workflow, or a task by number or as WORKFLOW/KEY, with its attempts."""
     from wattflow.cli.live import find_task, pages
 
     if name.isdigit() or "/" in name:
@@ -112,13 +119,14 @@ def _found(connection: Connection, name: str) -> tuple[dict[str, Any], list[dict
 
 
 def _readable(about: dict[str, Any]) -> dict[str, object]:
-    """The same for people: dates, durations, joules in words; what says nothing is left out."""
+    """Rewrite for people: dates, durations, joules in words; what says nothing is left out."""
     from datetime import datetime
 
     from wattflow.model import units
 
     shown: dict[str, object] = {}
     for key, value in about.items():
+        # Units are in the keys; people read them in the values.
         name = key.removesuffix("_s").removesuffix("_j").replace("_", " ")
         if value is None or key in ("sealed", "variants"):
             continue

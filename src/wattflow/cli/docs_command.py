@@ -38,6 +38,7 @@ def docs(
     if text:
         typer.echo(every[f"{page}.md"], nl=False)
         return
+    # A folder with something in it may be the user's own.
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(str(out), "is there already; name a folder that is not, or an empty one")
     folder = out or Path(tempfile.mkdtemp(prefix="wattflow-docs-"))

@@ -42,6 +42,7 @@ def enrich(
     never_onto([source, nodes], target)
     check_target(force, target)
     cluster = load_cluster(nodes)
+    # Nodes without watts cannot label anything.
     curves = {node.name: node.power for node in cluster.nodes if node.power is not None}
     if default is not None and default not in curves:
         known = ", ".join(sorted(curves)[:20])
@@ -50,6 +51,7 @@ def enrich(
     labelled = fill(workload, curves, None if default is None else curves[default], error)
     kinds = labelled.columns["energy_provenance"]
     filled = int(sum(bool(kind) for kind in kinds.tolist()))
+    # A file without a single joule would look like a success.
     if filled == 0:
         machines = sorted({str(name) for name in workload.columns.get("machine", []) if name})
         named = f"its machines are {', '.join(machines[:10])}" if machines else "the trace names no machine"

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def estimated(source: Workload | Recipe, model: Path | None) -> Workload | Recipe:
-    """The workload as policies may know it: with runtimes that a model predicts, where one was named."""
+    """Return the workload as policies may know it: with runtimes that a model predicts, where one was named."""
     if model is None:
         return source
+    # Only where a model was named: predictions load numba and scipy.
     from wattflow.model.workload import Workload
     from wattflow.predict import modelfile, tasks
     from wattflow.predict.engine_estimates import with_predictions

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def explore(
-    design: Annotated[Path, typer.Argument(metavar="DESIGN", help="A design file, or a bundled one such as exde.")],
+    design: Annotated[
+        Path, typer.Argument(metavar="DESIGN", help="A file, or the name of ours: explore_small, explore_exde.")
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where results go; out/NAME by default.")
     ] = None,
@@ -29,10 +31,9 @@ def explore(
     Finished points are kept in the folder, so a second call runs only what is missing. Writes results.parquet and
     report.html there.
 
-    Example: wattflow lab explore experiments/explore_small.toml --workers 2
+    Example: wattflow lab explore explore_small --workers 2
     """
-    from wattflow.lab.experiments.experiment import design as bundled
-    from wattflow.lab.explore.design import read_design
+    from wattflow.lab.explore.design import bundled, read_design
     from wattflow.lab.explore.exploration import explore as run
     from wattflow.lab.explore.explore_page import write_exploration
     from wattflow.lab.explore.store import Store
@@ -45,12 +46,14 @@ def explore(
     for note in wanted.skipped:
         remark(f"left out, cannot work: {note}", quiet)
     if plan:
+        # A folder that is not there has no finished point.
         left = len(Store(folder).left(wanted.points)) if folder.exists() else len(wanted.points)
         typer.echo(f"{wanted.name}: {len(wanted.points)} points, {left} to run")
         return
     try:
         with progress_bar(quiet) as progress:
             found = run(wanted, folder, chosen, progress)
+    # The store has everything that was finished; only the message is wanted here.
     except KeyboardInterrupt:
         remark(f"finished points are kept in {folder}; the same command goes on from there")
         raise
@@ -59,6 +62,7 @@ def explore(
     _show(found)
     remark(f"results: {found.parquet} ({len(found.rows)} points, {found.reused} from before)", quiet)
     remark(f"report: {report}", quiet)
+    # Last, so that the results of all other points are shown and written before the exit code says 2.
     _complain(found)
 
 

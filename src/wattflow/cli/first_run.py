@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from wattflow.cli.screen import remark
 
@@ -29,22 +30,27 @@ of_own_process = False
 
 def prepare(workflow: str, policy: str, quiet: bool) -> None:
     """Settle whether this process compiles; called before anything imports the kernel."""
+    # Whoever has loaded the kernel already has compiled functions; changing numba's mode would not
+    # reach them.
     if not of_own_process or "wattflow.kernel.jit" in sys.modules or os.environ.get("WATTFLOW_FIRST_RUN") == "compile":
         return
     from wattflow.kernel import cache  # without numba's compiler
 
     base = cache.base()
     place = cache.name("kernel", "engine", "sim")
+    # Compiled here, or carried by the package.
     if base is None or any(_holds_code(folder / place) for folder in (base, cache.CARRIED)):
         return
     if not (is_small(workflow) and policy.split(":")[0] in QUICK):
+        # Too large for plain Python: rather wait for the other process than compile beside it.
         _wait_for(base / _MARK, quiet)
         return
     import numba
 
+    # The environment for children, the setting for this process: numba has read it already.
     os.environ["NUMBA_DISABLE_JIT"] = "1"
-    settings: object = numba.config
-    settings.reload_config()  # type: ignore[attr-defined]
+    settings: Any = numba.config
+    settings.reload_config()
     if not _is_alive(base / _MARK):
         _compile_aside(base, policy)
     remark("this run is plain Python: the simulator is compiled aside for the next ones, once, about a minute", quiet)
@@ -57,6 +63,7 @@ def is_small(workflow: str) -> bool:
     except (OSError, ValueError):  # no file: a recipe, or something that is refused later
         status = None
     if status is not None:
+        # Size on disk says little about packed files.
         return stat.S_ISREG(status.st_mode) and status.st_size <= MOST_BYTES and not workflow.endswith(".gz")
     told = re.search(r"[:,]tasks=(\d+)", workflow)
     return told is not None and int(told[1]) <= MOST_TASKS
@@ -69,13 +76,18 @@ def _holds_code(folder: Path) -> bool:
 def _compile_aside(base: Path, policy: str) -> None:
     """Start a process that compiles simulator, live engine and this policy, and outlives this one."""
     base.mkdir(parents=True, exist_ok=True)
+    # The child must compile.
     variables = {key: value for key, value in os.environ.items() if key != "NUMBA_DISABLE_JIT"}
     with contextlib.suppress(OSError):  # without it the next run compiles, as it always did
         process = subprocess.Popen(
+            # Nice: the run that the user waits for goes first.
             ["nice", "-n", "5", sys.executable, "-m", "wattflow.live.warm", policy.split(":")[0]],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=variables,
             start_new_session=True,
-        )  # fmt: skip
+        )
         (base / _MARK).write_text(f"{process.pid}\n")
 
 
@@ -86,6 +98,7 @@ def _is_alive(mark: Path) -> bool:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except (OSError, ValueError):
         return False
+    # The number may be another process's by now.
     return b"wattflow.live.warm" in command
 
 

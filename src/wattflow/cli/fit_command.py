@@ -42,6 +42,7 @@ def fit(
 
     from wattflow.predict import modelfile, sources
 
+    # Before training, which may take minutes.
     never_onto([source, *(also or ())], out)
     check_outputs(force, out)
     model, manifest = sources.train(source, data, also or ())

@@ -35,6 +35,7 @@ def _list(console: object) -> None:
 
     from wattflow.frames import library
 
+    # For the type checker: rich is not imported at module level.
     assert isinstance(console, Console)
     table = Table("frame", "architecture", "about", box=None)
     for name in library.frame_names():
@@ -56,6 +57,7 @@ def _mechanisms(console: object) -> None:
         first, components = mechanism.name, ", ".join(mechanism.components)
         for form in mechanism.forms:
             table.add_row(first, components, form.name, form.key, form.text)
+            # A mechanism's name stands once, beside its first form.
             first = components = ""
     console.print(table)
 
@@ -69,6 +71,7 @@ def _explain(console: object, name: str) -> None:
 
     assert isinstance(console, Console)
     frame = library.load_frame(name)
+    # Frame files are the user's own: "[bold]" in a name is text.
     console.print(f"[bold]{escape(frame.name)}[/bold] ({frame.architecture}): {escape(frame.about)}")
     if frame.source:
         console.print(f"source: {escape(frame.source)}")

@@ -40,6 +40,7 @@ def generate(
 
     Example: wattflow workload generate montage:tasks=200,runtime=pareto,mean=30s --seed 1 --out montage.json
     """
+    # Without a recipe the list is the answer: there is nothing to guess.
     if list_all or recipe is None:
         print_tables(list(_catalogue()))
         return
@@ -70,6 +71,7 @@ def _catalogue() -> Iterator[Table]:
     from wattflow.generate import ARRIVALS, DEMOS, FAMILIES, LAWS
     from wattflow.generate.recipe import KEYS_ABOUT
 
+    # The first line of a family's docstring is its entry in this list.
     families = {name: (family.__doc__ or "").split("\n")[0] for name, family in FAMILIES.items()}
     bundled = {f"demo:{name}": f"{recipe.family}, bundled with `wattflow demo`" for name, recipe in DEMOS.items()}
     lists = {

@@ -22,9 +22,10 @@ LONGEST_NAME = 200
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
-    """The command without tracebacks for what its user did or gave."""
+    """Wrap a command so that what its user did or gave ends in a message, not in a traceback."""
 
     @functools.wraps(command)
+    # Two functions: the clean stream must still be there when the error is printed.
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         with clean_output():
             return told(*args, **kwargs)
@@ -33,21 +34,25 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except WattflowError as error:
+            # A WattflowError that wraps an error of the user's own code names the place in it.
             place = own_place(error.__cause__) if error.__cause__ is not None else None
             typer.echo(f"error: {error}" + (f" ({place})" if place else ""), err=True)
             raise typer.Exit(BAD_INPUT) from None
         except BrokenPipeError:
             sys.stderr.close()
+            # The reader has left (`| head`): no failure, and nothing more to flush.
             os._exit(0)
         except OSError as error:
             where = str(error.filename or "")
             shown = where if len(where) <= LONGEST_NAME else f"{where[:LONGEST_NAME]}…"
             typer.echo(f"error: {shown}: {error.strerror or error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
+        # Files are written whole or not at all (`files.whole`), so this is true.
         except KeyboardInterrupt:
             typer.echo("stopped; no file is left half-written", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
+            # Errors of ours keep their traceback: it is what a report needs.
             if (told := own_fault(error)) is None or os.environ.get("WATTFLOW_TRACE"):
                 raise
             typer.echo(f"error: {told}\n(WATTFLOW_TRACE=1 shows the whole traceback)", err=True)

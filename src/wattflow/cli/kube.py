@@ -79,16 +79,19 @@ def scheduler(
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
     chosen: SchedulerSettings = settings.read(config) if config is not None else settings.SchedulerSettings()
+    # Loaded once to be refused here, where the user sees it, and not in the scheduler's log.
     if policy:
         registry.load(policy)
         chosen = dataclasses.replace(chosen, policy=policy)
     if port >= 0:
         chosen = dataclasses.replace(chosen, port=port)
     if frame:
+        # A frame's processes are started with the same words, so all of them are repeated here.
         words = ["kube", "scheduler", "--frame", frame, *(["-v"] if verbose else [])]
         words += ["--config", str(config)] if config is not None else []
         words += ["--kubeconfig", str(kubeconfig)] if kubeconfig is not None else []
         words += ["--policy", policy] if policy else []
+        # The broker is no placer, whatever number was given.
         part = _part(frame, chosen, -1 if broker else placer, broker)
         if placer < 0 and not broker and not check:
             return part.start_all(words)
@@ -97,12 +100,13 @@ def scheduler(
         raise InvalidInput("--placer and --broker", "are parts of a frame: name it by --frame")
     else:
         job = scheduler_process.check(where, chosen) if check else scheduler_process.run(where, chosen, config)
+    # A runner of its own, since `asyncio.run` takes no loop factory in Python 3.11.
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(job)
 
 
 def _part(frame: str, chosen: SchedulerSettings, placer: int, broker: bool) -> Part:
-    """The part that one process has in a frame."""
+    """Return the part that one process has in a frame."""
     from wattflow.frames.library import load_frame
     from wattflow.kube.frame.part import Part
 
@@ -110,7 +114,7 @@ def _part(frame: str, chosen: SchedulerSettings, placer: int, broker: bool) -> P
 
 
 def _loop_factory() -> Callable[[], AbstractEventLoop] | None:
-    """uvloop's event loop where it is installed: sockets and TLS cost it half as much. None means the usual one."""
+    """Return uvloop's event loop where it is installed (half the cost for sockets and TLS), else None."""
     try:
         import uvloop
     except ImportError:
@@ -141,6 +145,7 @@ def explain(
     where = _access(kubeconfig)
     from wattflow.kube import explaining
 
+    # The last slash: a name has none.
     space, _, name = pod.rpartition("/")
     space = space or namespace or where.namespace
     typer.echo(asyncio.run(explaining.explain(where, (space, name), scheduler_url, journal, release)))
@@ -188,14 +193,17 @@ def meter(
     check_folder(out)
     pods = PodCpu(group)
     began_s = time.monotonic()
+    # One reading before the loop: with --for shorter than --every there is still one.
     try:
         pods.scan()
         while not for_s or time.monotonic() - began_s < for_s:
             time.sleep(every_s)
             pods.scan()
+    # Ctrl-C is the usual end.
     except KeyboardInterrupt:
         pass
     finally:
+        # Also after an error: what was read is not lost.
         write_text(out, json.dumps(pods.seconds, indent=1) + "\n")
     remark(f"wrote {out}: {len(pods.seconds)} pods", False)
 
@@ -229,6 +237,7 @@ def collect(
 
     check_folder(out)
     seconds: dict[str, float] = {}
+    # One file per node; a pod is on one node, so they cannot contradict each other.
     for path in cpu or []:
         seconds |= json.loads(path.read_text())
 
@@ -296,10 +305,15 @@ def register(
     except ValueError as error:
         raise InvalidInput("--prefix", f"{prefix[:100]!r}: {error}") from None
     template = Template(
-        namespace=namespace or where.namespace, image=image, scheduler=scheduler_name, prefix=words,
-        claims=_mounts("--claim", claim), mounts=_mounts("--host-path", host_path), host_network=host_network,
+        namespace=namespace or where.namespace,
+        image=image,
+        scheduler=scheduler_name,
+        prefix=words,
+        claims=_mounts("--claim", claim),
+        mounts=_mounts("--host-path", host_path),
+        host_network=host_network,
         node_selector=dict(_pair("--node-selector", text) for text in node_selector or []),
-    )  # fmt: skip
+    )
     folder.mkdir(parents=True, exist_ok=True)
 
     async def main() -> None:
@@ -311,6 +325,7 @@ def register(
             except OSError as error:
                 raise InvalidInput(where.server, f"the cluster does not answer: {error}") from None
             finally:
+                # Without an agent nobody else would close it.
                 if agent is None:
                     await transport.close()
             running = asyncio.ensure_future(agent.run())
@@ -333,6 +348,19 @@ def sleep(
     Example: wattflow kube sleep off
     """
     typer.echo(kube_nodes.sleep(_access(kubeconfig), what, namespace))
+
+
+def power(
+    what: Annotated[str, typer.Argument(metavar="sleep|wake|watts", help="What to do with it.")],
+    node: Annotated[str, typer.Argument(help="Name of the node.")],
+    config: Annotated[Path, typer.Option("--config", help="The scheduler's file; its [sleep] says how.")],
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Switch one node by hand, to try what [sleep] says before the scheduler does. Taints and pods are not looked at.
+
+    Example: wattflow kube power watts node-7 --config scheduler.toml
+    """
+    typer.echo(kube_nodes.power(_access(kubeconfig), what, node, config))
 
 
 def claims(
@@ -400,9 +428,10 @@ def profiles(
 
 
 def _mounts(option: str, texts: list[str] | None) -> dict[str, str]:
-    """``SOURCE:PATH`` as the path in pods and what lies there."""
+    """Return ``SOURCE:PATH`` as the path in pods and what lies there."""
     found = {}
     for text in texts or []:
+        # The last colon: paths have none, S3-like sources may.
         source, _, path = text.rpartition(":")
         if not source or not path.startswith("/"):
             raise InvalidInput(option, f"{text!r} is not SOURCE:PATH with a path from the root")
@@ -422,6 +451,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "explain": explain,
     "status": status,
     "sleep": sleep,
+    "power": power,
     "claims": claims,
     "savings": savings,
     "enable": enable,
@@ -431,5 +461,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "collect": collect,
     "register": register,
 }
+# In a loop, so that no command can forget its guard.
 for _name, _command in COMMANDS.items():
     app.command(_name)(guarded(_command))

@@ -49,6 +49,7 @@ class Pods(Devices):
         super().__init__()
         self._jobs, self._folder, self._python = made, folder, python
         self._stopped: dict[int, asyncio.Event] = {}
+        # CPU seconds of pods that have ended; a running pod's are not known here.
         self._over_s = 0.0
         self.largest = float("inf")
 
@@ -62,12 +63,14 @@ class Pods(Devices):
 
     async def run(self, lease: m.Lease, work: Work, processes: object) -> Finish:
         """Run an attempt in a pod of its own."""
+        # Monotonic: a step of the wall clock must not end a task.
         variant, began_s = lease.spec.variants[lease.variant], time.monotonic()
         if variant.cpus > self.largest:
             told = f"needs {variant.cpus:g} CPUs, and the cluster's largest node has {self.largest:g}"
             return Finish("refused", 0.0, 0.0, reason=told)
         place = self._folder / f"{lease.fence:x}"
         place.mkdir(parents=True, exist_ok=True)
+        # Whole: a pod may start before this process has written the last byte.
         write_whole(place / "lease", m.pack(Errand(lease, list(work.blobs))))
         stopped = self._stopped[lease.fence] = asyncio.Event()
         name = f"wattflow-{lease.fence:x}"
@@ -77,6 +80,7 @@ class Pods(Devices):
             return self._finish(place, outcome, reason, began_s)
         except ApiError as error:
             return Finish("refused", 0.0, 0.0, reason=f"Kubernetes took no pod: {error}")
+        # In any case: a pod or folder that is left would be found by the next attempt of the same name.
         finally:
             del self._stopped[lease.fence]
             await self._jobs.remove(name)
@@ -88,11 +92,11 @@ class Pods(Devices):
             self._stopped[fence].set()
 
     def cpu_s(self) -> Mapping[int, float]:
-        """Unknown before a pod's end."""
+        """Return nothing: a pod's CPU time is unknown before its end."""
         return {}
 
     def machine(self) -> Mapping[str, float]:
-        """CPU seconds of what has ended in the cluster for us."""
+        """Return CPU seconds of what has ended in the cluster for us."""
         return {"machine": self._over_s}
 
     def _job(self, lease: m.Lease, name: str, place: Path, variant: m.Variant) -> jobs.Job:
@@ -101,18 +105,25 @@ class Pods(Devices):
         script = f'{errand} & child=$!; trap "kill $child" TERM; wait $child'
         environment = dict(lease.spec.environment)
         return jobs.Job(
-            name=name, command=["sh", "-c", script], cpus=variant.cpus, memory_bytes=variant.memory_bytes,
-            gpus=-(-int(variant.gpu * 1000) // 1000), estimate_s=lease.spec.estimate_s,
+            name=name,
+            command=["sh", "-c", script],
+            cpus=variant.cpus,
+            memory_bytes=variant.memory_bytes,
+            # Whole GPUs, rounded up: a pod cannot have a part of one.
+            gpus=-(-int(variant.gpu * 1000) // 1000),
+            estimate_s=lease.spec.estimate_s,
             scheduler=environment.pop(SCHEDULER, ""),
-        )  # fmt: skip
+        )
 
     async def _follow(
         self, place: Path, work: Work, ended: asyncio.Future[jobs.Gone], stopped: asyncio.Event, began_s: float
-    ) -> tuple[str, str | None]:
+    ) -> tuple[m.Ending, str | None]:
         """Pass output on until the pod has ended, left its end, was stopped or ran too long."""
         seen, limit_s = 0, work.timeout_s
         while True:
+            # Counted from when the program began: waiting for a node is not running.
             late = limit_s is not None and time.monotonic() - _started_s(place, began_s) > limit_s
+            # Asked before the log is read, so that the last output is passed on after the end was seen.
             over = ended.done() or (place / "ended").exists() or stopped.is_set() or late
             if (place / "log").exists():
                 data = (place / "log").read_bytes()[seen:]
@@ -121,7 +132,9 @@ class Pods(Devices):
                     work.on_log(data)
             if over:
                 break
+            # Woken by the pod's end; files are only seen by looking.
             await asyncio.wait([ended], timeout=_LOOK_S)
+        # What the program wrote itself goes before anything else: a pod may be deleted right after.
         if (place / "ended").exists():
             return "done", None
         if stopped.is_set():
@@ -133,20 +146,28 @@ class Pods(Devices):
             return "node_lost", "its pod was taken away"
         return "failed", f"its pod ended before it answered: {gone.reason or gone.phase}, exit code {gone.code}"
 
-    def _finish(self, place: Path, outcome: str, reason: str | None, began_s: float) -> Finish:
+    def _finish(self, place: Path, outcome: m.Ending, reason: str | None, began_s: float) -> Finish:
         if not (place / "ended").exists():
             return Finish(outcome, _started_s(place, began_s), time.monotonic(), reason=reason)
         end = msgspec.msgpack.decode((place / "ended").read_bytes(), type=m.Ended)
         self._over_s += end.cpu_s
         shift_s = time.monotonic() - time.time()  # pods tell the wall's time
         result = end.result.data if end.result is not None else None
-        return Finish(end.outcome, (end.started_s or 0.0) + shift_s, (end.ended_s or 0.0) + shift_s, cpu_s=end.cpu_s,
-                      peak_bytes=end.peak_bytes, result=result, reason=end.reason)  # fmt: skip
+        return Finish(
+            end.outcome,
+            (end.started_s or 0.0) + shift_s,
+            (end.ended_s or 0.0) + shift_s,
+            cpu_s=end.cpu_s,
+            peak_bytes=end.peak_bytes,
+            result=result,
+            reason=end.reason,
+        )
 
 
 def _started_s(place: Path, began_s: float) -> float:
-    """When the pod's program began, on the monotonic clock; the launch where it has not yet."""
+    """Return when the pod's program began, on the monotonic clock; the launch where it has not yet."""
     try:
+        # The file's time is the wall's.
         return (place / "started").stat().st_mtime + time.monotonic() - time.time()
     except FileNotFoundError:
         return began_s
@@ -155,11 +176,12 @@ def _started_s(place: Path, began_s: float) -> float:
 async def make_agent(
     transport: Transport, client: Client, template: jobs.Template, folder: Path, name: str, **about: Any
 ) -> Agent:
-    """An agent whose node is a whole cluster."""
+    """Make an agent whose node is a whole cluster."""
     made = jobs.Jobs(client, template)
     cpus, memory, largest = await made.room()
     if not cpus:
         raise InvalidInput(client.access.server, "the cluster has no node that pods could go to")
+    # Absolute: pods know nothing of this process's working folder.
     pods = Pods(made, folder.absolute(), **about)
     pods.largest = float(largest)
     energy = NodeEnergy(DEMO_CURVE, folder / "meter", machine=pods.machine)

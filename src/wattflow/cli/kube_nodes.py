@@ -1,8 +1,9 @@
-"""`wattflow kube sleep` and `wattflow kube claims`: what the scheduler does to nodes, for an operator."""
+"""`wattflow kube sleep`, `power` and `claims`: what the scheduler does to nodes, for an operator."""
 
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,6 +37,7 @@ async def _sleep(where: Access, what: str, namespace: str) -> str:
         path = f"/api/v1/namespaces/{namespace}"
         try:
             if what != "status":
+                # None takes the annotation off.
                 body = {"metadata": {"annotations": {SWITCH: "off" if what == "off" else None}}}
                 await client.call("PATCH", path, body, content=MERGE)
             off = (await client.get(path, objects.Namespace)).metadata.annotations.get(SWITCH) == "off"
@@ -43,11 +45,38 @@ async def _sleep(where: Access, what: str, namespace: str) -> str:
             if error.code == 404:
                 raise InvalidInput("--lease-namespace", f"there is no namespace {namespace!r}") from None
             raise
+        # Fresh: the scheduler may have marked a node a moment ago.
         nodes = (await client.list_all("/api/v1/nodes", objects.Node, fresh=True)).items
     asleep = sorted(one.metadata.name for one in nodes if ASLEEP in one.metadata.annotations)
     named = ", ".join(asleep) if asleep else "none"
     switched = "off: the scheduler wakes what sleeps and keeps all nodes on" if off else "on"
     return f"sleep is {switched}\nasleep by our order, or on their way: {named}"
+
+
+def power(where: Access, what: str, node: str, config: Path) -> str:
+    """Switch one node as the scheduler would, or read what it draws."""
+    if what not in ("sleep", "wake", "watts"):
+        raise InvalidInput("power", f"{what!r} is not sleep, wake or watts")
+    import asyncio  # not loaded for --help
+
+    return asyncio.run(_power(where, what, node, config))
+
+
+async def _power(where: Access, what: str, node: str, config: Path) -> str:
+    from wattflow.kube import actuators, settings
+    from wattflow.kube.client import Client
+
+    async with Client(where) as client:
+        hook = actuators.make(settings.read(config), client)
+        if hook is None:
+            raise InvalidInput(str(config), "says nothing under [sleep] of how nodes are switched")
+        if not hook.covers(node):
+            raise InvalidInput(node, f"is none of the nodes that {config} can switch")
+        if what == "watts":
+            drawn_w = await hook.watts(node)
+            return f"{node}: {'nobody measures it' if drawn_w is None else f'{drawn_w:g} W'}"
+        await (hook.suspend(node) if what == "sleep" else hook.resume(node))
+    return f"{node}: the order to {what} was taken"
 
 
 def claims(where: Access, namespace: str, release_expired: bool, silent_s: float) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wattflow.kube.client import Client
 
 T = TypeVar("T")
+# As the API server would refuse it; here the option can be named.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL = re.compile(r"([a-zA-Z0-9.-]{1,253}/)?[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
 _VALUE = re.compile(r"([a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?)?")

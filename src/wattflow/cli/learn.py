@@ -71,13 +71,16 @@ def learn(
     sources = sources or []
     if not sources and store is None:
         raise InvalidInput("SOURCE", "name what was recorded: folders with journals, workloads, or --store")
+    # Exactly one of the two.
     if (out is None) == (check is None):
         raise InvalidInput("--out", "give either the file to write, or --check with the weights to try")
     present = weights.load(weights_file)[0] if weights_file else weights.current()
     if check is not None:
+        # Both are loaded before anything is replayed.
         tried = weights.load(check)[0]
         verdict = finetune.shadow(present, tried, finetune.tested(_blocks(sources, attempts or [], cluster, store)))
         typer.echo(f"{'alarm, go back' if verdict.alarm else 'no alarm'}: {verdict}")
+        # For scripts: the exit code is the verdict.
         raise typer.Exit(1 if verdict.alarm else 0)
     assert out is not None
     never_onto([*sources, *map(str, attempts or ())], out)
@@ -88,6 +91,7 @@ def learn(
     candidate = tuner.run(seconds)
     verdict = finetune.shadow(present, candidate, held)
     base = str(weights_file) if weights_file else "weights in use"
+    # Also where it was not promoted: the card says so, and the user decides.
     weights.save(out, candidate, finetune.card(tuner, verdict, [*sources, *(["a store"] if store else [])], base))
     typer.echo(f"{tuner.progress.generation} generations on {len(recent)} recorded trials")
     typer.echo(f"shadow test, {'promoted' if verdict.promoted else 'not promoted'}: {verdict}")
@@ -104,6 +108,7 @@ def _blocks(sources: list[str], attempts: list[Path], clusters: list[str], store
 
     made: list[Recorded] = []
     traces = [one for one in sources if not Path(one).is_dir()]
+    # Only workloads have runs; journals hold their own.
     if attempts and len(attempts) != len(traces):
         raise InvalidInput("--attempts", f"{len(attempts)} runs for {len(traces)} workloads: give one for each")
     runs = iter(attempts)
@@ -121,10 +126,11 @@ def _blocks(sources: list[str], attempts: list[Path], clusters: list[str], store
 
 
 def _stored(store: str) -> list[Recorded]:
-    """Blocks of a server's finished workflows."""
+    """Return blocks of a server's finished workflows."""
     from wattflow.runtime.home import Home
     from wattflow.server.history import read_history
     from wattflow.store.database import read_store
 
     place = Path(store)
+    # A folder is a server's home; anything else is a database's URL.
     return read_history(read_store(Home(place).store if place.is_dir() else store)).blocks("store")

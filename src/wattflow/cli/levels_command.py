@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Clocks and power limits of this machine.", no_args_is_help=True, rich_markup_mode=None)
 COLUMNS = ("knob", "by", "now", "low", "high", "who may", "here", "held by")
+# From 45 % of the clock up: no curve is believed far below the lowest clock that was run.
 GRID, LOWEST = 10, 0.45
 
 
@@ -37,19 +38,26 @@ def listed(output: o.Output = None) -> None:
 
 def _row(holder: Holder, knob: Knob, note: Any) -> dict[str, Any]:
     return {
-        "knob": knob.id, "by": knob.actuator, "now": holder.read(knob.id), "low": knob.low, "high": knob.high,
-        "who may": knob.who, "here": "yes" if knob.mine else "no",
+        "knob": knob.id,
+        "by": knob.actuator,
+        "now": holder.read(knob.id),
+        "low": knob.low,
+        "high": knob.high,
+        "who may": knob.who,
+        "here": "yes" if knob.mine else "no",
         "held by": None if note is None else f"process {note.pid}: {knob.shown(note.value)}",
-    }  # fmt: skip
+    }
 
 
 def off(quiet: o.Quiet = False) -> None:
     """Give back every clock and limit at once, whoever holds it, and allow none until `wattflow levels on`."""
     holder = _holder()
+    # First of all, so that no agent takes a knob again while they are given back.
     holder.notes.switch(on=False)
     returned = holder.give_back_all(of_others=True)
     left = [note.knob for note in holder.notes.all()]
     remark(f"levels are off; given back: {', '.join(returned) or 'nothing was held'}", quiet)
+    # Given back as far as rights go; the rest is named, with exit code 2.
     if left:
         raise InvalidInput("levels off", f"not given back: {', '.join(left)}; run it as who may set them")
 
@@ -81,6 +89,7 @@ def profile(
     meter, model, driver = _meter_of(knobs)
     try:
         idle_w, measured = _measure(holder, knobs, meter, command, runs)
+    # The clock is given back before anything else may fail.
     finally:
         holder.close()
         meter.close()
@@ -96,8 +105,10 @@ def _measure(
     from wattflow.levels.measuring import CommandRuns
 
     measure = CommandRuns(holder, knobs, meter, command)
+    # Several clocks share one grid: what all of them can do.
     high, low = min(knob.high for knob in knobs), max(knob.low for knob in knobs)
     floor = max(low, LOWEST * high)
+    # The top level exactly: rounded, it would be a ceiling and not the free clock.
     levels = [round(floor + (high - floor) * i / (GRID - 1)) for i in range(GRID - 1)] + [high]
     idle_w = measure.idle_w()
     return idle_w, choose_runs(measure, levels, idle_w, runs).runs
@@ -146,6 +157,7 @@ def _meter_of(knobs: list[Knob]) -> tuple[Meter, str, str]:
 def _tell(done: FunctionProfile, out: Path, quiet: bool) -> None:
     response = done.response
     for slack in (1.02, 1.1, 1.3):
+        # Only levels that were run: what is printed was measured.
         levels = sorted({run.level for run in done.runs})
         level = response.best(levels, slack)
         seconds, joules = response.seconds(level), response.joules(level)

@@ -31,7 +31,8 @@ TokenFile = Annotated[Path | None, typer.Option("--token-file", metavar="FILE", 
 
 
 def home_of(folder: Path | None) -> Home:
-    """The folder of the server. Says which extra is missing where the runtime is not installed."""
+    """Return the folder of the server. Says which extra is missing where the runtime is not installed."""
+    # By name, without loading: `wattflow --help` and most errors need none of them.
     for needed in ("aiohttp", "cloudpickle", "fastapi", "msgspec", "sqlalchemy", "uvicorn"):
         if find_spec(needed) is None:  # loading them takes longer than most commands
             raise MissingExtra(f"the runtime needs {needed}: pip install 'wattflow[run]'")
@@ -41,19 +42,21 @@ def home_of(folder: Path | None) -> Home:
 
 
 def connect(home: Path | None, server: str | None, token_file: Path | None, role: str = "user") -> Connection:
-    """A connection to the server of this machine, or to the one named."""
+    """Connect to the server of this machine, or to the one named."""
     from wattflow.runtime.connection import Connection
 
     place = home_of(home)
     if server is not None:
         check_address(server)
     token = given_token(token_file) if token_file is not None else place.token(role)
+    # Certificates of this machine's own server; another's is checked by the system's.
     return Connection(server or place.addresses(), token, place.ca() if server is None else None)
 
 
 def given_token(path: Path) -> str:
-    """The token in a file."""
+    """Read the token in a file."""
     token = small_text(path, "token").strip()
+    # Headers hold printable ASCII only; a wrong file must not be sent to a server.
     if not token or len(token) > LONGEST_TOKEN or not token.isascii() or not token.isprintable():
         raise InvalidInput(str(path), "holds no token: one line that `wattflow up` or its server's owner gave")
     return token
@@ -63,6 +66,7 @@ def check_address(server: str) -> None:
     """Refuse what is no address of a server before anything tries to reach it."""
     if not re.fullmatch(r"https?://[^\s/,]+/?(,https?://[^\s/,]+/?)*", server):
         raise InvalidInput("--server", f"{server[:100]!r} is not like http://HOST:PORT")
+    # After the form: whether a token may go there in clear text.
     from wattflow.runtime.clear_text import check_server
 
     check_server(server)
@@ -88,9 +92,10 @@ def show(rows: list[dict[str, Any]], columns: tuple[str, ...], output: o.Form, o
 
 
 def pages(connection: Connection, path: str, column: str) -> list[dict[str, Any]]:
-    """All rows of an answer that comes in pages; ``column`` holds what the next one begins after."""
+    """Read all rows of an answer that comes in pages; ``column`` holds what the next one begins after."""
     rows: list[dict[str, Any]] = []
     after = 0
+    # Pages end with an empty one; each begins after the last row's number.
     while page := connection.call("GET", f"{path}?after={after}"):
         rows += page
         after = page[-1][column]
@@ -98,7 +103,7 @@ def pages(connection: Connection, path: str, column: str) -> list[dict[str, Any]
 
 
 def find_task(connection: Connection, name: str) -> dict[str, Any]:
-    """A task by number, or as WORKFLOW/KEY."""
+    """Find a task by number, or as WORKFLOW/KEY."""
     from wattflow.model.errors import InvalidInput
 
     if name.isdigit():
@@ -106,6 +111,7 @@ def find_task(connection: Connection, name: str) -> dict[str, Any]:
         return found
     workflow, _, key = name.rpartition("/")
     if workflow:
+        # Exactly one, or none: keys are unique within a workflow.
         for task in connection.call("GET", f"/v1/workflows/{quote(workflow, safe='')}/tasks?key={quote(key)}"):
             return dict(task)
     raise InvalidInput(name, "is not a task: give its number (`wattflow ps WORKFLOW` shows them) or WORKFLOW/KEY")

@@ -20,7 +20,6 @@ from wattflow.cli import (
     describe_command,
     docs_command,
     enrich_command,
-    experiment_command,
     explore,
     first_run,
     fit_command,
@@ -50,7 +49,9 @@ app = typer.Typer(
     help="Energy-aware scheduling of scientific workflows on mixed clusters: simulate, compare, explain.",
     no_args_is_help=True,
     add_completion=False,
+    # `guarded` tells errors; rich's tracebacks would show local values, tokens among them.
     pretty_exceptions_enable=False,
+    # Brackets in help texts are text.
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -65,7 +66,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "convert": convert.convert,
     "policies": policies_command.policies,
     "clusters": clusters.clusters,
-    "experiment": experiment_command.experiment,
     "frames": frames_command.frames,
     "explore": explore.explore,
     "meters": meters.meters,
@@ -117,16 +117,19 @@ NOUNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "server": ("A server that is up: its nodes, logs and agents.", ("top", "nodes", "logs", "cancel", "agent", "audit",
                "warm")),
     "model": ("What is learned from runs: runtimes and the learned policy's weights.", ("fit", "predict", "learn")),
-    "lab": ("Published claims and designs of schedulers.", ("experiment", "explore", "frames")),
+    "lab": ("Designs of schedulers.", ("explore", "frames")),
 }  # fmt: skip
 """Everything else, below a noun; the spelling of 0.1 without the noun is accepted for one release more."""
+# Hidden, not gone: scripts of the last release still work.
 _BELOW = {name for _, some in NOUNS.values() for name in some} | {"completion"}
 
+# Order of registration is the order in the list.
 for _name in (*FIRST, *(name for name in COMMANDS if name not in FIRST)):
     app.command(_name, hidden=_name in _BELOW)(guarded(COMMANDS[_name]))
 for _noun, (_about, _names) in NOUNS.items():
     _group = typer.Typer(help=_about, no_args_is_help=True, rich_markup_mode=None)
     for _name in _names:
+        # The same function twice, under both spellings.
         _group.command(_name)(guarded(COMMANDS[_name]))
     app.add_typer(_group, name=_noun)
 app.add_typer(kube.app, name="kube")
@@ -153,6 +156,8 @@ def _root(
 
 def main() -> None:
     """Entry point of the console script."""
+    # Before typer reads the arguments: the shell's question is in the environment.
     completion.prepare()
+    # Only here: who imports a command keeps its own numba settings (`first_run`).
     first_run.of_own_process = True
     app(prog_name="wattflow")

@@ -43,6 +43,7 @@ def meters(
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in rows[0]:
+        # Reasons may be long; everything else stays on one line.
         table.add_column(column, no_wrap=column != "why not")
     for row in rows:
         table.add_row(*("–" if value is None else str(value) for value in row.values()))
@@ -69,6 +70,7 @@ def _rows(finding: Finding, seconds: float) -> list[Row]:
                 "domain": domain.name,
                 "covers": domain.kind,
                 "by": "counter" if domain.counter else "sampled watts",
+                # Rounding None would fail, and 0 is a reading.
                 "W": None if watts[domain.name] is None else round(float(watts[domain.name] or 0.0), 2),
                 "why not": None,
             }

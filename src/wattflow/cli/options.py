@@ -13,6 +13,8 @@ from wattflow.cli.completion import cluster_names, policy_names, workload_names
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from wattflow.lab.run.points import Setup
     from wattflow.sim import SimOptions
 
@@ -95,6 +97,7 @@ Metrics = Annotated[
         help="Figures of the table: `headline`, `all`, or names as in -o json, with commas between.",
     ),
 ]
+# The underscore: the plain name is Python's own exception.
 RuntimeError_ = Annotated[
     float,
     typer.Option(
@@ -144,27 +147,30 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and 
 
 
 def seed(value: int) -> int:
-    """A seed that fits 63 bits."""
+    """Check that a seed fits 63 bits."""
+    # Seeds become counters of a 64-bit generator with a sign.
     if value >= 1 << 63:
         raise typer.BadParameter("a seed is a whole number below 2^63")
     return value
 
 
 def workers_of(text: str) -> int | str | None:
-    """Processes or the address of a Dask scheduler as typed; None where nothing was."""
+    """Read processes or the address of a Dask scheduler as typed; None where nothing was."""
     from wattflow.lab.run.work import DASK
 
     if not text:
         return None
     if any(text.startswith(scheme) and len(text) > len(scheme) for scheme in DASK):
         return text
+    # `isdecimal`: "²" is a digit to Python and no number to `int`.
     if not text.isdecimal() or int(text) < 1:
         raise InvalidInput("--workers", f"must be a number of processes or dask://host:port, not {text!r}")
     return int(text)
 
 
 def one_cluster(names: list[str]) -> str:
-    """The cluster that was named; two would leave one of them out without a word."""
+    """Return the cluster that was named; two would leave one of them out without a word."""
+    # Two would leave one of them out without a word.
     if len(names) != 1:
         raise InvalidInput("--cluster", f"is given {len(names)} times ({', '.join(names)}); name one")
     return names[0]
@@ -173,9 +179,10 @@ def one_cluster(names: list[str]) -> str:
 def sim_options(
     queue: Queue | None, round_s: float, sleep_after_s: float | None, errors: tuple[float, float]
 ) -> SimOptions:
-    """The simulator's options from what was typed; ``errors`` are those of runtime and power."""
+    """Return the simulator's options from what was typed; ``errors`` are those of runtime and power."""
     from wattflow.sim import SimOptions
 
+    # Beyond a spread of 5 factors are larger than e**5: nobody means that.
     for name, value, most in (("--runtime-error", errors[0], 5.0), ("--power-error", errors[1], 5.0)):
         if not 0.0 <= value <= most:
             raise InvalidInput(name, f"is a spread (σ of log) of 0 … {most:g}, not {value:g}")
@@ -193,14 +200,14 @@ def sim_options(
 
 
 def names_of(text: str) -> list[str]:
-    """Policies as they were typed: ``a,b:key=value,my.py:name``."""
+    """Split policies as they were typed: ``a,b:key=value,my.py:name``."""
     from wattflow.policy import spec
 
     return spec.split(text)
 
 
-def with_progress(setup: Setup, progress: object) -> Setup:
-    """The same setup reporting to a progress bar."""
+def with_progress(setup: Setup, progress: Callable[[float, str], None] | None) -> Setup:
+    """Return the same setup reporting to a progress bar."""
     from dataclasses import replace
 
-    return replace(setup, progress=progress)  # type: ignore[arg-type]
+    return replace(setup, progress=progress)

@@ -34,6 +34,7 @@ def policies(
     from wattflow.policy import registry
 
     form = chosen_form(output, out, force)
+    # For programs a policy is a row like the others.
     if name is not None and form is o.Form.table:
         typer.echo(policy_page(registry.load(name)), nl=False)
         return
@@ -41,12 +42,18 @@ def policies(
     if form is not o.Form.table:
         chosen = [registry.load(known) for known in (registry.names() if name is None else [name])]
         rows: list[dict[str, object]] = [
-            {"policy": p.name, "group": groups.get(p.name, ""), "summary": p.summary, "paper": p.paper,
-             "fields": str(dict(p.fields))}
+            {
+                "policy": p.name,
+                "group": groups.get(p.name, ""),
+                "summary": p.summary,
+                "paper": p.paper,
+                "fields": str(dict(p.fields)),
+            }
             for p in chosen
-        ]  # fmt: skip
+        ]
         deliver(rows, form, out, {})
         return
+    # Those that can be loaded; a broken package must not end the list.
     contributed = tuple(registry.usable())
     more = {"of other packages": contributed} if contributed else {}
     listed = {"to start with": registry.START, **registry.GROUPS, **more}

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -67,6 +67,7 @@ def predict(
     loaded, manifest = modelfile.load(path)
     never_onto([path, source], out)
     check_outputs(force, out)
+    # Before predicting: a table of calls asked of a model of tasks would give nonsense.
     sources.need_kind(source, manifest.kind, model)
     answers: dict[str, Callable[..., _Answer]] = {"tasks": _tasks, "watts": _watts, "calls": _calls}
     answer = answers[manifest.kind](loaded, source, data, level)
@@ -79,22 +80,24 @@ def predict(
         typer.echo(line, err=True)
 
 
-def _write(file: object, answer: _Answer) -> None:
-    writer = csv.writer(file)  # type: ignore[arg-type]
+def _write(file: TextIO, answer: _Answer) -> None:
+    writer = csv.writer(file)
     writer.writerow(answer.columns)
     writer.writerows(answer.rows)
 
 
 def _shown(values: Iterable[float]) -> list[str]:
+    # NaN is not equal to itself: unknown is an empty cell.
     return ["" if value != value else f"{value:.6g}" for value in map(float, values)]
 
 
 def _errors(what: str, found: tuple[Floats, Floats, Floats], true: Floats) -> list[str]:
-    """One sentence on how far the predictions are from the truth, where there is any."""
+    """Return one sentence on how far the predictions are from the truth, where there is any."""
     import numpy as np
 
     from wattflow.predict.evaluate import HeldOut
 
+    # Errors of rows that have a prediction and a truth.
     known = np.isfinite(true) & (true > 0) & np.isfinite(found[0])
     if not known.any():
         return []
@@ -136,6 +139,7 @@ def _watts(model: object, source: str, data: Path, level: float) -> _Answer:
     found = model.predict(usage.counters, level)
     far = model.familiar.regime(watts.features(usage.counters)) == watts.FAR
     rows = (
+        # Row by row, as a generator: tables may be large.
         [usage.time[i], *_shown(part[i] for part in found), "unlike the rows seen" if far[i] else "like the rows seen"]
         for i in range(len(far))
     )
@@ -159,10 +163,15 @@ def _calls(model: object, source: str, data: Path, level: float) -> _Answer:
     parts = [np.exp(part) for part in model.parts(calls, seen)]
     known = np.isfinite(seen.log_s[:, 0])
     rows = (
-        [calls.function[i], calls.machine[i], *_shown([calls.start_s[i], parts[0][i], parts[1][i]]),
-         *_shown(part[i] for part in found), "" if known[i] else "no finished call here yet"]
+        [
+            calls.function[i],
+            calls.machine[i],
+            *_shown([calls.start_s[i], parts[0][i], parts[1][i]]),
+            *_shown(part[i] for part in found),
+            "" if known[i] else "no finished call here yet",
+        ]
         for i in range(len(calls))
-    )  # fmt: skip
+    )
     columns = ("function", "machine", "start_s", "duration_s", "power_w", "energy_j", "energy_low_j", "energy_high_j",
                "novelty")  # fmt: skip
     return _Answer(columns, rows, _errors("measured joules", found, calls.energy_j))

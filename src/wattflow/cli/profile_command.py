@@ -50,6 +50,7 @@ def profile(
 
     Example: wattflow machine profile node.json --plot node.svg
     """
+    # Not `check_outputs`: a file that is there is resumed.
     check_folder(out, plot)
     if gpu and kube:
         raise InvalidInput("--kube", "a NodePowerProfile is a curve of CPUs; leave --gpu out")
@@ -88,6 +89,7 @@ def _to_kube(done: CpuProfile, node: str, kubeconfig: Path | None, quiet: bool) 
 
 def _levels(text: str) -> tuple[int, ...]:
     try:
+        # Idle always: every profile needs it.
         return tuple(sorted({int(part) for part in text.split(",")} | {0}))
     except ValueError:
         raise InvalidInput("--levels", f"{text!r} is not numbers with commas between, such as 0,1,2,4") from None
@@ -104,6 +106,7 @@ def _meter(stack: ExitStack, virtual: bool) -> tuple[Meter, StressNg]:
         meter = open_node_meter()
         stack.callback(meter.close)
         return meter, StressNg()
+    # The virtual meter reads the load's own CPU time, so both must be the same object.
     load = StressNg()
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wattflow-virtual-")))
     source = stack.enter_context(VirtualMeter(folder, DEMO_CURVE, lambda: {"load": load.cpu_s()}))
@@ -124,6 +127,7 @@ def _measure(
 
     assert isinstance(settings, ProfilerSettings)
     topology = machine_facts.topology()
+    # Sorted, so the last is the largest.
     if settings.levels is not None and settings.levels[-1] > topology.threads:
         raise InvalidInput("--levels", f"{settings.levels[-1]} threads asked for, this machine has {topology.threads}")
 
@@ -175,6 +179,7 @@ def _gpu(out: Path, plot: Path | None, quiet: bool) -> None:
         with tempfile.TemporaryDirectory(prefix="wattflow-gpu-") as folder:
             program = build(Path(folder))
             remark("measuring the GPU: about eight minutes", quiet)
+            # Written after every point, so that a broken run keeps what it measured.
             work = gpu_profile.GpuProfiler(
                 meter, program, started_mps, lambda document: _write(out, json.dumps(document, indent=1))
             )

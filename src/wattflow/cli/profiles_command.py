@@ -45,6 +45,7 @@ def profiles(
     found = [
         profile
         for profile in list_profiles()
+        # A search looks everywhere; without one only what is shipped is listed.
         if (every or profile.shipped or wanted) and wanted in f"{profile.name} {profile.about}".lower()
     ]
     rows = [_row(profile) for profile in found] + _gpu_rows(wanted)
@@ -89,7 +90,7 @@ def _row(profile: NamedProfile) -> Row:
 
 
 def _gpu_rows(wanted: str) -> list[Row]:
-    """Measured GPU profiles, whose points are shares of the device."""
+    """Return the measured GPU profiles, whose points are shares of the device."""
     from wattflow.energy import gpu_profile
 
     rows: list[Row] = []
@@ -101,16 +102,26 @@ def _gpu_rows(wanted: str) -> list[Row]:
         for kernel in kernels:
             profile = gpu_profile.device_profile(document, kernel)
             if wanted in f"gpu:{name}/{kernel} {model}".lower():
-                rows.append({
-                    "profile": f"gpu:{name}/{kernel}", "machine": f"{model}, {kernel} by {document['sharing']} share",
-                    "threads": None, "idle W": round(profile.idle_w, 1), "full W": round(profile.watts[-1], 1),
-                    "points": len(profile.share), "scope": "device", "provenance": profile.provenance.value,
-                    "age": _age(year), "licence": "Apache-2.0",
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "profile": f"gpu:{name}/{kernel}",
+                        "machine": f"{model}, {kernel} by {document['sharing']} share",
+                        "threads": None,
+                        "idle W": round(profile.idle_w, 1),
+                        "full W": round(profile.watts[-1], 1),
+                        "points": len(profile.share),
+                        "scope": "device",
+                        "provenance": profile.provenance.value,
+                        "age": _age(year),
+                        "licence": "Apache-2.0",
+                    }
+                )
     return rows
 
 
 def _plot(found: list[NamedProfile], path: Path) -> None:
     from wattflow.energy.plots import plot_profiles
 
+    # Half of the threads as cores: nearly all of these machines have two threads each, and the table
+    # does not say.
     plot_profiles({profile.name: profile.for_node(max(1, profile.threads // 2), 2) for profile in found[:12]}, path)

@@ -48,10 +48,12 @@ def run(
     """
     never_onto([file], out)
     check_outputs(force, out)
+    # Before connecting: a wrong path must not need a server.
     if not file.exists():
         raise InvalidInput(str(file), "no such file")
     if out is not None and (detach or file.suffix == ".py"):
         raise InvalidInput("--out", "is of a workflow that is waited for: neither of a script nor with --detach")
+    # Also for a script, which would fail later and less clearly without a server.
     connection = connect(home, server, token_file)
     if file.suffix == ".py":
         _script(file, home)
@@ -59,6 +61,7 @@ def run(
     workflow = _submit(connection, file, objective, retries)
     remark(f"workflow {workflow}", quiet)
     if detach:
+        # On stdout and alone, for scripts.
         typer.echo(workflow)
         return
     state = _wait(connection, workflow, quiet)
@@ -74,12 +77,16 @@ def _script(file: Path, home: Path | None) -> None:
     """Run a script as Python itself would: its folder comes first among those that modules are found in."""
     import runpy
 
+    # The script's own `wattflow.Client()` must find the same server.
     os.environ["WATTFLOW_HOME"] = str(home_of(home).folder)
     sys.path.insert(0, str(file.resolve().parent))
+    # As Python sets it: the script sees no option of ours.
     sys.argv = [str(file)]
     try:
+        # What a user's program prints is its own (`clean.as_it_is`).
         with as_it_is():
             runpy.run_path(str(file), run_name="__main__")
+    # Ours are told by `guarded`, in one line.
     except (WattflowError, OSError):
         raise
     except Exception:  # the script's own affair, told as Python tells it
@@ -96,6 +103,7 @@ def _submit(connection: Connection, file: Path, objective: str | None, retries: 
     from wattflow.runtime.wfformat_submission import submissions
     from wattflow.traces.wfformat import read_document
 
+    # Checked here, so that the message names the option.
     if objective is not None and objective not in get_args(Objective):
         raise InvalidInput("--objective", f"{objective!r} is not one of {', '.join(get_args(Objective))}")
     name = ""
@@ -108,6 +116,7 @@ def _wait(connection: Connection, workflow: str, quiet: bool) -> str:
     after = 0
     with progress_bar(quiet) as progress:
         while True:
+            # Long polling: the server answers at once when something ends, else after ten seconds.
             answer = connection.patiently("GET", f"/v1/workflows/{workflow}/outcomes?after={after}&wait_s=10")
             after = answer["last"]
             for outcome in answer["outcomes"]:
@@ -116,6 +125,7 @@ def _wait(connection: Connection, workflow: str, quiet: bool) -> str:
             about: dict[str, Any] = connection.patiently("GET", f"/v1/workflows/{workflow}")
             if about["state"] != "open":
                 return str(about["state"])
+            # A bar that only says that something happens: how much is left, nobody knows.
             if progress is not None and after:
                 progress(0.5, f"{answer['open']} tasks open")
 
@@ -131,10 +141,12 @@ def _write_run(connection: Connection, workflow: str, out: Path) -> None:
 
 
 def _wait_for_joules(connection: Connection, workflow: str, for_s: float = 5.0) -> None:
-    """The last attempts' joules come a second or two after their end."""
+    """Wait for the last attempts' joules, which come a second or two after their end."""
     end_s = time.monotonic() + for_s
+    # Bounded: joules of an attempt may never come, where its meter was lost.
     while time.monotonic() < end_s:
         rows = pages(connection, f"/v1/workflows/{workflow}/attempts", "task")
+        # Attempts that never ran have none.
         if all(row["energy_j"] is not None for row in rows if row["outcome"] not in ("node_lost", "refused")):
             return
         time.sleep(0.2)

@@ -31,7 +31,7 @@ LINE_S = 20.0
 
 
 def progress_lines(every_s: float = LINE_S) -> Callable[[float, str], None]:
-    """A line on stderr now and then: the share done, the time it took, what is left."""
+    """Make a progress function that writes a line to stderr now and then: share done, time taken, time left."""
     began = told = time.monotonic()
 
     def show(share: float, text: str) -> None:
@@ -40,6 +40,7 @@ def progress_lines(every_s: float = LINE_S) -> Callable[[float, str], None]:
         if now - told < every_s:
             return
         told = now
+        # As if the rest took as long per share as what is done.
         left = (now - began) * (1.0 - share) / share if share > 0 else math.inf
         still = f", about {left / 60.0:.1f} left" if math.isfinite(left) else ""
         remark(f"{100.0 * share:3.0f} % after {(now - began) / 60.0:.1f} minutes{still}: {text}")
@@ -49,10 +50,11 @@ def progress_lines(every_s: float = LINE_S) -> Callable[[float, str], None]:
 
 @contextmanager
 def progress_bar(quiet: bool, lines: bool = False) -> Iterator[Callable[[float, str], None] | None]:
-    """A bar on stderr for work that takes a while; None when quiet or when nobody is looking.
+    """Show a bar on stderr for work that takes a while; None when quiet or when nobody is looking.
 
     With ``lines`` somebody may read it later: lines now and then where stderr is no terminal.
     """
+    # Nobody is looking: a bar would fill a log with control characters.
     if quiet or not sys.stderr.isatty():
         yield progress_lines() if lines and not quiet else None
         return
@@ -65,6 +67,7 @@ def progress_bar(quiet: bool, lines: bool = False) -> Iterator[Callable[[float, 
 
     def show(share: float, text: str) -> None:
         nonlocal started
+        # Started late, so that short work shows nothing.
         if not started and time.monotonic() - began > LONG_S:
             bar.start()
             started = True
@@ -78,9 +81,11 @@ def progress_bar(quiet: bool, lines: bool = False) -> Iterator[Callable[[float, 
 
 
 def print_tables(tables: Sequence[Table]) -> None:
-    """Tables on stdout, titles on lines of their own; where it is no terminal they are as wide as they need to be."""
+    """Print tables on stdout, titles on lines of their own; without a terminal as wide as they need to be."""
+    # Without a terminal the width is ours: tables in files must not depend on it.
     wide = console() if sys.stdout.isatty() else console(width=220, no_color=True)
     for table in tables:
+        # Printed apart: rich would wrap a title to the table's width.
         title, table.title = table.title, None
         if title is not None:
             wide.print(clean(str(title)), style="bold", soft_wrap=True, markup=False, highlight=False)
@@ -89,7 +94,7 @@ def print_tables(tables: Sequence[Table]) -> None:
 
 
 def fitting(metrics: tuple[str, ...], policies: int) -> tuple[str, ...]:
-    """The usual figures, or fewer where a table of many policies would not fit the terminal."""
+    """Return the usual figures, or fewer where a table of many policies would not fit the terminal."""
     from wattflow.lab.figures.metrics import HEADLINE, NARROW
 
     if metrics != HEADLINE or policies <= 4 or not sys.stdout.isatty() or shutil.get_terminal_size().columns >= 150:
@@ -99,7 +104,7 @@ def fitting(metrics: tuple[str, ...], policies: int) -> tuple[str, ...]:
 
 
 def remark(text: str, quiet: bool = False) -> None:
-    """A line for the person on stderr."""
+    """Write a line for the person on stderr."""
     if not quiet:
         typer.echo(text, err=True)
 
@@ -116,14 +121,16 @@ def open_page(page: Path) -> None:
     """Open a page where a person sits at a terminal and a browser is found; else say where it is."""
     import webbrowser
 
+    # Without a terminal no browser is opened: scripts and tests would hang on one.
     if not (sys.stdout.isatty() and webbrowser.open(page.resolve().as_uri())):
         remark(f"the page is {page.resolve().as_uri()}")
 
 
 def chosen_form(form: Form | None, out: Path | None, force: bool = False) -> Form:
-    """The form asked for, else by the file's ending, else a table. What could not be written is refused at once."""
+    """Choose the form asked for, else by the file's ending, else a table; refuse at once what could not be written."""
     if form is Form.parquet and out is None:
         raise InvalidInput("-o parquet", "needs a file: add --out FILE")
+    # At once, before any work is done.
     check_outputs(force, out)
     if out is None:
         return form or Form.table
@@ -136,7 +143,7 @@ def chosen_form(form: Form | None, out: Path | None, force: bool = False) -> For
 
 
 def check_folder(*paths: Path | None) -> None:
-    """The folders of files to be written must exist."""
+    """Check that the folders of files to be written exist."""
     for path in paths:
         if path is not None and not path.parent.is_dir():
             raise InvalidInput(str(path), f"the folder {path.parent} does not exist")
@@ -145,7 +152,7 @@ def check_folder(*paths: Path | None) -> None:
 
 
 def check_outputs(force: bool, *paths: Path | None) -> None:
-    """Files can be written here, and none is written over without ``--force``."""
+    """Check that files can be written here, and none is written over without ``--force``."""
     check_folder(*paths)
     for path in paths:
         if path is not None and path.is_file() and not force:
@@ -153,7 +160,8 @@ def check_outputs(force: bool, *paths: Path | None) -> None:
 
 
 def check_target(force: bool, path: Path) -> None:
-    """The same for what may be a folder: one with something in it is not written into without ``--force``."""
+    """Check the same for what may be a folder: one with something in it is kept without ``--force``."""
+    # A folder is asked about below.
     check_outputs(force, None if path.is_dir() else path)
     if path.is_dir() and any(path.iterdir()) and not force:
         raise InvalidInput(str(path), "is a folder with files in it; add --force to write over it")
@@ -161,6 +169,7 @@ def check_target(force: bool, path: Path) -> None:
 
 def never_onto(inputs: Sequence[str | Path], *outputs: Path | None) -> None:
     """Refuse to write over what is read."""
+    # Resolved: links and "./" must not hide that they are the same file.
     read = {Path(source).resolve() for source in inputs if Path(source).exists()}
     for path in outputs:
         if path is not None and path.resolve() in read:
@@ -168,7 +177,7 @@ def never_onto(inputs: Sequence[str | Path], *outputs: Path | None) -> None:
 
 
 def deliver(rows: Sequence[Row], form: Form, out: Path | None, about: Mapping[str, object]) -> None:
-    """Rows as JSON, CSV or parquet, to the file or to stdout."""
+    """Write rows as JSON, CSV or parquet, to the file or to stdout."""
     from wattflow.lab.show.result_tables import as_text, write_rows
 
     if out is not None:

@@ -52,6 +52,7 @@ def simulate(
 
     Example: wattflow simulate montage:tasks=200 -c mixed -p heft --attempts run.parquet
     """
+    # First of all: once the kernel is imported, whether it compiles is settled.
     first_run.prepare(workflow, policy, quiet)
     from wattflow.cli.compare import write
     from wattflow.cli.estimated_input import estimated
@@ -73,12 +74,14 @@ def simulate(
     never_onto([workflow, named, *([] if estimates is None else [estimates])], out, report, attempts)
     names = metric_names(metrics)
     source, machine = estimated(source_of(workflow), estimates), load_cluster(named)
+    # As an option of the command line, not in the middle of a run.
     check_seeds([seed])
     chosen = registry.load(policy)
     workload = source if isinstance(source, Workload) else source.draw(seed)
     options = o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error))
     with progress_bar(quiet) as progress:
         told = None if progress is None else lambda share: progress(share, policy)
+        # Power is recorded: the peak and the report need it.
         run = run_simulator(
             workload, machine, chosen, seed=seed, options=replace(options, record_power=True), progress=told
         )

@@ -44,6 +44,7 @@ def check(
     """
     place = home_of(home)
     where = _there(place, store)
+    # Before the check, which then looks at what was mended.
     if mend:
         remark(f"{_mended(where, policy)} open tasks are in the new journal", quiet)
     from wattflow.runtime.store_check import problems
@@ -87,6 +88,7 @@ def backup(
     for name in made.missing:
         typer.echo(f"object {name} is missing or damaged: it is not in the backup")
     remark(f"{sum(made.rows.values())} rows and {made.objects} objects are in {folder}", quiet)
+    # The backup is there, but not whole.
     if made.missing:
         raise typer.Exit(FAILED)
 
@@ -134,6 +136,7 @@ def _mended(store: str | Path, policy: str) -> int:
     from wattflow.store.claim import alone
     from wattflow.store.database import open_store
 
+    # Nobody else: a server that writes meanwhile would be overwritten.
     with alone(store):
         database = open_store(store)
         try:

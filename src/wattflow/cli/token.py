@@ -34,11 +34,13 @@ def create(
     Example: wattflow token create alice --project climate --expires 90d > alice.token
     """
     wanted: dict[str, object] = {"name": name, "role": role, "project": project}
+    # A token without a node may speak for none.
     if role == "agent" or node:
         wanted["node"] = node or name
     if expires is not None:
         wanted["lifetime_s"] = _duration(expires)
     made = connect(home, server, token_file, "operator").call("POST", "/v1/tokens", wanted)
+    # Alone on stdout, so that it can be sent into a file; the rest goes to stderr.
     typer.echo(made["token"])
     remark(f"token {made['id']} of {made['name']}, {_rights(made)}; it is not shown again")
 

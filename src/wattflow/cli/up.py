@@ -85,8 +85,10 @@ def up(
     standby: Annotated[
         bool, typer.Option("--standby", help="Wait beside the server of this store, and take over when it is gone.")
     ] = False,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Serve HTTPS by this certificate.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Key of the certificate.")] = None,
     clear_text: Annotated[
         bool, typer.Option("--clear-text", help="Let tokens come over plain HTTP; the network itself is private.")
     ] = False,
@@ -135,10 +137,12 @@ def up(
     from wattflow.server.settings import ServerSettings, listen
 
     place = home_of(home)
+    # The default is known to be there; loading policies takes longer than the rest of this command.
     if policy != POLICY:
         _check_policy(policy)
     if learn and policy.split(":")[0] != "learned":
         raise InvalidInput("--learn", f"it is the policy `learned` that goes on learning, not {policy!r}: -p learned")
+    # The learner goes on from what was typed; the server starts with what was learned since.
     typed_policy = policy
     drivers.check(driver)
     odd = next((one for one in driver_option or [] if "=" not in one), None)
@@ -148,6 +152,7 @@ def up(
         raise InvalidInput("--cpus", f"{cpus:g} is no number of processors to offer")
     if place.server() is not None:
         raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
+    # One without the other is a mistake in every case.
     if (tls_cert is None) != (tls_key is None):
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
     if log_form not in ("text", "json"):
@@ -168,6 +173,8 @@ def up(
     settings = ServerSettings(
         home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text, standby=standby
     )
+    # Bound here and handed over: a port that is taken is told at once, and no second server can come
+    # between.
     listener = listen(settings)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
                "--keep-journal-bytes": _size("--keep-journal", keep_journal), "--objects": objects,
@@ -189,14 +196,20 @@ def up(
         command += ["--driver-option", one]
     secret = {"WATTFLOW_STORE": store} if store is not None else {}  # a URL may hold a password: no argument
     process = _spawn(command, place.folder / "server.log", (listener.fileno(),), secret)
+    # The server has its own copy by now; ours would keep the port after its end.
     listener.close()
     _wait_for_server(place, process, quiet)
     if standby:
         remark(f"wattflow stands by at {place.url()}; its folder is {place.folder}", quiet)
         return
+    # Other drivers bring their nodes themselves.
     if agent and driver == "agents":
-        _start_agent(place, cpus, tls_cert, ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas),
-                                             "--preload", preload, "--tasks-as", tasks_as])  # fmt: skip
+        _start_agent(
+            place,
+            cpus,
+            tls_cert,
+            ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas), "--preload", preload, "--tasks-as", tasks_as],
+        )
     if learn:
         _spawn_learner(place, typed_policy, learn_every, learn_seconds, secret)
     if agent and driver == "agents":
@@ -229,25 +242,35 @@ def _end_server(place: Home) -> None:
     if about is None:
         return
     with contextlib.suppress(Unreachable, Denied, NotRunning):
+        # A short limit: a server that hangs is ended by its process below.
         asked = Connection(str(about["url"]), place.token("operator"), place.ca(), timeout_s=PATIENCE_S / 4)
         asked.call("POST", "/v1/shutdown")
         if processes.wait(about, END_S):
             return
+    # The store is written in transactions, so a killed server loses nothing that it had confirmed.
     processes.end(place.server_file, PATIENCE_S / 2)
 
 
 def _spawn(
     command: list[str], log: Path, fds: tuple[int, ...] = (), more: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
+    # Private: logs name users and paths.
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, pass_fds=fds, start_new_session=True,
+            # A session of its own: Ctrl-C in this terminal must not end the server.
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            pass_fds=fds,
+            start_new_session=True,
             env={**os.environ, **(more or {})},
-        )  # fmt: skip
+        )
 
 
 def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool) -> None:
     began_s, told = time.monotonic(), quiet
+    # The server writes the file when it listens.
     while place.server() is None:
         waited_s = time.monotonic() - began_s
         if not told and waited_s > COMPILING_S:
@@ -255,6 +278,7 @@ def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool)
             told = True
         if process.poll() is not None or waited_s > START_S:
             process.terminate()  # a server that comes up later would hold the port and belong to nobody
+            # The last line of its log is its own error message.
             lines = (place.folder / "server.log").read_text(errors="replace").strip().splitlines()
             said = lines[-1].removeprefix("error: ") if lines else _why_silent(place.folder)
             raise InvalidInput("the server did not start", said)
@@ -282,6 +306,7 @@ def _start_agent(place: Home, cpus: float | None, ca: Path | None, more: list[st
     command += ["--cpus", str(cpus)] if cpus is not None else []
     command += ["--ca", str(ca)] if ca is not None else []
     there = processes.marked(place.folder / AGENT)
+    # Started alike, so it can be kept, with what it runs.
     if there is not None and there.get("command") == command:
         return
     _end_agent(place)
@@ -315,6 +340,7 @@ def _check_policy(name: str) -> None:
     """Refuse a policy that is not there; a known one need not be loaded for that."""
     from wattflow.policy import registry
 
+    # Contributed ones are loaded: only that tells whether they work.
     if not registry.is_known(name) or name in registry.contributed():
         registry.load(name)
 

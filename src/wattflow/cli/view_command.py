@@ -46,15 +46,19 @@ def view(
     if len(named) > 1:
         raise InvalidInput(", ".join(named), "one workflow at a time; the page compares others with it")
     connection = connect(home, server, token_file)
+    # A name that is wrong is told here, not by an empty page.
     if named:
         connection.call("GET", f"/v1/workflows/{quote(named[0], safe='')}")
+    # A code that logs in once, so that no token stands in the browser's history.
     code = connection.call("POST", "/v1/session/link")["code"]
     run = f"&run={quote(named[0], safe='')}" if named else ""
+    # Behind the "#": browsers do not send that part to servers or proxies.
     _open(f"{connection.server}/#code={code}{run}", browser, quiet)
 
 
 def _is_path(target: str) -> bool:
-    """A file or a folder: it is there, or looks like one."""
+    """Tell whether a target is a file or a folder: it is there, or looks like one."""
+    # What looks like a path and is not there should be told as such.
     return Path(target).exists() or "/" in target or target.endswith((".parquet", ".wfcols"))
 
 

@@ -30,6 +30,7 @@ def warm(
         registry.load(name)  # a name that is wrong is said before anything is compiled
     folder.mkdir(parents=True, exist_ok=True)
     # A process of its own: numba settles which processor it compiles for when it is loaded.
+    # "generic" is any processor of this architecture.
     settings = {"WATTFLOW_CACHE": str(folder.resolve())} | ({} if this_cpu else {"NUMBA_CPU_NAME": "generic"})
     command = [sys.executable, "-m", "wattflow.live.warm", *names]
     done = subprocess.run(command, env=os.environ | settings, check=False)

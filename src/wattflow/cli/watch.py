@@ -66,9 +66,11 @@ def logs(
     number, offset = find_task(connection, task)["id"], 0
     while True:
         data, headers = connection.raw("GET", f"/v1/tasks/{number}/log?number={attempt}&offset={offset}")
+        # Bytes as they came: a task's output is its own, and need not be text.
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         offset += len(data)
+        # Only with nothing left to read: the end may be told before the last bytes.
         if not data and (not follow or headers["wattflow-over"] == "1"):
             return
         if not data:
@@ -119,6 +121,7 @@ def top(
     while True:
         status = connection.call("GET", "/v1/status")
         rows = [_node(row) for row in connection.call("GET", "/v1/nodes")]
+        # A terminal is redrawn; a file gets one look after the other.
         if sys.stdout.isatty() and not once:
             console().clear()
         trouble = f"; TROUBLE: {status['trouble']}" if status["trouble"] else ""
@@ -142,14 +145,16 @@ def why(
     if output is o.Form.json:
         show([answer], (), o.Form.json, None, "")
     else:
+        # The state alone says it all where the reason repeats it.
         reason = f": {answer['why']}" if answer["why"] != answer["state"] else ""
         typer.echo(f"{answer['state']}{reason}")
 
 
 def _energy(row: dict[str, Any]) -> str | None:
-    """Joules of a workflow or a task, or that it was too short for its meter."""
+    """Write the joules of a workflow or a task, or that it was too short for its meter."""
     from wattflow.runtime.future import human_joules
 
+    # Unknown is a dash, never 0.
     if row.get("energy_j") is None:
         return None
     return human_joules(row["energy_j"], row["low_j"] or 0.0, row["high_j"] or 0.0)
@@ -160,9 +165,12 @@ def _node(row: dict[str, Any]) -> dict[str, Any]:
     kinds = [device["kind"] for device in row["devices"]]
     watts = load.get("watts")
     return {
-        "name": row["name"], "state": row["state"], "cpus": f"{row['cpus']:g}",
-        "memory": f"{row['memory_bytes'] / units.GIB:.1f} GiB", "running": row["running"],
+        "name": row["name"],
+        "state": row["state"],
+        "cpus": f"{row['cpus']:g}",
+        "memory": f"{row['memory_bytes'] / units.GIB:.1f} GiB",
+        "running": row["running"],
         "devices": ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds))) or None,
-        "busy": f"{load.get('cpu_busy', 0.0):.0%}" if load else None, "watts": f"{watts:.0f}" if watts is not None
-        else None,
-    }  # fmt: skip
+        "busy": f"{load.get('cpu_busy', 0.0):.0%}" if load else None,
+        "watts": f"{watts:.0f}" if watts is not None else None,
+    }

@@ -61,7 +61,7 @@ _GPUS = {
 
 
 def load_alibaba(path: Path | None = None) -> Cluster:
-    """The cluster of a node list; by default all 1,523 nodes.
+    """Read the cluster of a node list; by default all 1,523 nodes.
 
     A node's cores are its vCPUs (as in the trace's requests), GPUs are shared by MPS in any shares, and nodes of one
     kind are equal in all but their name.
@@ -78,6 +78,7 @@ def load_alibaba(path: Path | None = None) -> Cluster:
         missing = [column for column in _COLUMNS if column not in (reader.fieldnames or ())]
         if missing:
             raise InvalidInput(str(path), f"is not a node list; it lacks the columns {', '.join(missing)}")
+        # Lines as an editor counts them: the header is the first.
         for number, row in enumerate(reader, 2):
             try:
                 nodes.append(_node(row))
@@ -94,11 +95,13 @@ def load_alibaba(path: Path | None = None) -> Cluster:
 
 def _node(row: dict[str, str]) -> Node:
     vcpus, gpus, model = int(row["cpu_milli"]) // 1000, int(row["gpu"]), row["model"] or ""
+    # A model without a GPU count says nothing.
     if gpus and model not in _GPUS:
         raise ValueError(f"no GPU model named {model!r}; known: {', '.join(_GPUS)}")
     chip = _GPUS[model].chip if gpus else _NO_GPU
     return Node(
         name=row["sn"],
+        # vCPUs are hardware threads; the trace's requests are in them, so one is one core here.
         cores=vcpus,
         memory_bytes=int(row["memory_mib"]) * MIB,
         power=_cpu_power(vcpus, chip),
@@ -107,9 +110,10 @@ def _node(row: dict[str, str]) -> Node:
     )
 
 
+# Cached: 1,523 nodes are of a few kinds, and equal objects make equal classes cheap to compare.
 @functools.cache
 def _cpu_power(vcpus: int, chip: _Chip) -> PowerProfile:
-    """Idle and TDP by the share of the chip's vCPUs that the node has."""
+    """Scale idle and TDP by the share of the chip's vCPUs that the node has."""
     chips = vcpus / chip.vcpus
     source = f"idle and TDP of {chips:.2g} × {chip.name}, straight between (as arXiv:2412.17484 guesses)"
     about = {"scope": "package", "provenance": "guessed", "source": source}

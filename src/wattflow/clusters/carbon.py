@@ -53,7 +53,7 @@ class DatedSeries:
 
 
 def series_names() -> list[str]:
-    """Names that ``named_series`` knows here: the shipped ones and those of the data folder if it is there."""
+    """Return names that ``named_series`` knows here: the shipped ones and those of the data folder if it is there."""
     names = list(_SHIPPED)
     folder = data_folder()
     base = None if folder is None else folder / _FOLDER
@@ -66,12 +66,13 @@ def series_names() -> list[str]:
     names += [f"entsoe-2020:{path.name.split('_')[0]}" for path in sorted(base.glob("entsoe_2020_30min/*.csv.gz"))]
     regional = base / "gb_regional_2025_30min" / _GB
     if regional.exists():
+        # Regions are the columns of one file.
         names += [f"gb-2025:{region}" for region in _rows(regional)[0][1:]]
     return names
 
 
 def named_series(name: str, window: Window = Window()) -> DatedSeries:  # noqa: B008  (frozen)
-    """A series by name.
+    """Read a series by name.
 
     Raises:
         UnknownName: There is none; names the nearest.
@@ -80,6 +81,8 @@ def named_series(name: str, window: Window = Window()) -> DatedSeries:  # noqa: 
     known = series_names()
     if name not in known:
         family = name.partition(":")[0]
+        # Without the folder its names are unknown; the message should say what is missing, not that there
+        # is no such name.
         if data_folder() is None and family in ("eia-2022", "electricitymaps-2023", "entsoe-2020", "gb-2025"):
             raise MissingData(f"the series {name!r} needs the folder of real data; set WATTFLOW_DATA to it")
         raise unknown_name("series", name, known)
@@ -91,7 +94,7 @@ def named_series(name: str, window: Window = Window()) -> DatedSeries:  # noqa: 
 
 
 def _file_of(name: str) -> tuple[Path, str]:
-    """The file and column of a series of the data folder."""
+    """Return the file and column of a series of the data folder."""
     family, _, zone = name.partition(":")
     base = (data_folder() or Path()) / _FOLDER
     if family == "eia-2022":
@@ -132,8 +135,9 @@ def _rows(path: Path) -> list[list[str]]:
 
 
 def _parse(lines: Iterable[str]) -> list[list[str]]:
-    """Rows from the header on, cells stripped. The header is the first row with at least two cells."""
+    """Parse rows from the header on, cells stripped. The header is the first row with at least two cells."""
     rows = [[cell.strip() for cell in row] for row in csv.reader(line for line in lines if not line.startswith("#"))]
+    # A title above the header has one cell.
     first = next((i for i, row in enumerate(rows) if len(row) > 1), len(rows))
     return rows[first:]
 
@@ -150,8 +154,10 @@ def _dated(rows: Sequence[Sequence[str]], column: str, source: str, window: Wind
         point = _point(row, index)
         if point is not None:
             points.append(point)
+    # Two rows at least: one gives no step.
     if len(points) < 2:
         raise InvalidInput(source, f"has {len(points)} usable rows in column {header[index]!r}; needs two at least")
+    # Rows need not be in order.
     grid = _on_grid(sorted(points), source)
     return _cut(DatedSeries(grid.series, grid.start, grid.gaps, len(rows) - 1 - len(points)), window, source)
 
@@ -161,6 +167,7 @@ def _point(row: Sequence[str], index: int) -> tuple[datetime, float] | None:
         time, value = datetime.fromisoformat(row[0]), float(row[index])
     except (ValueError, IndexError):
         return None
+    # Without an offset, UTC: that is how the shipped and the folder's files are.
     return (time if time.tzinfo else time.replace(tzinfo=UTC), value) if math.isfinite(value) else None
 
 
@@ -170,6 +177,7 @@ def _on_grid(points: Sequence[tuple[datetime, float]], source: str) -> DatedSeri
     distances = Counter(b - a for a, b in itertools.pairwise(seconds) if b > a)
     if not distances:
         raise InvalidInput(source, "all rows have the same time")
+    # Of equally common distances the longer: it needs fewer steps and invents no values.
     step_s = max(distances, key=lambda distance: (distances[distance], distance))
     count = int(seconds[-1] // step_s) + 1
     if count > _MOST_STEPS:
@@ -180,6 +188,7 @@ def _on_grid(points: Sequence[tuple[datetime, float]], source: str) -> DatedSeri
         rows[int(second // step_s)] += 1
     values: list[float] = []
     for amount, number in zip(total, rows, strict=True):
+        # A gap keeps the value before it. The first step has a row, since it begins at the first.
         values.append(amount / number if number else values[-1])
     return DatedSeries(Series(step_s, tuple(values)), start, gaps=rows.count(0))
 
@@ -194,6 +203,7 @@ def _cut(dated: DatedSeries, window: Window, source: str) -> DatedSeries:
         except ValueError:
             raise InvalidInput(source, f"{window.start!r} is not a time; write for example '2022-07-01'") from None
         wanted = wanted if wanted.tzinfo else wanted.replace(tzinfo=UTC)
+        # The step in which the wanted moment lies.
         first = int((wanted - dated.start).total_seconds() // step_s)
         start = wanted
     count = len(values) - first if window.length_s is None else max(1, round(window.length_s / step_s))

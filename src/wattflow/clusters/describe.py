@@ -38,12 +38,12 @@ class ClassRow:
     sleep: str
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON and CSV."""
+        """Return the row for JSON and CSV."""
         return asdict(self)
 
 
 def describe_cluster(cluster: Cluster) -> list[ClassRow]:
-    """One row per class of nodes that are equal in everything but their name, in order of first appearance."""
+    """Return one row per class of nodes that are equal in everything but their name, in order of first appearance."""
     classes: dict[tuple[object, ...], list[Node]] = {}
     for node in cluster.nodes:
         classes.setdefault(node.class_key, []).append(node)
@@ -76,6 +76,7 @@ def _row(nodes: list[Node]) -> ClassRow:
 def _label(names: list[str]) -> str:
     if len(names) == 1:
         return names[0]
+    # "node-12" and "node-13" are one kind; a number within the name stays.
     stems = {re.sub(r"[-_.]?\d+$", "", name) for name in names}
     return stems.pop() if len(stems) == 1 else f"{names[0]} …"
 

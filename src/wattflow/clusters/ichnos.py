@@ -43,13 +43,13 @@ class IchnosNode:
 
 @functools.cache
 def ichnos_nodes() -> Mapping[str, IchnosNode]:
-    """All nodes by name."""
+    """Return all nodes by name."""
     models = json.loads(packaged("profiles", "ichnos_nodes.json").read_text(encoding="utf-8"))["nodes"]
     return {name: _node(name, model) for name, model in models.items()}
 
 
 def loads() -> tuple[float, ...]:
-    """The loads that the watts of a curve belong to."""
+    """Return the loads that the watts of a curve belong to."""
     return _LOADS
 
 
@@ -61,8 +61,10 @@ def _node(name: str, model: Mapping[str, object]) -> IchnosNode:
         name=name,
         cpu=str(model["cpu_model"]),
         threads=int(threads),
+        # The file says system cores, which are hardware threads.
         cores=int(threads) // 2,
         memory_gb=None if memory is None else int(_number(memory)),
+        # Per physical core, of which there are half as many as threads.
         tdp_w=None if per_core is None else _number(per_core) * threads / 2,
         curves={key: _curve(value) for key, value in model.items() if isinstance(value, Mapping)},
     )
@@ -74,6 +76,7 @@ def _curve(model: Mapping[str, object]) -> tuple[tuple[float, ...], Provenance]:
     if not isinstance(line, list):
         return tuple(low + (high - low) * load for load in _LOADS), Provenance.GUESSED
     slope, intercept = _number(line[0]), _number(line[1])
+    # The fitted line leaves the measured range at both ends; it is cut to it (module docstring).
     fitted = (min(high, slope * 100 * load + intercept) for load in _LOADS[1:])
     return (low, *fitted), Provenance.MODELLED
 

@@ -20,6 +20,8 @@ def read_levels(device: StrictTable) -> DeviceLevels | None:
     table.finish()
     known = tuple(row for row in rows if row is not None)
     try:
+        # One wrong function makes the table unusable: a missing row would look like a function nobody
+        # measured.
         return DeviceLevels(knob, values, known, share) if len(known) == len(rows) else None
     except ValueError as error:
         table.problem("", str(error))

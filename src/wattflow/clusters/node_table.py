@@ -27,7 +27,7 @@ def build(table: StrictTable, make: Callable[..., T], **facts: object) -> T | No
 
 
 def read_nodes(root: StrictTable, folder: Path) -> list[Node]:
-    """All ``[[nodes]]``, templates applied and counts expanded."""
+    """Read all ``[[nodes]]``, templates applied and counts expanded."""
     templates = root.named_tables("templates")
     unused = dict.fromkeys(templates)
     nodes: list[Node] = []
@@ -51,12 +51,15 @@ def _merged(table: StrictTable, templates: Mapping[str, StrictTable]) -> StrictT
         table.problem("template", f"no template named {name!r}; known: {', '.join(sorted(templates)) or 'none'}")
         return table
     template = templates[name]
+    # Problems in a key that a template gave point to the template, not to the node that uses it.
     origins = {key: template.place(key) for key in template.data if key not in table.data}
+    # The node's own keys win.
     return StrictTable({**template.data, **table.data}, table.where, table.problems, origins)
 
 
 def _expand(table: StrictTable, folder: Path) -> list[Node]:
     node = _read_node(table, folder)
+    # Asked for although the default is known: with a count of 1 the name still gets "-0".
     counted = table.has("count")
     count = table.whole("count", 1)
     table.finish()
@@ -71,6 +74,7 @@ def _expand(table: StrictTable, folder: Path) -> list[Node]:
 
 
 def _read_node(table: StrictTable, folder: Path) -> Node | None:
+    # Asked for, so that `finish` does not report it: `_merged` has used it already.
     table.has("template")
     name = table.text("name")
     if not name and "name" in table.data:
@@ -78,6 +82,7 @@ def _read_node(table: StrictTable, folder: Path) -> Node | None:
     cores, threads_per_core = table.whole("cores"), table.whole("threads_per_core", 1)
     if cores * threads_per_core > MOST_THREADS:
         table.problem("cores", f"{cores} × {threads_per_core} hardware threads are more than {MOST_THREADS:,}")
+        # Stand-ins, so that reading goes on to the next problem and no huge curve is made.
         cores = threads_per_core = 1
     return build(
         table,
@@ -94,6 +99,7 @@ def _read_node(table: StrictTable, folder: Path) -> Node | None:
         architecture=table.text("architecture", "x86_64"),
         features=table.texts("features"),
         zone=table.text("zone", "default"),
+        # At least one of each: what was wrong is told already, and a curve needs a size.
         power=read_power(table, max(1, cores), max(1, threads_per_core), folder),
         tdp_w=table.maybe_number("tdp_w"),
         devices=_devices(table),
@@ -112,11 +118,12 @@ def _read_node(table: StrictTable, folder: Path) -> Node | None:
 
 def _function_speed(node: StrictTable) -> dict[str, float]:
     table = node.table("function_speed")
+    # Any key is a function's name here, so all are asked for.
     return {} if table is None else {name: table.number(name) for name in table.data}
 
 
 def read_network(parent: StrictTable, key: str) -> Network:
-    """A ``network`` or ``storage`` table; the default link where it is absent."""
+    """Read a ``network`` or ``storage`` table; the default link where it is absent."""
     table = parent.table(key)
     if table is None:
         return Network()
@@ -136,6 +143,7 @@ def _devices(node: StrictTable) -> tuple[Device, ...]:
     devices: list[Device] = []
     for table in node.tables("devices"):
         kind = table.choice("kind", ("gpu", "fpga"), "gpu")
+        # The choice has a default only so that reading can go on.
         if "kind" not in table.data:
             table.problem("", "needs 'kind' (gpu or fpga)")
         made = build(
@@ -170,6 +178,7 @@ def _frequencies(node: StrictTable) -> tuple[Frequency, ...]:
         table.finish()
         if made is not None:
             levels.append(made)
+    # At least the nominal one.
     return tuple(levels) or (Frequency(),)
 
 

@@ -25,7 +25,7 @@ _LOADS = {"busy": "busy", "load": "load", "load_pct": "percent", "cpu_pct": "per
 
 
 def read_power_file(path: Path, cores: int, threads_per_core: int, scope: Scope | None = None) -> PowerProfile:
-    """The profile in a file; ``scope`` is what a CSV's watts cover (the wall by default).
+    """Read the profile in a file; ``scope`` is what a CSV's watts cover (the wall by default).
 
     Raises:
         InvalidInput: It is neither kind of file, or lacks idle watts.
@@ -40,19 +40,22 @@ def read_power_file(path: Path, cores: int, threads_per_core: int, scope: Scope 
 
 
 def _measured(path: Path, text: str, threads: int) -> PowerProfile:
-    """Points of `wattflow profile`: threads really busy, above what was busy anyway in the idle windows."""
+    """Read the points of `wattflow profile`: threads really busy, above what was busy in the idle windows."""
     document = json.loads(text)
     if not isinstance(document, dict) or document.get("kind") != "cpu" or not document.get("points"):
         raise ValueError("expected what `wattflow profile FILE` writes, with its points")
     points = [(float(point["busy"]), float(point["watts"])) for point in document["points"]]
     if int(document["points"][0]["k"]) != 0:
         raise ValueError("it has no idle point (k = 0) yet")
+    # As `CpuProfile.power_profile`: what ran anyway while idle is no busy thread.
     base = points[0][0]
     busy, watts = [0.0], [points[0][1]]
     for threads_busy, seen_w in points[1:]:
+        # Busy threads must rise strictly.
         if threads_busy - base > busy[-1] + 1e-6:
             busy.append(threads_busy - base)
             watts.append(seen_w)
+    # Half a thread of tolerance: measured CPU time is a little more than asked for.
     if busy[-1] > threads + 0.5:
         raise ValueError(f"it goes up to {busy[-1]:.3g} busy threads, but the node has {threads}")
     provenance = Provenance.MODELLED if document.get("meter") == "virtual" else Provenance.MEASURED
@@ -78,6 +81,7 @@ def _sampled(path: Path, text: str, size: tuple[int, int], scope: Scope) -> Powe
 
 
 def _number(row: Mapping[str, str | None], name: str) -> float:
+    # An empty cell is unknown, which is told below; it is not 0.
     value = float(row[name] or "nan")
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"{name} {row[name]!r} is not a number of at least 0")
@@ -85,11 +89,12 @@ def _number(row: Mapping[str, str | None], name: str) -> float:
 
 
 def _averaged(samples: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """One point for each bin of loads, the lowest standing for idle."""
+    """Average samples into one point for each bin of loads, the lowest standing for idle."""
     if not samples or max(load for load, _ in samples) > 1.0 + 1e-6:
         raise ValueError("needs samples, with loads between none and all of the machine")
     bins: dict[int, list[tuple[float, float]]] = {}
     for load, watts in samples:
+        # Rounded, so that bins are centred on multiples of 5 % and the first is idle.
         bins.setdefault(round(load / BIN), []).append((load, watts))
     points = [
         (sum(load for load, _ in mine) / len(mine), sum(watts for _, watts in mine) / len(mine))
@@ -97,4 +102,5 @@ def _averaged(samples: Sequence[tuple[float, float]]) -> list[tuple[float, float
     ]
     if 0 not in bins or len(points) < 2:
         raise ValueError("needs samples of the idle machine and of at least one load")
+    # Idle is idle, whatever the mean of its bin; loads a hair above 1 come from rounding.
     return [(0.0, points[0][1]), *((min(1.0, load), watts) for load, watts in points[1:])]

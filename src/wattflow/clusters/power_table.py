@@ -16,7 +16,7 @@ _PROVENANCES = tuple(Provenance)
 
 
 def read_power(node: StrictTable, cores: int, threads_per_core: int, folder: Path) -> PowerProfile | None:
-    """The ``power`` of a node: a profile's name or file (beside the cluster file), points, a load curve, a closed form.
+    """Read the ``power`` of a node: a profile's name or file (beside the cluster file), points or a closed form.
 
     What is against load (named profiles, ``load``, ``linear`` between idle and full) is read cores first.
     """
@@ -34,6 +34,7 @@ def read_power(node: StrictTable, cores: int, threads_per_core: int, folder: Pat
         except MissingData as error:
             node.problem("power", str(error))
             return None
+    # Asked for as a table: other types are told there.
     table = node.table("power")
     if table is not None and table.has("file"):
         scope = Scope(table.choice("scope", _SCOPES, "wall"))
@@ -64,6 +65,7 @@ def _curve(table: StrictTable, size: tuple[int, int]) -> PowerProfile | None:
     except (ValueError, InvalidInput) as error:
         table.problem("", str(error))
         return None
+    # In any case: unknown keys are told together with what else is wrong.
     finally:
         table.finish()
 
@@ -80,6 +82,8 @@ def _by_form(table: StrictTable, size: tuple[int, int], scope: Scope) -> PowerPr
     source = table.text("source", f"{form} between idle and full watts")
     about = {"scope": scope, "provenance": provenance, "source": source}
     _check_ends(idle_w, full_w)
+    # Two ends become a curve cores first, as named profiles do; other forms are over busy threads
+    # themselves.
     if form == "linear":
         return ends_profile(idle_w, full_w, size[0], size[1], **about)
     return PowerProfile.from_form(form, size[0] * size[1], idle_w, full_w, **about)
@@ -91,6 +95,7 @@ def _by_points(table: StrictTable, size: tuple[int, int], scope: Scope) -> Power
     x, watts = table.numbers(key), table.numbers("watts")
     provenance = table.choice("provenance", _PROVENANCES, "modelled")
     source = table.text("source", "points of the cluster file" if key == "busy" else "load curve of the cluster file")
+    # Told already; what follows would only add noise.
     if len(table.problems) > before:
         return None
     if len(x) != len(watts):
@@ -107,7 +112,7 @@ def _by_points(table: StrictTable, size: tuple[int, int], scope: Scope) -> Power
 
 
 def read_device_power(device: StrictTable, kind: str) -> DeviceProfile:
-    """The ``power`` of a device: points by share, or idle and full watts with a knee."""
+    """Read the ``power`` of a device: points by share, or idle and full watts with a knee."""
     table = device.table("power")
     if table is None:
         return DeviceProfile()
@@ -129,6 +134,7 @@ def _shares(table: StrictTable) -> DeviceProfile:
 def _knee(table: StrictTable, kind: str) -> DeviceProfile:
     idle_w, full_w = table.number("idle_w"), table.number("full_w")
     _check_ends(idle_w, full_w)
+    # A GPU flattens at its knee; an FPGA's watts are taken as a straight line.
     knee = table.number("knee", GPU_KNEE if kind == "gpu" else 1.0)
     about = {"provenance": table.choice("provenance", _PROVENANCES, "modelled")}
     source = table.value("source")

@@ -15,20 +15,20 @@ ALIBABA = "alibaba"
 
 
 def preset_names() -> list[str]:
-    """The names that ``load_cluster`` knows, in alphabetical order."""
+    """Return the names that ``load_cluster`` knows, in alphabetical order."""
     files = (entry.name for entry in packaged("clusters").iterdir())
     return sorted([ALIBABA, *(name.removesuffix(".toml") for name in files if name.endswith(".toml"))])
 
 
 def preset_text(name: str) -> str:
-    """The TOML of a packaged preset, comments included: a start for a user's own file."""
+    """Return the TOML of a packaged preset, comments included: a start for a user's own file."""
     if name == ALIBABA or name not in preset_names():
         raise unknown_name("cluster file", name, [known for known in preset_names() if known != ALIBABA])
     return packaged("clusters", f"{name}.toml").read_text(encoding="utf-8")
 
 
 def load_cluster(name_or_path: str | Path) -> Cluster:
-    """A cluster by preset name or from a TOML file.
+    """Read a cluster by preset name or from a TOML file.
 
     Anything that ends in ``.toml``, has a folder in it or is a ``Path`` is a file; everything else is a name.
 
@@ -37,6 +37,7 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
         MissingData: ``alibaba`` without the folder of real data.
     """
     text = str(name_or_path)
+    # A name never has a slash: files in the working folder are written "./my.toml" or "my.toml".
     if isinstance(name_or_path, Path) or text.endswith(".toml") or "/" in text or "\\" in text:
         return read_cluster(name_or_path)
     if text == ALIBABA:

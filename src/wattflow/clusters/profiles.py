@@ -63,7 +63,7 @@ class NamedProfile:
         return self.watts[-1]
 
     def for_node(self, cores: int, threads_per_core: int = 1) -> PowerProfile:
-        """Watts against busy threads of a node with so many cores: the load curve read cores first."""
+        """Return watts against busy threads of a node with so many cores: the load curve read cores first."""
         points = list(zip(self.load, self.watts, strict=True))
         source = f"{self.name}: {self.about}; {self.source}"
         return threads_profile(
@@ -72,30 +72,32 @@ class NamedProfile:
 
 
 def list_profiles() -> list[NamedProfile]:
-    """All profiles that can be used here: the shipped ones, then those of the data folder if it is there."""
+    """Return all profiles that can be used here: the shipped ones, then those of the data folder if it is there."""
     return list(_known().values())
 
 
 def find_profile(name: str) -> NamedProfile:
-    """A profile by name.
+    """Find a profile by name.
 
     Raises:
         UnknownName: There is none; names the nearest.
         MissingData: Its family needs the folder of real data, which is not there.
     """
+    # The shipped ones first: most names need no look at the data folder, whose tables are large.
     if name in _shipped():
         return _shipped()[name]
     known = _known()
     if name in known:
         return known[name]
     family = name.partition(":")[0]
+    # Rows of the full table are numbered, the shipped servers have names.
     if data_folder() is None and (family in ("spec", "turbostat") or name.removeprefix("ccf:").isdigit()):
         raise MissingData(f"the power profile {name!r} needs the folder of real data; set WATTFLOW_DATA to it")
     raise unknown_name("power profile", name, known, "`wattflow profiles` lists them all")
 
 
 def resolve_profile(name: str, cores: int, threads_per_core: int = 1) -> PowerProfile:
-    """The named curve for a node with so many cores. Raises as ``find_profile``."""
+    """Return the named curve for a node with so many cores. Raises as ``find_profile``."""
     return find_profile(name).for_node(cores, threads_per_core)
 
 
@@ -136,9 +138,11 @@ def _all_ccf(path: Path) -> Iterator[NamedProfile]:
                 threads = int(float(row["# Cores"]) * float(row["# Threads Per Core"]))
             except ValueError:
                 continue  # a few rows lack a figure
+            # Idle above full is a mistake of the source.
             if not 0 < ends[0] <= ends[1]:
                 continue
             about = f"{row['Hardware Vendor']} {row['System']}, {row['Chips']} × {row['CPU Description']}"
+            # The column of row numbers has an empty header.
             yield _ccf(row[""], about, threads, ends, (int(row["Published"][-4:]), False))
 
 

@@ -28,6 +28,7 @@ def parse_cluster(text: str, source: str, folder: Path | None = None) -> Cluster
     """Read a cluster from TOML text; ``folder`` is where its CSV files are looked for."""
     try:
         data = tomllib.loads(text)
+    # `RecursionError`: a file of nested brackets.
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(source, f"is not TOML: {error}") from error
     problems = Problems()
@@ -45,15 +46,17 @@ def _read(root: StrictTable, folder: Path) -> Cluster | None:
     if not root.data.get("nodes"):
         root.problem("", "needs at least one [[nodes]] table")
     root.finish()
+    # After `finish`: scopes only matter where the nodes themselves are right.
     _check_scopes(root, nodes)
     if len(root.problems):
         return None
     facts = {"name": name, "nodes": tuple(nodes), "storage": storage, "about": about, "currency": currency}
+    # A cluster without zones has one, of unknown carbon and price.
     return build(root, Cluster, **facts, zones=zones or (Zone(),))
 
 
 def _check_scopes(root: StrictTable, nodes: list[Node]) -> None:
-    """Wall and package watts are different things; one cluster never adds them up."""
+    """Refuse watts of different scopes: wall and package watts are never added up."""
     by_scope: dict[str, str] = {}
     for node in nodes:
         if node.power is not None:
@@ -71,6 +74,7 @@ def _read_zone(name: str, table: StrictTable, folder: Path) -> Zone:
         "pue": table.number("pue", 1.0),
         "carbon": carbon_g or Zone().carbon,
         "price": price or Zone().price,
+        # A value of 0 is something else than unknown, so it is noted whether it was stated.
         "carbon_known": carbon_g is not None,
         "price_known": price is not None,
     }
@@ -79,11 +83,12 @@ def _read_zone(name: str, table: StrictTable, folder: Path) -> Zone:
 
 
 def _read_series(zone: StrictTable, key: str, folder: Path) -> Series | None:
-    """A number, the name of a series, or a table with values, a CSV file or a named series with a window."""
+    """Read a number, the name of a series, or a table with values, a CSV file or a named series with a window."""
     value = zone.value(key)
     if value is None:
         return None
     if isinstance(value, int | float):
+        # A number is a series of one value; the step does not matter.
         return Series(3600.0, (zone.number(key),))
     table = (
         StrictTable({"series": value}, zone.place(key), zone.problems) if isinstance(value, str) else zone.table(key)

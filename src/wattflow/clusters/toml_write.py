@@ -34,6 +34,7 @@ _PART_KEYS = {
 def write_cluster(cluster: Cluster, path: Path | str) -> None:
     """Write a cluster file; it appears whole or not at all."""
     path = Path(path)
+    # Beside the target: a rename is atomic within one file system only.
     half = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         half.write_text(cluster_toml(cluster), encoding="utf-8")
@@ -43,7 +44,7 @@ def write_cluster(cluster: Cluster, path: Path | str) -> None:
 
 
 def cluster_toml(cluster: Cluster) -> str:
-    """A cluster as TOML text."""
+    """Write a cluster as TOML text."""
     lines = [f"name = {_value(cluster.name)}"]
     if cluster.about:
         lines.append(f"about = {_value(cluster.about)}")
@@ -59,14 +60,16 @@ def cluster_toml(cluster: Cluster) -> str:
 
 
 def _runs(nodes: Sequence[Node]) -> list[tuple[Node, int | None]]:
-    """Nodes with how often they repeat; the name of a repeated one is without its number. None: a single node."""
+    """Count equal neighbours; the name of a repeated node is without its number. None: a single node."""
     runs: list[tuple[Node, int | None]] = []
     i = 0
     while i < len(nodes):
         stem = nodes[i].name.removesuffix("-0")
         count = 0
+        # The name must end in "-0" and be more than that.
         if stem and stem != nodes[i].name:
             key = nodes[i].class_key
+            # Names must count up without a gap, since reading gives them back so.
             while i + count < len(nodes) and nodes[i + count].name == f"{stem}-{count}":
                 if nodes[i + count].class_key != key:
                     break
@@ -87,6 +90,7 @@ def _node(node: Node, count: int | None) -> dict[str, object]:
         if name == "function_speed":
             if value:
                 table[key] = value
+        # Memory is written above, default or not: a node file needs it.
         elif value != defaults[name] and name != "memory_bytes":
             table[key] = value
     if node.power is not None:
@@ -109,6 +113,7 @@ def _devices(devices: Sequence[Device]) -> list[dict[str, object]]:
     tables: list[dict[str, object]] = []
     before: Device | None = None
     for device in devices:
+        # Neighbours only: the order of devices is their number on the node.
         if device == before:
             count = tables[-1].get("count", 1)
             assert isinstance(count, int)
@@ -145,13 +150,16 @@ def _levels(levels: DeviceLevels) -> dict[str, object]:
 
 def _power(power: PowerProfile) -> dict[str, object]:
     return {
-        "busy": power.busy, "watts": power.watts, "scope": str(power.scope),
-        "provenance": str(power.provenance), "source": power.source,
-    }  # fmt: skip
+        "busy": power.busy,
+        "watts": power.watts,
+        "scope": str(power.scope),
+        "provenance": str(power.provenance),
+        "source": power.source,
+    }
 
 
 def _changed(part: object) -> dict[str, object]:
-    """The keys of a small dataclass that have no default or differ from it."""
+    """Return the keys of a small dataclass that have no default or differ from it."""
     assert dataclasses.is_dataclass(part)
     return {
         _PART_KEYS.get(field.name, field.name): getattr(part, field.name)
@@ -176,11 +184,12 @@ def _series(series: Series) -> dict[str, object]:
 
 
 def toml_lines(table: Mapping[str, object]) -> list[str]:
-    """The lines of one table, one key each."""
+    """Return the lines of one table, one key each."""
     return [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
 
 
 def _key(key: str) -> str:
+    # TOML's bare keys.
     bare = key.isascii() and key.replace("-", "").replace("_", "").isalnum()
     return key if bare else _value(key)
 
@@ -192,6 +201,7 @@ def _value(value: object) -> str:
         case int() | float():
             return repr(value)
         case str():
+            # JSON's escapes are TOML's, but for DEL, which JSON leaves as it is and TOML forbids.
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case Mapping():
             return "{ " + ", ".join(toml_lines(value)) + " }" if value else "{}"

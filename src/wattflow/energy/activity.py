@@ -22,6 +22,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile, Provenance, Scope
 
 Floats = NDArray[np.float64]
+# One-pole smoothing of up to about 0.9 has died away after a minute; the kernel is cut there.
 _MEMORY_S = 60
 
 
@@ -39,11 +40,11 @@ class ActivityModel:
     smoothing: float
 
     def busy(self, activity: Floats) -> Floats:
-        """Busy threads at each second, from running invocations by function (columns)."""
+        """Return busy threads at each second, from running invocations by function (columns)."""
         return np.asarray(activity @ np.array(self.weight), np.float64)
 
     def curve_w(self, busy: Floats) -> Floats:
-        """P(k), before the meter."""
+        """Return P(k), before the meter."""
         shape = self.rise_w * (1.0 - np.exp(-busy / self.bend)) + self.slope_w * busy
         return np.asarray(self.idle_w + shape, np.float64)
 
@@ -52,27 +53,30 @@ class ActivityModel:
         return _metered(self.curve_w(self.busy(activity)), self.delay_s, self.smoothing)
 
     def profile(self, threads: int, scope: Scope = Scope.WALL) -> PowerProfile:
-        """The curve as a power profile up to ``threads`` busy threads."""
+        """Return the curve as a power profile up to ``threads`` busy threads."""
         busy = np.arange(threads + 1, dtype=np.float64)
         source = "fitted to the activity of functions"
         return PowerProfile(tuple(busy), tuple(self.curve_w(busy).tolist()), scope, Provenance.MODELLED, source)
 
     def marginal_j(self, activity: Floats, function: str) -> float:
-        """Joules that the node would not have drawn, had this function never run."""
+        """Return joules that the node would not have drawn, had this function never run."""
         without = activity.copy()
         without[:, self.functions.index(function)] = 0.0
         return float((self.curve_w(self.busy(activity)) - self.curve_w(self.busy(without))).sum())
 
     def attributed_j(self, activity: Floats, watts: Floats) -> Mapping[str, float]:
-        """Measured joules above idle, shared by busy threads at each second; ``idle`` and ``unattributed`` beside.
+        """Share measured joules above idle by busy threads at each second; ``idle`` and ``unattributed`` beside.
 
         The parts sum to the measured joules exactly. Watts belong to the activity a delay earlier.
         """
+        # Through the same delay and smoothing as the watts, so that both speak of the same seconds.
         shifted = np.stack([_metered(column, self.delay_s, self.smoothing) for column in activity.T], axis=1)
         threads = np.maximum(shifted, 0.0) * np.array(self.weight)
         total = threads.sum(axis=1)
+        # Not below zero above idle: a reading under the fitted idle counts as idle whole.
         idle = np.minimum(watts, self.idle_w)
         active = watts - idle
+        # Seconds in which nobody ran have no share to give: their watts above idle stay unattributed.
         somebody = total > 1e-9
         share = np.divide(threads, total[:, None], out=np.zeros_like(threads), where=somebody[:, None])
         parts = {name: float((active * share[:, i]).sum()) for i, name in enumerate(self.functions)}
@@ -82,7 +86,7 @@ class ActivityModel:
 def concurrency(
     functions: Sequence[str], invocations: Sequence[tuple[str, float, float]], begin_s: int, seconds: int
 ) -> Floats:
-    """Mean running invocations of each function (columns) in each second from ``begin_s``."""
+    """Return the mean running invocations of each function (columns) in each second from ``begin_s``."""
     column = {name: i for i, name in enumerate(functions)}
     # Second differences of each invocation's ramp: exact overlap with every second, in one pass.
     steps = np.zeros((seconds + 2, len(column)))
@@ -106,16 +110,29 @@ def fit(functions: Sequence[str], activity: Floats, watts: Floats) -> ActivityMo
         raise InvalidInput("activity fit", f"needs at least 30 s of watts beside the activity, got {int(known.sum())}")
     quiet = known & (activity.sum(axis=1) < 1e-9)
     seen = watts[known]
+    # Where the run was never quiet, its lowest readings stand for idle; not the minimum, which may be a
+    # drop-out.
     idle_w = float(np.median(watts[quiet])) if quiet.sum() >= 5 else float(np.quantile(seen, 0.02))
     count = len(functions)
 
     def model(parameters: Floats) -> ActivityModel:
+        # Logarithms are fitted, so that weights and curve stay positive; clipped, so that a wild step
+        # cannot overflow.
         weight = np.exp(np.clip(parameters[:count], -8, 8))
         rise, bend, slope = np.exp(np.clip(parameters[count + 1 : count + 4], -8, 12))
+        # A logistic keeps the smoothing between 0 and 1.
         smoothing = 1.0 / (1.0 + np.exp(np.clip(-parameters[count + 5], -30, 30)))
         idle, delay = parameters[count], parameters[count + 4]
-        return ActivityModel(tuple(functions), tuple(weight.tolist()), float(idle), float(rise), float(bend),
-                             float(slope), float(np.clip(delay, -5, 15)), float(smoothing))  # fmt: skip
+        return ActivityModel(
+            tuple(functions),
+            tuple(weight.tolist()),
+            float(idle),
+            float(rise),
+            float(bend),
+            float(slope),
+            float(np.clip(delay, -5, 15)),
+            float(smoothing),
+        )
 
     def residual(parameters: Floats) -> Floats:
         error = (model(parameters).watts(activity)[known] - seen) / seen
@@ -128,22 +145,24 @@ def fit(functions: Sequence[str], activity: Floats, watts: Floats) -> ActivityMo
 
 
 def _soft(error: Floats, scale: float) -> Floats:
-    """Residuals whose squares grow only linearly beyond ``scale``."""
+    """Soften residuals: their squares grow only linearly beyond ``scale``."""
     cost = 2.0 * (np.sqrt(1.0 + (error / scale) ** 2) - 1.0)
     return np.asarray(np.sign(error) * scale * np.sqrt(cost), np.float64)
 
 
 def _metered(watts: Floats, delay_s: float, smoothing: float) -> Floats:
-    """A meter that answers late and with one pole: s ← smoothing·s + (1 − smoothing)·watts."""
+    """Model a meter that answers late and with one pole: s ← smoothing·s + (1 − smoothing)·watts."""
     seconds = np.arange(len(watts), dtype=np.float64)
+    # `interp` holds the ends: before the run the meter is taken to have shown its first value.
     late = np.interp(seconds - delay_s, seconds, watts)
+    # Normalised below, so that cutting the kernel costs no joules.
     kernel = (1.0 - smoothing) * smoothing ** np.arange(_MEMORY_S)
     padded = np.concatenate([np.full(_MEMORY_S - 1, late[0]), late])
     return np.asarray(np.convolve(padded, kernel / kernel.sum(), "valid"), np.float64)
 
 
 def levenberg(residual: Callable[[Floats], Floats], start: Floats, rounds: int = 60) -> Floats:
-    """Least squares by Levenberg and Marquardt with a numerical Jacobian; for a dozen parameters."""
+    """Solve least squares by Levenberg and Marquardt with a numerical Jacobian; for a dozen parameters."""
     best, error = start.astype(np.float64), residual(start)
     damping = 1e-2
     for _ in range(rounds):
@@ -154,10 +173,13 @@ def levenberg(residual: Callable[[Floats], Floats], start: Floats, rounds: int =
         normal, gradient = jacobian.T @ jacobian, jacobian.T @ error
         improved = False
         for _ in range(12):
+            # Scaled by the diagonal (Marquardt), so that parameters of different units move alike; the floor
+            # keeps a parameter without influence from making the matrix singular.
             move = np.linalg.solve(normal + damping * np.diag(np.maximum(np.diag(normal), 1e-9)), -gradient)
             trial = residual(best + move)
             if float(trial @ trial) < float(error @ error):
                 gain = 1.0 - float(trial @ trial) / float(error @ error)
+                # Gains below 1e-7 are noise of the numerical Jacobian: stop there.
                 best, error, damping, improved = best + move, trial, damping / 3, gain > 1e-7
                 break
             damping *= 3

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from wattflow.model.profile import DeviceProfile, PowerProfile, Provenance
 
+# Below this a sum of seconds or joules is rounding.
 _NOTHING = 1e-12
 
 
@@ -54,7 +55,7 @@ class Sample:
 
 @dataclass(slots=True)
 class TaskEnergy:
-    """What one task is charged: attributed joules and marginal joules, CPU and device apart."""
+    """Sum what one task is charged: attributed and marginal joules, CPU and device apart."""
 
     cpu_s: float = 0.0
     attributed_j: float = 0.0
@@ -64,7 +65,7 @@ class TaskEnergy:
 
     @property
     def total_j(self) -> float:
-        """Attributed joules, node and devices."""
+        """Return the attributed joules, node and devices."""
         return self.attributed_j + self.device_j
 
     def charge(self, attributed_j: float, marginal_j: float, *, device: bool) -> None:
@@ -94,7 +95,7 @@ class Attribution:
 
     @property
     def accounted_j(self) -> float:
-        """All accounts together."""
+        """Return all accounts together."""
         return self.idle_j + self.unattributed_j + sum(task.total_j for task in self.tasks.values())
 
 
@@ -134,12 +135,15 @@ class Attributor:
         """Account for the time since the last sample."""
         last = self._last
         if last is not None and sample.time_s <= last.time_s:
+            # Samples of threads may overtake each other; time never goes back here.
             return
         self._last = sample
         if last is None or self._first is None:
             self._first = sample
             return
         step_s = sample.time_s - last.time_s
+        # A task that is new in this sample began at 0; a counter that falls (a group made anew) counts as
+        # none.
         used = {name: max(0.0, cpu_s - last.task_cpu_s.get(name, 0.0)) for name, cpu_s in sample.task_cpu_s.items()}
         for name, cpu_s in used.items():
             self._task(name).cpu_s += cpu_s
@@ -152,8 +156,9 @@ class Attributor:
             self._close_window()
 
     def result(self) -> Attribution:
-        """Everything so far, the window under way included."""
+        """Return everything so far, the window under way included."""
         self._close_window()
+        # What is left in `_steps` after closing belongs to a window whose counter could not be read.
         self._result.unread_s = sum(step.seconds for step in self._steps)
         return self._result
 
@@ -164,6 +169,7 @@ class Attributor:
             return
         pairs = [(first.node_j, last.node_j)]
         pairs += [(first.device_j.get(name), last.device_j.get(name)) for name in self.devices]
+        # All or none: a window split for some counters and open for others could not be closed later.
         if any(before is None or after is None for before, after in pairs):
             return
         counted = [after - before for before, after in pairs if before is not None and after is not None]
@@ -172,6 +178,7 @@ class Attributor:
             self._split(joules, steps, self.devices[name], device=True)
             steps.clear()
         self._steps.clear()
+        # The next window begins with the reading that closed this one: nothing between is lost.
         self._first = last
 
     def _split(
@@ -179,6 +186,7 @@ class Attributor:
     ) -> None:
         result = self._result
         idle_w = curve.idle_w
+        # The counter is the truth: a node that drew less than its idle watts was not idle at more.
         idle_j = min(counted_j, idle_w * sum(step.seconds for step in steps))
         active_j = counted_j - idle_j
         result.counted_j += counted_j
@@ -186,6 +194,7 @@ class Attributor:
         # Above-idle joules that the curve expects of each step; a curve that is flat there counts busy time instead.
         expected = [max(0.0, curve.at(step.total) - idle_w) * step.seconds for step in steps]
         if sum(expected) <= _NOTHING:
+            # Joules above idle with a flat curve still go to whoever was busy.
             expected = [step.total * step.seconds for step in steps]
         whole = sum(expected)
         if whole <= _NOTHING:
@@ -193,12 +202,15 @@ class Attributor:
             return
         for step, part in zip(steps, expected, strict=True):
             total = step.total
+            # A step of no busy time expects no joules above idle, so nothing is lost by leaving it out.
             if total <= _NOTHING:
                 continue
             step_j = active_j * part / whole
             result.unattributed_j += step_j * step.other / total
             watts = curve.at(total)
             for name, busy in step.busy.items():
+                # Marginals are scaled by the same factor as the shares (counted over expected); they sum to less,
+                # since P is concave.
                 marginal_j = (watts - curve.at(total - busy)) * step.seconds * active_j / whole
                 self._task(name).charge(step_j * busy / total, marginal_j, device=device)
 
@@ -207,7 +219,7 @@ class Attributor:
 
 
 def _device_busy(before: Mapping[str, DeviceUse], after: Mapping[str, DeviceUse], step_s: float) -> dict[str, float]:
-    """Mean share of the device that each task kept busy over the step: its share by its active time."""
+    """Return the mean share of the device that each task kept busy over the step: its share by its active time."""
     busy: dict[str, float] = {}
     for name, use in after.items():
         active_s = max(0.0, use.active_s - (before[name].active_s if name in before else 0.0))

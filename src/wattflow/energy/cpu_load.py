@@ -39,10 +39,12 @@ class StressNg:
         self._running: list[subprocess.Popen[bytes]] = []
         self._ended_s = 0.0
         self._last: dict[int, float] = {}
+        # Re-entrant: `stop` asks `cpu_s` while it holds it. The sampler's thread asks as well.
         self._lock = threading.RLock()
 
     def start(self, cpus: Sequence[int]) -> None:
         """Load exactly these CPUs from now on."""
+        # First: two loads at once would count as one.
         self.stop()
         with self._lock:
             for cpu in cpus:
@@ -52,6 +54,7 @@ class StressNg:
     def stop(self) -> None:
         """End all workers; their CPU time stays counted."""
         with self._lock:
+            # A last look while the processes are there; afterwards /proc has nothing of them.
             self.cpu_s()
             for process in self._running:
                 process.terminate()
@@ -61,17 +64,19 @@ class StressNg:
             self._running, self._last = [], {}
 
     def cpu_s(self) -> float:
-        """CPU seconds of all workers since the beginning. Any thread may ask."""
+        """Return CPU seconds of all workers since the beginning. Any thread may ask."""
         with self._lock:
             for process in self._running:
+                # stress-ng forks its worker: the parent alone would show nearly no CPU time.
                 for pid in (process.pid, *_children(process.pid)):
                     used = process_cpu_s(pid)
                     if used is not None:
+                        # Never less than before: a process that is gone reads as nothing.
                         self._last[pid] = max(self._last.get(pid, 0.0), used)
             return self._ended_s + sum(self._last.values())
 
     def bench_s(self, cpu: int, operations: int) -> float:
-        """Seconds that a fixed number of operations takes on one CPU."""
+        """Measure the seconds that a fixed number of operations takes on one CPU."""
         begun_s = time.monotonic()
         subprocess.run([*self._command(cpu), "--cpu-ops", str(operations)], check=True, capture_output=True)
         return time.monotonic() - begun_s

@@ -72,22 +72,26 @@ class CpuProfile:
     interference: list[Mapping[str, float]] = field(default_factory=list)
 
     def points(self) -> list[CurvePoint]:
-        """P(k) in order of k, from all windows."""
+        """Return P(k) in order of k, from all windows."""
         return [_point(k, windows) for k, windows in sorted(self.windows.items()) if windows]
 
     def settled(self, k: int, tolerance: float) -> bool:
         """Tell whether the interval of P(k) is within ±tolerance of it."""
         windows = self.windows.get(k, [])
+        # Three windows at least: an interval of two says little, however narrow.
         return len(windows) >= 3 and _point(k, windows).half_w <= tolerance * max(1e-9, _point(k, windows).watts)
 
     def power_profile(self) -> PowerProfile:
-        """P(k) for the simulator: busy threads as achieved, above what was busy anyway in the idle windows."""
+        """Return P(k) for the simulator: busy threads as achieved, above what was busy anyway in the idle windows."""
         points = self.points()
         if not points or points[0].k != 0:
             raise InvalidInput(self.node, "the profile has no idle point (k = 0) yet")
+        # What ran anyway while idle is part of the idle watts, so it is no busy thread of the curve.
+        # `clusters.power_file` reads saved points by the same rule.
         base = points[0].busy
         busy, watts = [0.0], [points[0].watts]
         for point in points[1:]:
+            # Busy threads must rise strictly; levels that a busy machine could not reach are left out.
             if point.busy - base > busy[-1] + 1e-6:
                 busy.append(point.busy - base)
                 watts.append(point.watts)
@@ -97,13 +101,14 @@ class CpuProfile:
             if virtual
             else f"{self.meter}, {'sampled watts' if self.integrated else 'counter'}"
         )
+        # Joules computed by a virtual meter are never called measured.
         provenance = Provenance.MODELLED if virtual else Provenance.MEASURED
         return PowerProfile(
             tuple(busy), tuple(watts), self.scope, provenance, f"{self.node}: {how}, {self.finished or self.started}"
         )
 
     def toml(self) -> str:
-        """The line that gives a node of a cluster file this profile."""
+        """Return the line that gives a node of a cluster file this profile."""
         power = self.power_profile()
         busy, watts = (", ".join(f"{value:.4g}" for value in values) for values in (power.busy, power.watts))
         facts = f'scope = "{power.scope}", provenance = "{power.provenance}", source = "{power.source}"'
@@ -112,10 +117,17 @@ class CpuProfile:
     def save(self, path: Path) -> None:
         """Write atomically."""
         rows = {str(k): [asdict(window) for window in windows] for k, windows in sorted(self.windows.items())}
-        document = {"version": VERSION, "kind": "cpu", **{name: getattr(self, name) for name in _FACTS},
-                    "scope": self.scope.value, "conditions": dict(self.conditions), "windows": rows,
-                    "points": [asdict(point) for point in self.points()],
-                    "interference": [dict(row) for row in self.interference]}  # fmt: skip
+        document = {
+            "version": VERSION,
+            "kind": "cpu",
+            **{name: getattr(self, name) for name in _FACTS},
+            "scope": self.scope.value,
+            "conditions": dict(self.conditions),
+            "windows": rows,
+            "points": [asdict(point) for point in self.points()],
+            "interference": [dict(row) for row in self.interference],
+        }
+        # Renamed when whole: a run that is broken off keeps the file of the window before.
         partial = path.with_name(path.name + ".part")
         partial.write_text(json.dumps(document, indent=1) + "\n")
         partial.replace(path)
@@ -144,7 +156,9 @@ _FACTS = ("node", "meter", "threads", "cores", "integrated", "started", "finishe
 
 def _point(k: int, windows: list[Window]) -> CurvePoint:
     watts = [window.watts for window in windows]
+    # The others' CPU time counts as busy too: the meter cannot tell them apart.
     busy = statistics.fmean((window.load_cpu_s + window.other_cpu_s) / window.seconds for window in windows)
+    # One window has no spread: the interval is unknown, not 0.
     half_w = float("inf")
     if len(watts) >= 2:
         t = _T95[len(watts) - 2] if len(watts) - 2 < len(_T95) else 1.96

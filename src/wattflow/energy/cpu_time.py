@@ -9,7 +9,7 @@ DEFAULT_ROOT = Path("/sys/fs/cgroup")
 
 
 def cgroup_cpu_s(group: str, root: Path = DEFAULT_ROOT) -> float | None:
-    """CPU seconds of a control group with everything below it; None where it does not exist.
+    """Return CPU seconds of a control group with everything below it; None where it does not exist.
 
     Version 2 counts microseconds in ``cpu.stat``; version 1 nanoseconds in ``cpuacct.usage``.
     """
@@ -29,7 +29,7 @@ def cgroup_cpu_s(group: str, root: Path = DEFAULT_ROOT) -> float | None:
 
 
 def group_of(pid: int, proc: Path = Path("/proc")) -> str | None:
-    """The control group that counts a process's CPU time: version 2's, or version 1's cpuacct."""
+    """Return the control group that counts a process's CPU time: version 2's, or version 1's cpuacct."""
     try:
         lines = (proc / str(pid) / "cgroup").read_text().splitlines()
     except OSError:
@@ -37,13 +37,16 @@ def group_of(pid: int, proc: Path = Path("/proc")) -> str | None:
     unified = None
     for line in lines:
         number, controllers, path = line.split(":", 2)
+        # Version 1 where both are mounted: cpuacct counts there, and the unified hierarchy has no CPU
+        # controller.
         if "cpuacct" in controllers.split(","):
             return path
+        # Version 2 is always hierarchy 0.
         if number == "0":
             unified = path
     return unified
 
 
 def ended_cpu_s(usage: resource.struct_rusage) -> float:
-    """CPU seconds of an ended process with its children, from what ``os.wait4`` returned."""
+    """Return CPU seconds of an ended process with its children, from what ``os.wait4`` returned."""
     return usage.ru_utime + usage.ru_stime

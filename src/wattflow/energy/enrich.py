@@ -40,17 +40,20 @@ class RunEnergy:
 
 
 def node_energy(work: Sequence[Busy], curve: PowerProfile, begin_s: float, end_s: float) -> RunEnergy:
-    """Joules between two moments: P(k) of each, P(k) − P(0) shared by busy threads. O(n log n) in the stretches."""
+    """Integrate P(k) between two moments; P(k) − P(0) is shared by busy threads. O(n log n) in the stretches."""
     events: list[tuple[float, float]] = []
     for stretch in work:
         start, end = max(stretch.start_s, begin_s), min(stretch.end_s, end_s)
+        # A stretch of no length or no threads has no joules and would divide by zero.
         if end > start and stretch.threads > 0:
             events += [(start, stretch.threads), (end, -stretch.threads)]
+    # Ends sort before starts at the same moment, since a negative change is smaller: no false overlap.
     events.sort()
     # One running integral of watts per busy thread: a task's joules are its threads times the difference over it.
     moments, integral = [begin_s], [0.0]
     now_s, busy, active_j, per_thread = begin_s, 0.0, 0.0, 0.0
     for time_s, change in events:
+        # Sums of starts and ends leave rounding behind; below this the node is idle.
         above_w = curve.at(busy) - curve.idle_w if busy > 1e-9 else 0.0
         active_j += above_w * (time_s - now_s)
         per_thread += above_w / busy * (time_s - now_s) if busy > 1e-9 else 0.0
@@ -59,6 +62,8 @@ def node_energy(work: Sequence[Busy], curve: PowerProfile, begin_s: float, end_s
         moments.append(time_s)
         integral.append(per_thread)
     task_j: dict[str, float] = {}
+    # Keys are the very floats of the events, so lookups are exact. Of equal moments the last integral
+    # counts, which adds nothing to the one before.
     at = dict(zip(moments, integral, strict=True))
     for stretch in work:
         start, end = max(stretch.start_s, begin_s), min(stretch.end_s, end_s)
@@ -75,7 +80,7 @@ def enrich(
     default: PowerProfile | None = None,
     error: float | None = None,
 ) -> Workload:
-    """The workload with joules, watts, provenance and error band for every task whose machine has a curve.
+    """Return the workload with joules, watts, provenance and error band for every task whose machine has a curve.
 
     Joules that the trace already has are kept: what was measured is not replaced by a model.
 
@@ -88,8 +93,10 @@ def enrich(
     power_w = _numbers(workload, "avg_power_w")
     band = _numbers(workload, "energy_error")
     provenance = workload.columns.get("energy_provenance", np.full(count, "")).astype(object)
+    # Decided once, before anything is written: a trace's own joules stay.
     kept = np.isfinite(energy_j)
     for tasks, curve in _groups(workload, curves, default):
+        # A guessed curve makes guessed joules.
         kind = Provenance.GUESSED if curve.provenance is Provenance.GUESSED else Provenance.MODELLED
         modelled_j = _machine_j(workload, tasks, curve)
         fresh = ~kept[tasks] & np.isfinite(modelled_j)
@@ -108,7 +115,7 @@ def enrich(
 def _groups(
     workload: Workload, curves: Mapping[str, PowerProfile], default: PowerProfile | None
 ) -> Iterator[tuple[Indices, PowerProfile]]:
-    """Tasks of one workflow on one machine, with the machine's curve."""
+    """Yield tasks of one workflow on one machine, with the machine's curve."""
     machine = workload.columns.get("machine", np.full(len(workload), ""))
     groups: dict[tuple[int, str], list[int]] = {}
     for task, key in enumerate(zip(workload.workflow.tolist(), machine.tolist(), strict=True)):
@@ -120,11 +127,12 @@ def _groups(
 
 
 def _machine_j(workload: Workload, tasks: Indices, curve: PowerProfile) -> Floats:
-    """Joules of the tasks of one machine: together where all starts are known, else each alone."""
+    """Return joules of the tasks of one machine: together where all starts are known, else each alone."""
     start_s, runtime_s = _numbers(workload, "start_s")[tasks], workload.runtime_s[tasks]
     cores = np.array([shape.variants[0].cores for shape in workload.shapes])[workload.shape[tasks]]
     threads = _numbers(workload, "avg_cpu_pct")[tasks] / 100.0
     threads = np.where(np.isfinite(threads), threads, cores)
+    # One unknown start and nobody's overlap is known: each is then taken to have run alone.
     if np.isfinite(start_s).all():
         rows = zip(start_s.tolist(), (start_s + runtime_s).tolist(), threads.tolist(), strict=True)
         work = [Busy(str(i), *row) for i, row in enumerate(rows)]

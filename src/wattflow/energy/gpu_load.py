@@ -38,6 +38,7 @@ class Program:
 
 def build(folder: Path) -> Program:
     """Compile the load program with nvcc: with cuBLAS where it links, else without its ``gemm``."""
+    # The toolkit is often installed without being on the PATH.
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     target = folder / "gpu_load"
     failures = []
@@ -55,13 +56,15 @@ def build(folder: Path) -> Program:
 
 
 def _variants() -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Ways to build: with the toolkit's cuBLAS, with the one that Python packages carry, without."""
+    """Yield ways to build: with the toolkit's cuBLAS, with the one that Python packages carry, without."""
     yield KERNELS, ["-DWITH_CUBLAS", "-lcublas"]
     for place in sys.path:
+        # Python packages bring cuBLAS without the toolkit's link names; it is linked by its full name then.
         for library in sorted(Path(place).glob("nvidia/*/lib/libcublas.so.*")):
             folder = library.parent
             link = ["-L", str(folder), f"-l:{library.name}", "-Xlinker", "-rpath", "-Xlinker", str(folder)]
             yield KERNELS, ["-DWITH_CUBLAS", "-I", str(folder.parent / "include"), *link]
+    # Without cuBLAS there is no "gemm", the first of the kernels.
     yield KERNELS[1:], []
 
 
@@ -79,6 +82,7 @@ class Mps:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def start(self) -> Mps:
+        # A folder of its own: a daemon that somebody else runs must not be found, let alone stopped.
         self.folder = Path(tempfile.mkdtemp(prefix="wattflow-mps-"))
         try:
             done = subprocess.run(
@@ -109,8 +113,9 @@ class Mps:
         self.active = False
 
     def client_env(self, share: float) -> Mapping[str, str]:
-        """Environment of a process that gets ``share`` of the device; plain without a daemon."""
+        """Return the environment of a process that gets ``share`` of the device; plain without a daemon."""
         if not self.active:
+            # No daemon, no percentage: the load limits itself (`RunningLoad`).
             return dict(os.environ)
         return self._env() | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{share * 100:g}"}
 
@@ -140,7 +145,7 @@ class LoadSpec:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a load achieved."""
+    """Report what a load achieved."""
 
     rounds: int
     seconds: float
@@ -155,6 +160,7 @@ class RunningLoad:
     """A load that has finished its warm-up and is now busy."""
 
     def __init__(self, program: Program, spec: LoadSpec, mps: Mps) -> None:
+        # Under MPS the driver limits the share; without it the load must do so itself.
         own_limit = 1.0 if mps.active else spec.share
         numbers = (spec.seconds, spec.rounds, spec.duty, own_limit)
         command = [str(program.path), spec.kernel, *(f"{number:.9g}" for number in numbers)]
@@ -163,6 +169,7 @@ class RunningLoad:
             command, env=dict(mps.client_env(spec.share)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
         )
         assert self._process.stdout is not None
+        # After its warm-up: time to load the program and to clock up is not measured.
         if self._process.stdout.readline().strip() != b"READY":
             _, error = self._process.communicate(timeout=30)
             raise LoadFailed(f"{' '.join(command)}: {error.decode(errors='replace').strip()[-300:]}")
@@ -180,6 +187,7 @@ class RunningLoad:
             raise LoadFailed(f"a load did not end within {timeout_s:g} s") from expired
         if self._process.returncode != 0:
             raise LoadFailed(error.decode(errors="replace").strip()[-300:])
+        # The last line: CUDA libraries may print warnings before.
         about = json.loads(output.strip().splitlines()[-1])
         return Done(int(about["rounds"]), float(about["seconds"]), float(about["busy_s"]))
 
@@ -191,10 +199,12 @@ class RunningLoad:
 
 
 def started_mps(program: Program) -> Mps:
-    """MPS where a small load really runs under it; otherwise none, with the reason."""
+    """Start MPS, if a small load really runs under it; otherwise none, with the reason."""
     mps = Mps().start()
     if mps.active:
         try:
+            # A daemon that starts may still refuse clients (old driver, exclusive mode), which only a real load
+            # tells.
             RunningLoad(program, LoadSpec(program.kernels[-1], 0.5, 0.3), mps).finish(30.0)
         except (LoadFailed, OSError, subprocess.SubprocessError) as error:
             mps.stop()

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ VERSION = 1
 SHARES = tuple(tenth / 10 for tenth in range(1, 11))
 DUTIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 CO_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+# A job that leaves most of the device to others, so that what they do shows.
 BENCH_SHARE = 0.3
 _log = logging.getLogger(__name__)
 
@@ -70,12 +72,16 @@ class GpuProfiler:
             "version": VERSION,
             "measured_at": datetime.now(UTC).date().isoformat(),
             "device": dict(self.meter.about(gpu)),
-            "sharing": "sm-limit", "mps_reason": "",
+            "sharing": "sm-limit",
+            "mps_reason": "",
             "counter": self.meter.domains[0].counter,
             "settings": {name: getattr(self.settings, name) for name in GpuProfileSettings.__slots__},
-            "points": [], "interference": [], "notes": [],
-        }  # fmt: skip
+            "points": [],
+            "interference": [],
+            "notes": [],
+        }
         for label, step in self._plan():
+            # Looked at before each step, so that a step that has begun is measured whole.
             if self.clock() - begun_s > self.settings.deadline_s:
                 self._note("time is up; left out from " + label)
                 break
@@ -92,9 +98,11 @@ class GpuProfiler:
     def _plan(self) -> Iterator[tuple[str, Callable[[], None]]]:
         order = random.Random(self.settings.seed)
         kernels = self.program.kernels
+        # Before any context exists: a context alone draws watts.
         yield "idle", partial(self._idle, "idle")
         yield "sharing", self._start_sharing
         yield "idle with the sharing daemon", partial(self._idle, "idle-shared")
+        # In order of worth: if time runs out, the curve that matters most is complete.
         yield from self._share_steps(order, kernels[0], 0)
         for duty in order.sample(DUTIES, len(DUTIES)):
             yield f"load {duty:g}", partial(self._load, "load", LoadSpec(kernels[0], duty=duty), 0)
@@ -107,6 +115,7 @@ class GpuProfiler:
                 yield from self._share_steps(order, kernel, repeat)
 
     def _share_steps(self, order: random.Random, kernel: str, repeat: int) -> Iterator[tuple[str, Callable[[], None]]]:
+        # In random order, so that warming up falls on all shares alike.
         for share in order.sample(SHARES, len(SHARES)):
             spec = LoadSpec(kernel, share=share)
             yield f"share {kernel} {share:g} #{repeat}", partial(self._load, "share", spec, repeat)
@@ -118,10 +127,12 @@ class GpuProfiler:
 
     def _idle(self, kind: str) -> None:
         self.sleep(self.settings.warm_s)
+        # Twice as long: idle is under every other figure.
         windows = self._windows(2 * self.settings.measure_s)
         self._add_point({"kind": kind, "kernel": None, "share": 0.0, "duty": 0.0, "repeat": 0}, windows, None)
 
     def _load(self, kind: str, spec: LoadSpec, repeat: int) -> None:
+        # A little longer than what is measured, so that the load does not end within the last window.
         total_s = self.settings.warm_s + self.settings.measure_s + 0.3
         load = self.start_load(self.program, LoadSpec(spec.kernel, spec.share, total_s, 0, spec.duty), self.mps)
         try:
@@ -135,7 +146,7 @@ class GpuProfiler:
         self._add_point(point | {key: about[key] for key in ("sm_mhz", "temperature_c")}, windows, done)
 
     def _windows(self, seconds: float) -> list[float]:
-        """Mean watts of consecutive windows, by the energy counter (by sampled watts without one)."""
+        """Return the mean watts of consecutive windows, by the energy counter (by sampled watts without one)."""
         gpu = self.meter.domains[0]
         watts: list[float] = []
         before, end_s = self.meter.read(), self.clock() + seconds
@@ -152,13 +163,15 @@ class GpuProfiler:
         return watts
 
     def _interference(self, kernel: str) -> None:
-        """A benchmark of fixed work on a share, beside a rising co-load; then beside whole jobs in turns."""
+        """Time a benchmark of fixed work on a share, beside a rising co-load; then beside whole jobs in turns."""
         share = BENCH_SHARE
         trial = self.start_load(self.program, LoadSpec(kernel, share, 1.0), self.mps).finish()
+        # As many rounds as take `bench_s` alone; the same work is then timed beside others.
         rounds = max(1, int(trial.rounds_per_s * self.settings.bench_s))
         for co_share in CO_SHARES:
             beside = [LoadSpec(kernel, co_share, 60.0)] if co_share else []
             self._beside(LoadSpec(kernel, share, rounds=rounds), beside, self.mps)
+        # An Mps that was never started: clients run without it and take turns.
         turns = Mps(reason="time slicing asked for")
         trial = self.start_load(self.program, LoadSpec(kernel, 1.0, 1.0), turns).finish()
         rounds = max(1, int(trial.rounds_per_s * self.settings.bench_s))
@@ -181,11 +194,18 @@ class GpuProfiler:
         watts = None if start_j is None or end_j is None else (end_j - start_j) / (after.time_s - before.time_s)
         rows = self.document["interference"]
         assert isinstance(rows, list)
-        rows.append({
-            "kernel": bench.kernel, "share": bench.share, "co_share": sum(spec.share for spec in beside),
-            "co_runners": len(beside), "sharing": "mps" if mps.active else "time-slice",
-            "rounds": done.rounds, "runtime_s": done.seconds, "watts": watts,
-        })  # fmt: skip
+        rows.append(
+            {
+                "kernel": bench.kernel,
+                "share": bench.share,
+                "co_share": sum(spec.share for spec in beside),
+                "co_runners": len(beside),
+                "sharing": "mps" if mps.active else "time-slice",
+                "rounds": done.rounds,
+                "runtime_s": done.seconds,
+                "watts": watts,
+            }
+        )
 
     def _add_point(self, point: Mapping[str, object], windows: Sequence[float], done: Done | None) -> None:
         rows = self.document["points"]
@@ -193,8 +213,15 @@ class GpuProfiler:
         rate = None if done is None else done.rounds_per_s
         achieved = None if done is None else done.busy_s / done.seconds
         watts = float(np.mean(windows)) if windows else None
-        rows.append(dict(point) | {"watts": watts, "windows_w": [round(w, 3) for w in windows],
-                                   "rounds_per_s": rate, "achieved_duty": achieved})  # fmt: skip
+        rows.append(
+            dict(point)
+            | {
+                "watts": watts,
+                "windows_w": [round(w, 3) for w in windows],
+                "rounds_per_s": rate,
+                "achieved_duty": achieved,
+            }
+        )
 
     def _note(self, text: str) -> None:
         notes = self.document["notes"]
@@ -239,10 +266,12 @@ def knee(share: Sequence[float], watts: Sequence[Sequence[float]], *, draws: int
     generator = np.random.default_rng(seed)
     drawn = np.stack([generator.choice(np.asarray(v, np.float64), (draws, len(v))).mean(axis=1) for v in watts])
     # The breakpoint with the least squared error on a grid of 0.5 % steps, at least two points on either side.
+    # From the second to the last but one: each of the two lines needs two points.
     grid = np.arange(x[1], x[-2] + 1e-9, 0.005)
     errors = np.array([_residual(x, at, np.column_stack([y, drawn])) for at in grid])
     best = grid[errors.argmin(axis=0)]
     low, high = np.quantile(best[1:], [0.05, 0.95])
+    # The single line: joined at the last point, the second has no length.
     line = float(_residual(x, float(x[-1]), y[:, None])[0])
     slopes = np.linalg.lstsq(_joined(x, best[0]), y, rcond=None)[0]
     gain = 1.0 - float(errors[:, 0].min()) / line if line > 0 else 0.0
@@ -250,7 +279,7 @@ def knee(share: Sequence[float], watts: Sequence[Sequence[float]], *, draws: int
 
 
 def _joined(x: NDArray[np.float64], at: float) -> NDArray[np.float64]:
-    """Columns of two lines joined at ``at``; a single line when that is the last point."""
+    """Return columns of two lines joined at ``at``; a single line when that is the last point."""
     return np.stack([np.ones_like(x), x, np.maximum(0.0, x - at)], axis=1)
 
 
@@ -262,7 +291,7 @@ def _residual(x: NDArray[np.float64], at: float, columns: NDArray[np.float64]) -
 
 
 def read_document(path: Path) -> Mapping[str, object]:
-    """A measured document; an unknown version is an error."""
+    """Read a measured document; an unknown version is an error."""
     document = json.loads(path.read_text())
     if document.get("version") != VERSION:
         raise InvalidInput(
@@ -272,35 +301,36 @@ def read_document(path: Path) -> Mapping[str, object]:
 
 
 def shipped() -> dict[str, Mapping[str, object]]:
-    """The measured GPU profiles that come with wattflow, by file name."""
+    """Return the measured GPU profiles that come with wattflow, by file name."""
     folder = resources.files("wattflow") / "data" / "profiles"
     found: dict[str, Mapping[str, object]] = {}
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".json"):
             document = json.loads(file.read_text(encoding="utf-8"))
+            # Tables of other kinds lie in the same folder.
             if isinstance(document, dict) and {"device", "points", "sharing"} <= document.keys():
                 found[file.name.removesuffix(".json")] = document
     return found
 
 
 def by_share(document: Mapping[str, object], kernel: str) -> tuple[list[float], list[list[float]]]:
-    """Shares and the windows measured at each, all repeats together."""
+    """Return shares and the windows measured at each, all repeats together."""
     groups: dict[float, list[float]] = {}
     for point in _rows(document, "points"):
         if point["kind"] == "share" and point["kernel"] == kernel:
-            groups.setdefault(float(point["share"]), []).extend(point["windows_w"])  # type: ignore[arg-type]
+            groups.setdefault(float(point["share"]), []).extend(point["windows_w"])
     shares = sorted(share for share, values in groups.items() if values)
     return shares, [groups[share] for share in shares]
 
 
 def idle_w(document: Mapping[str, object]) -> float | None:
-    """Watts before any context existed."""
+    """Return watts before any context existed."""
     values = [point["watts"] for point in _rows(document, "points") if point["kind"] == "idle"]
-    return None if not values or values[0] is None else float(values[0])  # type: ignore[arg-type]
+    return None if not values or values[0] is None else float(values[0])
 
 
 def device_profile(document: Mapping[str, object], kernel: str = "gemm") -> DeviceProfile:
-    """Watts by share as a simulator's device profile, idle included."""
+    """Return watts by share as a simulator's device profile, idle included."""
     shares, windows = by_share(document, kernel)
     idle = idle_w(document)
     if idle is None or not shares:
@@ -312,7 +342,7 @@ def device_profile(document: Mapping[str, object], kernel: str = "gemm") -> Devi
     return DeviceProfile((0.0, *shares), (idle, *watts), Provenance.MEASURED, source)
 
 
-def _rows(document: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
+def _rows(document: Mapping[str, object], key: str) -> list[Mapping[str, Any]]:
     rows = document[key]
     assert isinstance(rows, list)
     return rows

@@ -1,4 +1,4 @@
-"""What a profile must know of this machine: its cores, governor, turbo, temperature, and the time others took."""
+"""Read what a profile must know of this machine: cores, governor, turbo, temperature, and the time others took."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ class Topology:
 
 def topology(sysfs: Path = Path("/sys"), usable: frozenset[int] | None = None) -> Topology:
     """Read the CPUs that this process may use (``usable`` in their stead)."""
+    # Not all CPUs of the machine: a container may have some only.
     allowed = usable if usable is not None else frozenset(os.sched_getaffinity(0))
     seen: dict[tuple[int, int], list[int]] = {}
     for cpu in sorted(allowed):
         folder = sysfs / "devices" / "system" / "cpu" / f"cpu{cpu}" / "topology"
         package, core = _number(folder / "physical_package_id"), _number(folder / "core_id")
+        # Virtual machines may not tell: each CPU is then a core of its own.
         key = (package if package is not None else 0, core if core is not None else cpu)
         seen.setdefault(key, []).append(cpu)
     # Rank of a thread in its core, then of the core in its package, then the package: cores first, packages in turn.
@@ -43,10 +45,11 @@ def topology(sysfs: Path = Path("/sys"), usable: frozenset[int] | None = None) -
 
 
 def conditions(sysfs: Path = Path("/sys")) -> Mapping[str, object]:
-    """CPU model, governor, driver, turbo; what cannot be read is None."""
+    """Return CPU model, governor, driver, turbo; what cannot be read is None."""
     frequency = sysfs / "devices" / "system" / "cpu" / "cpu0" / "cpufreq"
     no_turbo = _number(sysfs / "devices" / "system" / "cpu" / "intel_pstate" / "no_turbo")
     boost = _number(sysfs / "devices" / "system" / "cpu" / "cpufreq" / "boost")
+    # AMD and acpi-cpufreq say `boost`, Intel's driver says the opposite; neither is unknown, not off.
     turbo = bool(boost) if boost is not None else None if no_turbo is None else not no_turbo
     return {
         "cpu": cpu_model(),
@@ -59,20 +62,22 @@ def conditions(sysfs: Path = Path("/sys")) -> Mapping[str, object]:
 
 
 def temperature_c(sysfs: Path = Path("/sys")) -> float | None:
-    """The hottest sensor of the CPU packages, or of any thermal zone; None where there is none."""
+    """Return the hottest sensor of the CPU packages, or of any thermal zone; None where there is none."""
     sensors = [
         file
         for chip in sorted((sysfs / "class" / "hwmon").glob("hwmon*"))
         if _text(chip / "name") in ("coretemp", "k10temp", "zenpower", "cpu_thermal")
         for file in chip.glob("temp*_input")
     ]
+    # Thermal zones may be of the battery or the wireless card: only where no sensor of the CPU is
+    # known.
     sensors = sensors or sorted((sysfs / "class" / "thermal").glob("thermal_zone*/temp"))
     values = [value for file in sensors if (value := _number(file)) is not None]
     return max(values) / 1000 if values else None
 
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
-    """The name of the CPU as the kernel prints it."""
+    """Return the name of the CPU as the kernel prints it."""
     text = _text(cpuinfo) or ""
     for line in text.splitlines():
         if line.startswith("model name"):
@@ -92,6 +97,7 @@ def machine_time(stat: Path = Path("/proc/stat")) -> MachineTime:
     """Read the first line of ``/proc/stat``."""
     with stat.open("rb") as file:
         ticks = [int(value) for value in file.readline().split()[1:]]
+    # idle and iowait are left out: nobody was computing.
     user, nice, system, _, _, irq, softirq, steal = ticks[:8]
     return MachineTime((user + nice + system + irq + softirq) * _TICK_S, steal * _TICK_S)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def plot_profiles(profiles: Mapping[str, PowerProfile], path: Path) -> None:
-    """P(k) of several nodes. Wall and package watts are never drawn on one axis."""
+    """Draw P(k) of several nodes. Wall and package watts are never drawn on one axis."""
     scopes = sorted({profile.scope for profile in profiles.values()})
     if not profiles:
         raise InvalidInput("plot", "no profile to draw")
@@ -33,7 +33,7 @@ def plot_profiles(profiles: Mapping[str, PowerProfile], path: Path) -> None:
 
 
 def plot_gpu(document: Mapping[str, object], path: Path) -> None:
-    """Watts by share of the device for every kernel measured, with the knee and its interval."""
+    """Draw watts by share of the device for every kernel measured, with the knee and its interval."""
     figure, (axis,) = _figure(1)
     for kernel in ("gemm", "fma", "mem"):
         shares, windows = gpu_profile.by_share(document, kernel)
@@ -55,7 +55,7 @@ def plot_gpu(document: Mapping[str, object], path: Path) -> None:
 
 
 def plot_sharing(curves: Mapping[str, Sequence[tuple[float, float]]], path: Path, beside: str) -> None:
-    """Runtime of a benchmark beside a rising load, relative to alone. ``curves``: (load beside, seconds) by name."""
+    """Draw a benchmark's runtime beside a rising load, relative to alone. ``curves``: (load, seconds) by name."""
     figure, (axis,) = _figure(1)
     for name, rows in curves.items():
         levels = sorted({level for level, _ in rows})

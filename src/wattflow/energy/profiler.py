@@ -65,10 +65,12 @@ class Profiler:
         levels = self.settings.levels or tuple(range(self.topology.threads + 1))
         order = random.Random(self.settings.seed)
         try:
+            # Asked anew each round: levels that have settled are left out, the others measured again.
             while left := [k for k in levels if self._open(profile, k)]:
                 for k in order.sample(left, len(left)):
                     self.progress(len(levels) - len(left), len(levels), f"{k} threads")
                     profile.windows.setdefault(k, []).append(self._window(k))
+                    # After every window, so that a run that is broken off goes on from there.
                     profile.save(self.path)
         finally:
             self.load.stop()
@@ -87,6 +89,7 @@ class Profiler:
         """
         first, *others = self.topology.order
         trial = 100
+        # A short trial tells how many operations fill `bench_s`.
         operations = max(1, round(trial * bench_s / self.load.bench_s(first, trial)))
         for beside in range(len(others) + 1):
             self.load.start(others[:beside])
@@ -109,12 +112,21 @@ class Profiler:
         node, name = platform.node(), self.meter.name
         if self.path.exists():
             profile = CpuProfile.load(self.path)
+            # A file of another machine or meter must not be mixed with this one's windows.
             if (profile.node, profile.meter, profile.threads) == (node, name, self.topology.threads):
                 return profile
             _log.warning("%s is of another machine or meter: begun anew", self.path)
         counted, scope = _scope(self.meter)
-        return CpuProfile(node, name, self.topology.threads, self.topology.cores, scope, not counted, _now(),
-                          conditions=dict(machine_facts.conditions()))  # fmt: skip
+        return CpuProfile(
+            node,
+            name,
+            self.topology.threads,
+            self.topology.cores,
+            scope,
+            not counted,
+            _now(),
+            conditions=dict(machine_facts.conditions()),
+        )
 
     def _window(self, k: int) -> Window:
         self.load.start(self.topology.order[:k])
@@ -122,6 +134,7 @@ class Profiler:
         before_cpu, before = self.load.cpu_s(), self.machine_time()
         tally = Tally(self.meter)
         end_s = self.clock() + self.settings.window_s
+        # `sleep` may return a little early or late; what is left decides.
         while (left_s := end_s - self.clock()) > 1e-6:
             self.sleep(min(left_s, self.settings.sample_s))
             tally.update()
@@ -133,6 +146,7 @@ class Profiler:
             raise NoReading(f"{self.meter.name} lost its reading while {k} threads were loaded; run again to resume")
         # The virtual node has nothing on it but the load.
         virtual = self.meter.name == "virtual"
+        # Not below zero: ticks of /proc/stat are coarser than the load's own clock.
         other_s = 0.0 if virtual else max(0.0, after.busy_s - before.busy_s - load_cpu_s)
         steal_s = after.steal_s - before.steal_s
         return Window(

@@ -30,7 +30,7 @@ CpuSeconds = Callable[[], Mapping[str, float]]
 
 
 def process_cpu_s(pid: int, proc: Path = Path("/proc")) -> float | None:
-    """CPU seconds of a process with all its threads; None when it is gone.
+    """Return CPU seconds of a process with all its threads; None when it is gone.
 
     ``schedstat`` counts nanoseconds; ``stat``'s ticks of 10 ms are the fallback.
     """
@@ -50,9 +50,11 @@ def process_cpu_s(pid: int, proc: Path = Path("/proc")) -> float | None:
 
 def _stat_cpu_s(path: Path) -> float | None:
     try:
+        # The name in brackets may hold spaces and brackets itself: count from the last one.
         fields = path.read_bytes().rsplit(b")", 1)[1].split()
     except (OSError, IndexError):
         return None
+    # utime and stime are fields 14 and 15 of `proc(5)`; the split begins at field 3.
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
@@ -68,11 +70,12 @@ class _ProcessClock:
             self._file = None
 
     def read_s(self) -> float:
-        """CPU seconds so far; the last value once it has ended."""
+        """Read CPU seconds so far; the last value once it has ended."""
         used_s = self._quick_s()
         if used_s is None:
             used_s = process_cpu_s(self._pid)
         if used_s is not None:
+            # Never less than before: once it has ended the files are gone.
             self.last_s = max(self.last_s, used_s)
         return self.last_s
 
@@ -93,7 +96,7 @@ class _ProcessClock:
 
 
 def of_processes(pids: Mapping[str, int] | Sequence[int]) -> CpuSeconds:
-    """CPU seconds of named processes. A process that ended keeps its last value."""
+    """Return CPU seconds of named processes. A process that ended keeps its last value."""
     named = dict(pids) if isinstance(pids, Mapping) else {str(pid): pid for pid in pids}
     clocks = {name: _ProcessClock(pid) for name, pid in named.items()}
 
@@ -104,11 +107,12 @@ def of_processes(pids: Mapping[str, int] | Sequence[int]) -> CpuSeconds:
 
 
 def of_machine(proc_stat: Path = Path("/proc/stat")) -> CpuSeconds:
-    """CPU seconds of the whole machine: everything but idle, iowait and what the hypervisor took."""
+    """Return CPU seconds of the whole machine: everything but idle, iowait and what the hypervisor took."""
 
     def read() -> Mapping[str, float]:
         with proc_stat.open("rb") as file:
             ticks = [int(value) for value in file.readline().split()[1:]]
+        # Only the first eight: guest time is part of user time already.
         return {"machine": (sum(ticks[:8]) - ticks[3] - ticks[4] - ticks[7]) * _TICK_S}
 
     return read
@@ -116,7 +120,7 @@ def of_machine(proc_stat: Path = Path("/proc/stat")) -> CpuSeconds:
 
 @dataclass(slots=True)
 class Truth:
-    """What the virtual meter knows and a real one never tells."""
+    """Hold what the virtual meter knows and a real one never tells."""
 
     seconds: float = 0.0
     total_j: float = 0.0
@@ -163,6 +167,7 @@ class VirtualMeter:
         now_s, now = time.monotonic(), dict(self.cpu_s())
         step_s = now_s - self._last_s
         if step_s <= 0:
+            # Two calls within one tick of the clock: nothing to account for.
             return self.curve.idle_w
         used = {name: max(0.0, value - self._last.get(name, 0.0)) for name, value in now.items()}
         busy_s = sum(used.values())
@@ -193,11 +198,12 @@ class VirtualMeter:
         return self
 
     def stop(self) -> Truth:
-        """One last step; the files stay."""
+        """Make one last step; the files stay."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
         self.step()
+        # After the thread has ended, which writes to them.
         for file in self._files:
             os.close(file)
         self._files = []
@@ -213,6 +219,7 @@ class VirtualMeter:
     def _write(self) -> None:
         for file, joules in zip(self._files, (self.truth.total_j, self._dram_j), strict=False):
             # In place and of one length: readers that keep the file open never see half a number.
+            # Wrapped as the hardware would, so that readers are tested on it.
             text = f"{int(joules * 1e6) % self.range_uj}\n".ljust(24, "\n")
             os.pwrite(file, text.encode(), 0)
 

@@ -1,4 +1,4 @@
-"""What comes at a time: one heap of State, for the simulator's events and for what a live engine comes back for.
+"""Timed events: one heap of State, for those of the simulator and for what a live engine comes back for.
 
 Rows stand in the order of (time, order of their kind within an instant, sequence).
 """
@@ -10,6 +10,8 @@ import math
 from wattflow.kernel import heaps
 from wattflow.kernel.jit import inner
 
+# The numbers stand in snapshots of State (`timers.what`), so a kind keeps its number.
+# The first row is what a live engine comes back for, the second the simulator's alone.
 RELEASE, PARK, SLEEP, WARM, LOOK = 0, 1, 2, 3, 4
 STAGE_END, TIME_UP, WAKE_DONE, FALL_DONE, LOST, BACK, NOTICE, RAMP, ROUND = range(5, 14)
 FINISH, FAIL, OTHER = 0, 1, 2
@@ -18,9 +20,10 @@ FINISH, FAIL, OTHER = 0, 1, 2
 
 @inner
 def order(what):
-    """When within its instant an event of a kind is folded: ends of stages, time limits, all others as they came."""
+    """Order the kinds of events within an instant: ends of stages, time limits, all others as they came."""
     if what == STAGE_END:
         return FINISH
+    # No orders of their own for node changes and timers: with five, a live engine's timers came in another order.
     return FAIL if what == TIME_UP else OTHER
 
 
@@ -54,7 +57,7 @@ _enter, _drop_first = heaps.of_rows(_before, _move)
 
 @inner
 def push(state, at_s, what, who, generation):
-    """Come back at a time. There must be room for two: who steps or advances sees to it before."""
+    """Add an event. There must be room for two: who steps or advances sees to it before."""
     counts = state.counts[0]
     clock = state.clock[0]
     at = counts.timer_n
@@ -81,7 +84,7 @@ def pop(state):
 
 @inner
 def next_time(state):
-    """When the first one is due; `inf` without one."""
+    """Return when the first one is due; `inf` without one."""
     return state.timers[0].time if state.counts[0].timer_n > 0 else math.inf
 
 
@@ -102,6 +105,7 @@ def forget_warming_of(state, node, fn):
     """Forget what was being warmed for a function on a node."""
     for k in range(state.counts[0].timer_n):
         timer = state.timers[k]
+        # A live engine's WARM carries the function as its generation (`life.begin_warming`).
         if timer.what == WARM and timer.who == node and timer.generation == fn:
             timer.what = LOOK
             state.node_marks[node].warming -= 1

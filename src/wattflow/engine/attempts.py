@@ -19,6 +19,7 @@ def _new_attempt(state, task, part, taken):
     choice = state.choice[0]
     a = counts.free_attempt
     attempt = state.attempts[a]
+    # There is a free row: whoever places has looked before (`decide.try_place`, `decide._place_gang`, `live.hand`).
     counts.free_attempt = attempt.next
     node = choice.best_node
     node_row = state.nodes[node]
@@ -43,6 +44,7 @@ def _new_attempt(state, task, part, taken):
     clock.sequence = sequence + 1
     # Unique and growing: ties of ends, losses and wakes are broken by the order of placement.
     attempt.sequence = sequence
+    # Newest first. `life.is_on` and `fold.oldest_attempt` look for the smallest sequence and need no other order.
     first = node_row.first_attempt
     attempt.previous = -1
     attempt.next = first
@@ -70,6 +72,7 @@ def commit(state, task, part):
     node = choice.best_node
     device = choice.best_device
     variant = choice.best_variant
+    # Reckoned while the node is without this attempt: the curve is read at the cores allocated so far.
     added = view.node_added_w(state, variant, node, device)
     if added < UNKNOWN_COST:
         added += view.crowding_w(state, variant, node, device)
@@ -80,7 +83,9 @@ def commit(state, task, part):
     taken = fit.take(state, variant, node, device)
     a = _new_attempt(state, task, part, taken)
     attempt = state.attempts[a]
+    # NaN, not 0: unknown joules must not look like none in the record.
     attempt.marginal_j = math.nan if added >= UNKNOWN_COST else added * estimate
+    # An end that is not known never comes: EASY counts on nothing that it would free.
     attempt.end = math.inf if math.isnan(estimate) else clock.now + estimate
     return a
 
@@ -121,4 +126,5 @@ def _leave_gang(state, a):
     while state.attempts[before].sibling != a:
         before = state.attempts[before].sibling
     after = state.attempts[a].sibling
+    # The last part of a ring has no sibling; −1 also says "no gang" to everybody who asks.
     state.attempts[before].sibling = after if after != before else -1

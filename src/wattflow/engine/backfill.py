@@ -25,7 +25,7 @@ _, _sink = heaps.of_numbers(_ends_before)
 
 @optional(RICH)
 def reserve(state, task):
-    """EASY: when could the head start, by the estimated ends of what runs? Sets shadow time and reserved node.
+    """Reserve for the head under EASY: find its earliest start by the estimated ends of what runs, and its node.
 
     Ends are walked in order; each gives its cores and memory back to a copy of the node's free row until the parts fit.
     What fits beyond the head's parts then is spare: others may hold it past the shadow time.
@@ -33,6 +33,7 @@ def reserve(state, task):
     choice = state.choice[0]
     shape = state.tasks[task].form
     form = state.shapes[shape]
+    # The head's first offer alone stands for it, as docs/physics.md (section 3) has it.
     variant = form.variant_first
     parts = form.parts
     choice.shadow = math.inf
@@ -40,6 +41,7 @@ def reserve(state, task):
     choice.head = variant
     choice.spare = 0
     n = 0
+    # All rows for each head that waits, O(attempts + nodes): fine for thousands (docs/weaknesses.md).
     for a in range(state.attempts.size):
         if state.attempts[a].task >= 0:
             state.scratch[n] = a
@@ -49,6 +51,7 @@ def reserve(state, task):
         _sink(state, state.scratch, n, at)
     fitting = 0
     for node in range(state.nodes.size):
+        # What is freed on paper stands beside the node's own amounts, so that its row and its group stay true.
         state.nodes[node].freed_u = 0
         state.nodes[node].freed_mem = 0
         fitting += fit.rooms(state, variant, node, 0, 0)

@@ -39,12 +39,14 @@ NOBODY = np.uint64(0)
 def serves(state, task):
     """Tell whether boards know all that decides where this task goes."""
     rules = state.rules[0]
+    # A cap below one word could not be kept: a board looks at whole words of 64 places.
     if state.boards.size == 0 or rules.local == 0 or rules.has_score == 0 or 0 < rules.score_limit < WORD:
         return False
     if state.counts[0].active_n < WORTH_IT or rules.grouped == 0 or rules.samples == 1:
         return False
     if rules.has_data == 1 or rules.cold == 1 or rules.limits == 1:
         return False
+    # Sleeping nodes and EASY's reservation are candidates, or forbid some, by rules that a board does not know.
     if (rules.wakes == 1 and state.counts[0].asleep_n > 0) or state.choice[0].reserved >= -1:
         return False
     task_row = state.tasks[task]
@@ -60,9 +62,10 @@ def suits(state, variant):
 
 @inner
 def board_of(state, variant):
-    """The board of a variant and all that are like it; a fresh one where there is none."""
+    """Return the board of a variant and all that are like it; a fresh one where there is none."""
     likeness = state.variants[variant].likeness
     b = np.int64(state.variants[variant].board)
+    # The board may have been given to other variants since; its owner tells.
     if 0 <= b < state.boards.size and state.boards[b].owner == likeness:
         return b
     for other in range(state.boards.size):
@@ -74,6 +77,7 @@ def board_of(state, variant):
     turn.following = b + 1 if b + 1 < state.boards.size else 0
     state.variants[variant].board = b
     state.boards[b].owner = likeness
+    # Before every stamp, also before the 0 of places that never changed: all are scored at the first look.
     state.boards[b].synced = -1
     if state.rules[0].score_limit > 0:
         state.board_synced[b][:] = -1
@@ -83,6 +87,8 @@ def board_of(state, variant):
 @inner
 def _fits(state, variant, node):
     """Tell whether a node that is on has what a variant needs; constraints apart."""
+    # As `fit.node_fits`, but for what `serves` rules out and for the mask, which `best_place`
+    # looks at: so one board serves all constraints. A new test there belongs here, too.
     needs = state.variants[variant]
     row = state.nodes[node]
     if row.power_state != ON and row.power_state != WAKING:
@@ -98,12 +104,13 @@ def _fits(state, variant, node):
 
 @inner
 def _list(state, n, b, variant, place):
-    """A place to be scored again becomes a candidate if its node fits; how many there are then."""
+    """List a place to be scored again as a candidate if its node fits; returns how many there are then."""
     node = state.class_nodes[place]
     if node >= 0 and _fits(state, variant, node):
         candidate = state.candidates[n]
         candidate.node = node
         candidate.device = -1
+        # `gang` is scratch memory: it takes a candidate's row back to its place on the board.
         state.gang[n] = place
         return n + 1
     _keep(state, b, place, NEVER)
@@ -135,6 +142,7 @@ def _score(state, n, b, variant, task, score):
     for c in range(n):
         x = cost[c]
         if math.isnan(x):
+            # Some costs are written and some are not: nobody may read this board any more.
             state.boards[b].owner = NOBODY
             return False
         _keep(state, b, np.int64(state.gang[c]), x if x < math.inf else HELD_COST)
@@ -143,7 +151,7 @@ def _score(state, n, b, variant, task, score):
 
 @inner
 def _find_least(state, b, w):
-    """The least of a word, in four strands that do not wait for each other."""
+    """Return the least of a word, in four strands that do not wait for each other."""
     kept = state.board_costs[b]
     a = b0 = c = d = NEVER
     for at in range(w << 6, (w + 1) << 6, 4):
@@ -164,6 +172,7 @@ def sync(state, b, variant, task, score):
     since = board.synced
     touched = state.touched
     n = 0
+    # The ring has forgotten some of the changes: all places are looked at, by their own stamps.
     if since < 0 or now - since > state.touch_ring.size:
         if since < 0:
             state.board_lows[b][:] = NEVER
@@ -182,7 +191,7 @@ def sync(state, b, variant, task, score):
 
 @inner
 def sync_word(state, b, w, variant, task, score):
-    """The same for one word."""
+    """Do the same for one word."""
     since = state.board_synced[b, w]
     if state.touched_words[w] <= since:
         return True
@@ -223,7 +232,7 @@ def best_place(state, b, constraint):
 
 @inner
 def _best_of_word(state, b, w, constraint, best, chosen):
-    """The best so far, or a place of this word that is better."""
+    """Return the best so far, or a place of this word that is better."""
     kept = state.board_costs[b]
     free = constraint == 0 and state.rules[0].tainted == 0
     bits = _ALL if free else state.masks[constraint, w]
@@ -235,6 +244,7 @@ def _best_of_word(state, b, w, constraint, best, chosen):
         if chosen >= 0 and x == best and node > chosen:
             continue
         g = np.int64(state.nodes[node].group)
+        # One node stands for its group here as among candidates, or ties would fall to nodes that grouping never shows.
         if state.groups[g].count > 1:
             low = np.int64(state.groups[g].low) if free else groups.lowest_allowed(state, g, constraint)
             if low != state.nodes[node].pos:
@@ -246,7 +256,7 @@ def _best_of_word(state, b, w, constraint, best, chosen):
 
 @inner
 def best_of_some(state, b, variant, task, score):
-    """The same of some words only, under a cap; cost `nan` when a cost is no number."""
+    """Return the same of some words only, under a cap; cost `nan` when a cost is no number."""
     constraint = state.shapes[state.tasks[task].form].constraint
     choice = state.choice[0]
     limit = state.rules[0].score_limit
@@ -275,6 +285,8 @@ def best_of_some(state, b, variant, task, score):
                         best = x
                         chosen = node
         w = w + 1 if w + 1 < words else 0
+        # Whole words only, so it stops where the next word could
+        # exceed the cap; but not before something can be placed.
         if finite + WORD > limit and best < HELD_COST:
             break
     choice.scan_at = w

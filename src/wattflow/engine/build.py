@@ -17,6 +17,8 @@ from wattflow.model.errors import InfeasibleTask, InvalidInput, Problem
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 
+# A group's bit set has a word for each 64 nodes of its class: with classes
+# of any size `group_bits` would grow with the square of the nodes.
 _CLASS_CHUNK = 4096
 _BLOCK = 4096
 _MOST_CELLS = 8192
@@ -25,12 +27,12 @@ _KINDS = {"gpu": tables.GPU, "fpga": tables.FPGA}
 
 
 def micro(amount: float) -> int:
-    """Cores or shares to whole millionths."""
+    """Convert cores or shares to whole millionths."""
     return round(amount * MICRO)
 
 
 def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tuple[NDArray[np.float64], float]:
-    """The piecewise-linear curve on an even grid from 0 to ``top``: (values, cells per unit of x).
+    """Return the piecewise-linear curve on an even grid from 0 to ``top``: (values, cells per unit of x).
 
     Exact when the points lie on some even grid of at most 8,192 cells, else on so many.
     """
@@ -39,6 +41,7 @@ def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tu
     points = np.array([x for x in xs if 0 < x < top])
     tried = np.arange(1, _MOST_CELLS + 1)
     at = points[:, None] * tried / top
+    # Products of floats stray from whole numbers by an error that grows with the factor.
     exact = np.all(np.abs(at - np.round(at)) < 1e-9 * tried, axis=0)
     cells = int(tried[np.argmax(exact)]) if exact.any() else _MOST_CELLS
     values = np.interp(np.arange(cells + 1) * top / cells, xs, ys)
@@ -55,7 +58,7 @@ class Names:
 
 
 def build_state(workload: Workload, cluster: Cluster, settings: PolicySettings | None = None) -> State:
-    """A State at time 0: nothing arrived, every node on and empty."""
+    """Make a State at time 0: nothing arrived, every node on and empty."""
     return _Builder(workload, cluster, settings or PolicySettings()).build()
 
 
@@ -65,6 +68,7 @@ class _Builder:
         self.tables: dict[str, Any] = {}
         variants = [v for shape in workload.shapes for v in shape.variants]
         features = sorted({f for n in cluster.nodes for f in n.features} | {f for v in variants for f in v.features})
+        # One bit each in `classes.features` and `variants.features`.
         if len(features) > 64:
             raise InvalidInput(cluster.name, f"at most 64 different feature tags are supported, not {len(features)}")
         self.names = Names(
@@ -81,6 +85,7 @@ class _Builder:
         self._tasks()
         self._room()
         state = State(**self.tables)
+        # Hashes wrap around at 64 bits; uncompiled, numpy would warn of it.
         with np.errstate(over="ignore"):
             for node in np.flatnonzero(state.nodes.device_n).tolist():
                 state.nodes.device_key[node] = groups.device_key(state.handle(), node)
@@ -97,8 +102,10 @@ class _Builder:
             rules[flag] = int(getattr(settings, flag))
         clock.retry_at = np.inf
         counts.held_first = -1
+        # `backfill.NO_RESERVATION`.
         choice.reserved = -2
         counts.open = len(workload)
+        # From 1: 0 in `shapes.failed` says that the shape never failed (`decide.look_again`).
         clock.epoch = 1
         rules.has_data = int(bool(np.any(workload.parent_bytes > 0)))
         rules.cold = int(any(f.cold_start_s > 0 for f in workload.functions))
@@ -110,6 +117,7 @@ class _Builder:
     def _classes_and_nodes(self) -> None:
         nodes = self.cluster.nodes
         by_class: dict[Any, list[list[int]]] = {}
+        # In the order of the file within each class: the lowest position is the lowest node, which ties go to.
         for index, node in enumerate(nodes):
             chunks = by_class.setdefault(class_key(node), [[]])
             if len(chunks[-1]) >= _CLASS_CHUNK:
@@ -145,10 +153,14 @@ class _Builder:
         node_rows.first_attempt = -1
         node_rows.first_container = -1
         self.tables |= {
-            "classes": classes, "nodes": node_rows, "speed": speed, "grid": np.concatenate(grids),
+            "classes": classes,
+            "nodes": node_rows,
+            "speed": speed,
+            "grid": np.concatenate(grids),
             "class_nodes": np.array([n for member in members for n in member], np.int32),
-            "frequency_speed": speed_f, "frequency_power": power_f,
-        }  # fmt: skip
+            "frequency_speed": speed_f,
+            "frequency_power": power_f,
+        }
         self.class_example = [nodes[member[0]] for member in members]
 
     def _grid(self, node: Node, row: Any) -> NDArray[np.float64]:
@@ -162,6 +174,7 @@ class _Builder:
         rows: list[tuple[int, int]] = []
         nodes = self.tables["nodes"]
         for index, node in enumerate(self.cluster.nodes):
+            # An attempt's devices are one mask of 64 bits (`attempts.devices`).
             if len(node.devices) > 64:
                 raise InvalidInput(self.cluster.name, f"node {node.name} has more than 64 devices")
             nodes.device_first[index], nodes.device_n[index] = len(rows), len(node.devices)
@@ -186,6 +199,7 @@ class _Builder:
         rows: list[tuple[Variant, float, int, int]] = []
         for s, shape in enumerate(workload.shapes):
             offers = [
+                # Ties go to the earlier offer, so this order is part of the rules (docs/physics.md, section 4).
                 (variant, guarantee, level, base)
                 for base, variant in enumerate(shape.variants)
                 for guarantee in settings.guarantees
@@ -210,10 +224,11 @@ class _Builder:
         self._refuse_impossible()
 
     def _refuse_impossible(self) -> None:
-        """Tasks that no node could run even when empty are an error that says what is missing."""
+        """Refuse tasks that no node could run even when empty, and say what is missing."""
         shapes, class_ok = self.tables["shapes"], self.tables["class_ok"]
         problems = []
         used = np.unique(self.workload.shape)
+        # Shapes without a task may ask for what they like.
         for s in used.tolist():
             first = shapes.variant_first[s]
             if class_ok[first : first + shapes.variant_n[s]].any():
@@ -229,14 +244,16 @@ class _Builder:
             raise InfeasibleTask(f"{self.workload.name} on {self.cluster.name}", problems)
 
     def _too_many_parts(self, s: int, fits: Any) -> list[Problem]:
-        """A job of several parts that even the empty cluster cannot hold at once."""
+        """Report a job of several parts that even the empty cluster cannot hold at once."""
         shape = self.workload.shapes[s]
+        # With several variants the parts may differ, and a count of the first alone would refuse what fits.
         if shape.parts <= 1 or len(shape.variants) > 1:
             return []
         variant, classes = shape.variants[0], self.tables["classes"]
         room = 0
         for c, node in enumerate(self.class_example):
             if fits[c]:
+                # At the least guarantee that may be offered: nothing that could be placed is refused here.
                 by_cores = micro(node.request_cores) // max(1, micro(variant.cores * min(self._guarantees())))
                 by_memory = node.memory_bytes // variant.memory_bytes if variant.memory_bytes else by_cores
                 room += int(classes.count[c]) * min(by_cores, by_memory)
@@ -254,9 +271,12 @@ class _Builder:
         count = len(workload)
         tasks = record_table(tables.TASKS, max(1, count))
         columns: dict[str, NDArray[Any]] = {
-            "release": workload.release_s, "estimate": workload.estimate_s, "form": workload.shape,
-            "workflow": workload.workflow, "pending": np.diff(workload.parent_start),
-        }  # fmt: skip
+            "release": workload.release_s,
+            "estimate": workload.estimate_s,
+            "form": workload.shape,
+            "workflow": workload.workflow,
+            "pending": np.diff(workload.parent_start),
+        }
         for first in range(0, len(tasks), _BLOCK):  # block by block: each row comes into the processor's cache once
             block = tasks[first : first + _BLOCK]
             for name, column in columns.items():
@@ -284,11 +304,14 @@ class _Builder:
         else:
             child = np.zeros(1, np.int32)
         self.tables |= {
-            "tasks": tasks, "extra": extra, "workflows": workflows, "links": links,
+            "tasks": tasks,
+            "extra": extra,
+            "workflows": workflows,
+            "links": links,
             "child": np.ascontiguousarray(child, np.int32),
             "parent": workload.parent.copy() if workload.edge_count else np.zeros(1, np.int32),
             "parent_bytes": workload.parent_bytes.copy() if workload.edge_count else np.zeros(1),
-        }  # fmt: skip
+        }
 
     def _room(self) -> None:
         """Tables whose size is a matter of capacity."""
@@ -296,11 +319,14 @@ class _Builder:
         parts = max((shape.parts for shape in self.workload.shapes), default=1)
         attempts = self._attempt_capacity(parts)
         groups_n = 2 * nodes + 64
+        # Each node in a group of its own, twice over, before `groups._regroup` has to clear away empty ones.
         words = (int(self.tables["classes"].count.max()) + 63) // 64
         slots = 1 << (4 * groups_n - 1).bit_length()
+        # A power of two (it is masked) that stays at most a quarter full: probes are short and always meet a free slot.
         candidates = nodes + 2 * devices + 64
         attempt_rows = record_table(tables.ATTEMPTS, attempts)
         attempt_rows.next[:] = np.arange(1, attempts + 1)
+        # The free list of attempts: each row names the next.
         attempt_rows.next[-1] = -1
         attempt_rows.task = -1
         containers = record_table(tables.CONTAINERS, 1)
@@ -324,7 +350,7 @@ class _Builder:
         }  # fmt: skip
 
     def _attempt_capacity(self, parts: int) -> int:
-        """Room for the attempts that can run at once, within bounds; the driver grows it when it runs out."""
+        """Size the table for the attempts that can run at once; the driver grows it when it runs out."""
         cores = sum(node.request_cores for node in self.cluster.nodes)
         return int(min(max(64.0, 2.0 * parts, cores * 1.3), 1 << 16, max(64, 4 * len(self.workload)))) + 2 * parts
 
@@ -338,7 +364,7 @@ def container_table(rows: int) -> Any:
 
 
 def class_key(node: Node) -> Any:
-    """Return all that makes two nodes differ in a decision or a joule: all but the name."""
+    """Key nodes by everything that a decision or a joule depends on: all but the name."""
     mapping = tuple(sorted(node.function_speed.items()))
     return (
         node.cores, node.memory_bytes, node.threads_per_core, node.smt_slowdown, node.allocatable_cores, node.speed,
@@ -383,7 +409,7 @@ def fill_class(row: Any, node: Node, names: Names) -> None:
 
 
 def fill_variant(row: Any, offer: tuple[Variant, float, int, int], names: Names) -> None:
-    """One offer (variant, guarantee, frequency level, number of the variant) as a row."""
+    """Write one offer (variant, guarantee, frequency level, number of the variant) into a row."""
     variant, guarantee, level, base = offer
     row.cores_u, row.need_u = micro(variant.cores), micro(variant.cores * guarantee)
     row.memory, row.factor, row.guarantee = variant.memory_bytes, variant.runtime_factor, guarantee
@@ -394,6 +420,7 @@ def fill_variant(row: Any, offer: tuple[Variant, float, int, int], names: Names)
         row.duty_u = micro(variant.device_duty)
         bits = [names.models[m] for m in variant.device_models if m in names.models]
         if variant.device_models:
+            # Models that no device here has: 0 would mean "any".
             row.models = sum(1 << b for b in bits) or (1 << 63)
 
 
@@ -414,6 +441,7 @@ def fill_device_class(row: Any, device: Device, names: Names) -> None:
 
 def why_not(variant: Variant, node: Node, guarantee: float, level: int) -> str | None:
     """Why a variant can never run on a node, in words; None when an empty node would take it."""
+    # In millionths, as `fit` compares: ten tasks of 0.1 cores fit on one core.
     if micro(variant.cores * guarantee) > micro(node.request_cores):
         return f"needs {variant.cores:g} cores, the most on one node is {node.request_cores:g}"
     if variant.memory_bytes > node.memory_bytes:

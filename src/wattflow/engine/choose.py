@@ -42,6 +42,7 @@ def choose(state, task, score):
             # Boards know nodes that are on; where none of these fits, sleeping ones are looked at in the usual way.
             if result != NO_FIT or counts.asleep_n == 0:
                 continue
+        # Under a cap each decision scans on from where the last one ended, so that all groups get their turn.
         if limit > 0:
             choice.scan_left = counts.active_n
             if choice.scan_at >= counts.active_n:
@@ -57,6 +58,7 @@ def choose(state, task, score):
                 score(state, task, v, cost)
                 counts.scored += n
             else:
+                # Without a score all candidates cost the same and the tie-break places: on the lowest node.
                 cost[:] = 0.0
             for c in range(n):
                 x = cost[c]
@@ -65,6 +67,8 @@ def choose(state, task, score):
                     # Equal ones too: `_consider` breaks the tie by preference, node and device.
                     if x <= choice.best_cost:
                         _consider(state, v, c, x, form.constraint)
+                # NaN compares false with everything and would decide
+                # by accident, so the run ends with the policy's name.
                 elif math.isnan(x):
                     choice.bad_task = task
                     choice.bad_variant = v
@@ -81,7 +85,7 @@ def choose(state, task, score):
 
 @optional(LIVE, types.int64)
 def _ask_board(state, task, variant, score):
-    """The cheapest place of a variant by the costs that are kept; NO_FIT without any, HELD when all cost `inf`."""
+    """Return a variant's cheapest place by the kept costs; NO_FIT without any, HELD when all cost `inf`."""
     choice = state.choice[0]
     constraint = state.shapes[state.tasks[task].form].constraint
     b = boards.board_of(state, variant)
@@ -97,8 +101,10 @@ def _ask_board(state, task, variant, score):
         return BAD
     if node < 0:
         return NO_FIT
+    # The policy's `inf`, kept as a finite number so that it differs from a place that does not fit (`boards.NEVER`).
     if cost == boards.HELD_COST:
         return HELD
+    # No devices and no preferences on a board (`boards.serves`): among equal costs the node alone breaks the tie.
     if choice.best_node < 0 or cost < choice.best_cost or (cost == choice.best_cost and node < choice.best_node):
         choice.best_cost = cost
         choice.best_node = node

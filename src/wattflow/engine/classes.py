@@ -1,4 +1,4 @@
-"""Whether nodes of a class could ever run a variant, by rows: what a live engine asks for each new shape or class."""
+"""Find out which classes of nodes could ever run a variant, by rows: asked for each new shape or class."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def fill_class_ok(state, variant_first, variant_end, class_first, class_end, exa
             kind = state.classes[c]
             strange = needs.architecture >= 0 and needs.architecture != kind.architecture
             lacking = needs.frequency >= kind.frequency_n or (needs.features & ~kind.features) != np.uint64(0)
+            # Against the most that a node of the class has had; `fit` compares with what each node has now.
             small = needs.need_u > kind.request_u or needs.memory > kind.memory
+            # A class without a node has no devices to look at; `live.nodebook` asks again when its first node joins.
             ok = examples[c] >= 0 and not strange and not lacking and not small
             if ok and needs.device != NO_DEVICE:
                 ok = _devices_that_suit(state, v, examples[c]) >= needs.devices

@@ -10,7 +10,7 @@ from wattflow.kernel.jit import inner, optional
 
 @inner
 def _first(state, fn):
-    """The newest idle container of a function, or of those that serve any."""
+    """Return the newest idle container of a function, or of those that serve any."""
     return state.counts[0].hot_container if fn == HOT else state.functions[fn].first_container
 
 
@@ -41,6 +41,7 @@ def drop(state, c):
         _set_first(state, fn, container.next_function)
     if container.next_function >= 0:
         state.containers[container.next_function].previous_function = container.previous_function
+    # Free rows are linked by ``next_node``, as `build.container_table` made them.
     container.next_node = counts.free_container
     counts.free_container = c
 
@@ -53,10 +54,13 @@ def _purge(state, node):
     c = node_row.first_container
     last = -1
     while c >= 0:
+        # Read before `drop`, which puts the row's link to other use.
         after = state.containers[c].next_node
+        # At exactly its keep-alive it is gone, as `view.find_container` counts.
         if state.containers[c].idle_since <= oldest:
             drop(state, c)
         else:
+            # The list is newest first, so the last one that is kept is the oldest.
             last = c
         c = after
     return last
@@ -64,7 +68,7 @@ def _purge(state, node):
 
 @optional(RICH)
 def keep(state, node, fn):
-    """A container of the function (or HOT) becomes idle on the node now."""
+    """Add a container of the function (or HOT) that becomes idle on the node now."""
     node_row = state.nodes[node]
     clock = state.clock[0]
     counts = state.counts[0]
@@ -72,6 +76,8 @@ def keep(state, node, fn):
         return
     oldest = _purge(state, node)
     if counts.free_container < 0:
+        # No row is free: the node's oldest container makes way. Where it has none,
+        # the new one is not kept; that costs a cold start later and nothing else.
         if oldest < 0:
             return
         drop(state, oldest)
@@ -95,9 +101,10 @@ def keep(state, node, fn):
 
 @inner
 def keep_since(state, node, fn, idle_since):
-    """Put a container back that has been idle for a while: it stands among the others as it did before."""
+    """Restore a container that has been idle for a while to its old place among the others."""
     keep(state, node, fn)
     c = state.nodes[node].first_container
+    # `keep` may have kept none (no keep-alive, no row): then the first of the list is another's.
     if c < 0 or state.containers[c].function != fn or state.containers[c].idle_since < state.clock[0].now:
         return
     state.containers[c].idle_since = idle_since
@@ -162,7 +169,7 @@ def forget(state, node, fn):
 
 @inner
 def load_device(state, node, device, fn):
-    """Another function's kernel goes into an FPGA."""
+    """Load another function's kernel into an FPGA."""
     groups.leave(state, node)
     state.devices[device].loaded = fn
     state.nodes[node].device_key = groups.device_key(state, node)

@@ -1,4 +1,4 @@
-"""Decisions: the policy's order and costs become attempts. Effects are the driver's business."""
+"""One pass over the queue: the policy's order and costs become attempts. `instant` makes the passes, for a driver."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def never_was(state, epoch):
 
 @optional(RICH, types.int64)
 def _place_gang(state, task, parts, score):
-    """All parts or none."""
+    """Place all parts of a gang or none."""
     counts = state.counts[0]
     before = counts.placed_n
     # Asked for all parts first: rows that run out in the middle of a gang would undo one that fits.

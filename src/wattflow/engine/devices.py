@@ -12,8 +12,9 @@ from wattflow.kernel.jit import jit
 
 @jit
 def share_on(state, variant, dcls):
-    """The share that a variant takes of a device of this class: sevenths under MIG, else as asked."""
+    """Return the share that a variant takes of a device of this class: sevenths under MIG, else as asked."""
     share = state.variants[variant].share_u
+    # A MIG instance is made of whole sevenths: a smaller share still takes one.
     if state.device_classes[dcls].sharing == MIG:
         sevenths = (share * 7 + MICRO - 1) // MICRO
         return sevenths * MICRO // 7  # rounded down, so that seven slices fit
@@ -22,13 +23,13 @@ def share_on(state, variant, dcls):
 
 @jit
 def busy_share(state, variant, dcls):
-    """The share of a device that a variant keeps busy on average: its share times its duty, in every mode."""
+    """Return the share of a device that a variant keeps busy on average: its share times its duty, in every mode."""
     return share_on(state, variant, dcls) * state.variants[variant].duty_u // MICRO
 
 
 @jit
 def busy_together(state, dcls, busy_u, duty_u):
-    """Busy share (0 … 1) of a device whose tasks have these sums: those that take turns overlap never."""
+    """Return the busy share (0 … 1) of a device whose tasks have these sums: those that take turns overlap never."""
     if state.device_classes[dcls].sharing == TIME_SLICE and duty_u > MICRO:
         return busy_u / duty_u
     return busy_u / MICRO
@@ -36,7 +37,7 @@ def busy_together(state, dcls, busy_u, duty_u):
 
 @jit
 def turns(state, variant, dcls):
-    """How many of a device's places a variant takes: all slots of a time-sliced one if it takes several devices."""
+    """Count a device's places that a variant takes: all slots of a time-sliced one if it takes several devices."""
     device_kind = state.device_classes[dcls]
     if state.variants[variant].devices > 1 and device_kind.sharing == TIME_SLICE:
         return np.int64(device_kind.slots)
@@ -89,7 +90,7 @@ def holds(taken, place):
 
 @jit
 def speed_ahead(state, variant, node, device):
-    """Speed of a device, or of the slowest of those that a variant of several would take."""
+    """Return the speed of a device, or of the slowest of those that a variant of several would take."""
     wanted = state.variants[variant].devices
     if wanted <= 1:
         return state.device_classes[state.devices[device].cls].speed
@@ -104,7 +105,7 @@ def speed_ahead(state, variant, node, device):
 
 @jit
 def speed_taken(state, node, taken):
-    """Speed of the slowest of the devices that an attempt holds."""
+    """Return the speed of the slowest of the devices that an attempt holds."""
     node_row = state.nodes[node]
     slowest = math.inf
     for place in range(node_row.device_n):

@@ -20,6 +20,7 @@ WAKES_BY_ITSELF = FALLING
 def _same_device(state, a, b):
     device_row_b = state.devices[b]
     device_row_a = state.devices[a]
+    # Keep in step with `groups.device_key`: a column that is missing here hides a device that differs.
     return (
         device_row_a.cls == device_row_b.cls
         and device_row_a.share_u == device_row_b.share_u
@@ -54,6 +55,8 @@ def _add_devices(state, n, variant, task, node):
                 free += 1
         if free < wanted:
             return n
+        # The lowest free device stands for all that the attempt
+        # will take: `_take_devices` takes them in the same order.
         for d in range(first, first + count):
             if whole_free(state, variant, d):
                 if limited and too_long(state, task, variant, node, d):
@@ -108,7 +111,8 @@ def is_full_of_pods(state, node):
 
 @jit
 def enough_nodes(count):
-    """Nodes that fit and kube-scheduler scores: all below 100, else 50 − n / 125 per cent, at least 5 and 100."""
+    """Count the nodes that kube-scheduler scores: all below 100, else 50 − n / 125 per cent, at least 5 and 100."""
+    # kube-scheduler's `numFeasibleNodesToFind`, its whole-number divisions included.
     if count < 100:
         return count
     share = max(5, 50 - count // 125)
@@ -117,7 +121,7 @@ def enough_nodes(count):
 
 @optional(RICH, types.int64)
 def _sample(state, variant, task):
-    """Nodes that are on and fit, from where the last search ended, until there are enough of them."""
+    """Collect nodes that are on and fit, from where the last search ended, until there are enough of them."""
     choice = state.choice[0]
     count = state.nodes.size
     enough = enough_nodes(count)
@@ -163,6 +167,7 @@ def too_long(state, task, variant, node, device):
     task_row = state.tasks[task]
     limit = state.classes[state.nodes[node].cls].limit_s
     factor = view.work_factor(state, task_row.form, variant, node, device)
+    # Without an estimate the product is NaN and the comparison false: what is not known is not refused.
     return task_row.estimate * factor > limit
 
 
@@ -199,6 +204,7 @@ def _collect(state, variant, task, asleep, n):
         return n
     if rules.samples == 1 and not asleep and state.nodes.size >= 100:
         choice.scan_left = 0
+        # Only nodes that are on come here, and they are collected first, so n is 0 and nothing is overwritten.
         return _sample(state, variant, task)
     if rules.grouped == 0:
         for node in range(state.nodes.size):
@@ -229,6 +235,7 @@ def _collect(state, variant, task, asleep, n):
         at = first + i
         if at >= active_n:
             at -= active_n
+        # The cap is reached: `choose` asks again, from here on, if too few of these costs are finite.
         if limit > 0 and n >= limit:
             choice.scan_at = at
             choice.scan_left = count - i
@@ -265,6 +272,7 @@ def _collect(state, variant, task, asleep, n):
             n = _add_twin(state, n, variant, task, g)
     if limit > 0:
         choice.scan_left = 0
+    # Data and containers are in no group's key: nodes of one group differ in what lies near them.
     if rules.has_data == 1 or rules.cold == 1:
         n = _add_near(state, n, variant, task, asleep)
     return n
@@ -272,13 +280,13 @@ def _collect(state, variant, task, asleep, n):
 
 @optional(RICH, types.int64)
 def _add_twin(state, n, variant, task, g):
-    """A reserved node cannot stand for its twins."""
+    """Add the group's second node: the first is reserved and cannot stand for its twins."""
     return _try_node(state, n, variant, task, groups.second(state, g))
 
 
 @optional(RICH, types.int64)
 def _add_levels(state, n, variant, task, g, constraint):
-    """A group whose nodes are not liked alike is several candidates: the lowest node of each level of preference."""
+    """Add the lowest node of each level of preference of a group whose nodes are not liked alike."""
     wishes = state.mask_rows[constraint]
     cls = state.classes[state.groups[g].cls]
     for at in range(wishes.wish_first, wishes.wish_first + wishes.wish_n):
@@ -290,7 +298,8 @@ def _add_levels(state, n, variant, task, g, constraint):
 
 @optional(RICH, types.int64)
 def _add_near(state, n, variant, task, asleep):
-    """Nodes that hold the task's data or a warm container for its function stand for themselves."""
+    """Add nodes that hold the task's data or a warm container for its function, each for itself."""
+    # A node adds at most one row for each of its devices (64 at most): below this none is written past the end.
     room = state.candidates.size - state.devices.size - 64
     if state.rules[0].has_data == 1:
         links = state.links[task]
@@ -333,18 +342,20 @@ def candidates(state, variant, task):
 
 @optional(RICH, types.int64)
 def _collect_asleep(state, n, variant, task):
-    """With nodes that sleep, behind those that are on. A scan that a cap has ended goes on where it was."""
+    """Collect sleeping nodes behind those that are on. A scan that a cap has ended goes on where it was."""
     return _collect(state, variant, task, True, n)
 
 
 @inner
 def rooms(state, variant, node, more_u, more_mem):
-    """Parts of a variant that a node could take once what ends before is given back, with so much more in use."""
+    """Count parts of a variant that a node could take once what ends before is given back, so much more in use."""
     needs = state.variants[variant]
     node_row = state.nodes[node]
+    # Devices have to be there (`class_ok`) but need not be free: they are not reckoned into a reservation.
     if state.class_ok[variant, node_row.cls] == 0 or node_row.power_state > WAKES_BY_ITSELF:
         return 0
     free_u = node_row.capacity_u - node_row.used_u + node_row.freed_u - more_u
+    # Without a request (need 0) the cores never limit; the 1 only keeps the division defined.
     by_cores = max(0, free_u) // max(1, needs.need_u)
     if needs.memory > 0:
         free_mem = node_row.capacity_mem - node_row.used_mem + node_row.freed_mem - more_mem
@@ -354,7 +365,7 @@ def rooms(state, variant, node, more_u, more_mem):
 
 @inner
 def _taken_rooms(state, variant, node):
-    """Parts of the head that no longer fit on a node once an attempt of this variant is there past the shadow time."""
+    """Count parts of the head that no longer fit on a node with an attempt of this variant past the shadow time."""
     needs = state.variants[variant]
     head = state.choice[0].head
     return rooms(state, head, node, 0, 0) - rooms(state, head, node, needs.need_u, needs.memory)
@@ -362,7 +373,7 @@ def _taken_rooms(state, variant, node):
 
 @optional(RICH)
 def note_backfill(state, variant, node, end, sign):
-    """EASY: an attempt is placed before the head (or, with sign −1, taken back): what it leaves of the spare room.
+    """Count an attempt placed before EASY's head (with sign −1: taken back) against the spare room.
 
     To be called while the node is without it. One that ends in time gives back all that it takes.
     """

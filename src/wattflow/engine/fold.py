@@ -40,7 +40,7 @@ def set_power(state, node, power_state):
 
 @inner
 def node_idles(state, node):
-    """The node has no attempt left. When to look whether it should fall asleep; `inf` for never."""
+    """Start a node's idling; returns when to look whether it should fall asleep, `inf` for never."""
     node_row = state.nodes[node]
     now = state.clock[0].now
     node_row.idle_since = now
@@ -67,11 +67,12 @@ def may_sleep(state, node):
 
 @inner
 def falling_to(state, node):
-    """The state that a node enters when it begins to sleep; a wish to be woken that came before no longer counts."""
+    """Return the state that a node enters when it begins to sleep; an earlier wish to wake it no longer counts."""
     node_row = state.nodes[node]
     # Else a wish from before this sleep would wake the node as soon as it is down.
     node_row.wake_wanted = 0
     if state.classes[node_row.cls].enter_s > 0.0:
+        # Numbered: the end of a fall that a loss cut short must not end the next one (`sim.node_power._fall_done`).
         node_row.falls += 1
         return FALLING
     return ASLEEP
@@ -79,7 +80,7 @@ def falling_to(state, node):
 
 @inner
 def waking_to(state, node):
-    """The state that a sleeping node enters when it begins to wake; −1 when it cannot begin now.
+    """Return the state that a sleeping node enters when it begins to wake; −1 when it cannot begin now.
 
     A node that is still falling asleep wakes when it is down.
     """
@@ -90,6 +91,7 @@ def waking_to(state, node):
         return -1
     seconds = state.classes[node_row.cls].wake_s
     if seconds > 0.0:
+        # `view.wait_s` tells policies how long a waking node takes from here.
         node_row.on_at = state.clock[0].now + seconds
         return WAKING
     return ON
@@ -97,7 +99,7 @@ def waking_to(state, node):
 
 @inner
 def oldest_attempt(state, node):
-    """The attempt on a node that was placed first; −1 without one."""
+    """Return the attempt on a node that was placed first; −1 without one."""
     a = state.nodes[node].first_attempt
     oldest = -1
     while a >= 0:
@@ -109,7 +111,7 @@ def oldest_attempt(state, node):
 
 @inner
 def forget_contents(state, node):
-    """A lost node has no containers and no loaded kernels any more."""
+    """Forget the containers and loaded kernels of a lost node."""
     node_row = state.nodes[node]
     while node_row.first_container >= 0:
         containers.drop(state, node_row.first_container)
@@ -120,7 +122,7 @@ def forget_contents(state, node):
 
 @inner
 def enter(state, a):
-    """An attempt reaches a node that is on: it takes a warm container, or makes one, and loads its devices.
+    """Give an attempt on a node that is on its container, warm or new, and load its devices.
 
     Returns the seconds of the cold start, 0 when everything was warm.
     """
@@ -128,6 +130,7 @@ def enter(state, a):
     fn = state.shapes[state.tasks[attempt.task].form].function
     function = state.functions[fn]
     seconds = 0.0
+    # What `reports.refused` puts back: the age of the container that is taken, -inf for none.
     attempt.was_idle = -math.inf
     if function.cold_start_s > 0.0:
         seconds = _take_container(state, a, fn)
@@ -166,7 +169,7 @@ def _load_devices(state, a, fn):
 
 @inner
 def keep_container(state, a):
-    """The attempt ended well: its container stays warm for a while."""
+    """Keep the container of an attempt that ended well warm for a while."""
     attempt = state.attempts[a]
     fn = state.shapes[state.tasks[attempt.task].form].function
     if state.functions[fn].cold_start_s > 0.0:
@@ -175,7 +178,7 @@ def keep_container(state, a):
 
 @inner
 def end_attempt(state, a):
-    """Give back what an attempt held and free its row. When to look whether its node should sleep; `inf` for never."""
+    """Release an attempt and free its row; returns when to look whether its node should sleep, `inf` for never."""
     node = state.attempts[a].node
     fit.give_back(state, a)
     groups.room_grew(state, node)
@@ -187,12 +190,13 @@ def end_attempt(state, a):
 
 @inner
 def part_done(state, task, node, priority):
-    """One part of a task ended well; the last one completes it (True). Serverless nodes keep no data."""
+    """Count a part of a task that ended well; the last one completes it (True). Serverless nodes keep no data."""
     task_row = state.tasks[task]
     left = task_row.parts_left - 1
     task_row.parts_left = left
     if left > 0:
         return False
+    # Outputs of a platform's calls lie in storage, which is no node: −1 is near to nobody.
     where = node if state.classes[state.nodes[node].cls].serverless == 0 else -1
     release.complete(state, task, where, priority)
     return True
@@ -200,7 +204,7 @@ def part_done(state, task, node, priority):
 
 @inner
 def try_again(state, task, final, priority):
-    """After a failed try: back to the queue's end with one try less (0), or out for good with all that waits for it.
+    """Retry a task at the queue's end with one try less (0), or give it up with all that waits for it.
 
     Returns how many tasks leave; ``scratch`` lists them.
     """
@@ -227,9 +231,10 @@ def set_frequency(state, node, level):
 
 @inner
 def level_below(state, node, watts):
-    """The fastest frequency level at which the node with all threads busy draws no more than this; else the slowest."""
+    """Return the fastest frequency level at which the node, fully busy, draws no more than this; else the slowest."""
     cls = state.nodes[node].cls
     kind = state.classes[cls]
+    # ``idle_w`` counts the idle watts of devices, ``full_w`` does not (`build.fill_class`).
     above_w = kind.full_w + kind.device_idle_w - kind.idle_w
     slowest = 0
     best = -1
@@ -238,6 +243,7 @@ def level_below(state, node, watts):
         if speed < state.frequency_speed[cls, slowest]:
             slowest = level
         full_w = kind.idle_w + above_w * state.frequency_power[cls, level]
+        # A cap of exactly a level's watts admits that level, whatever the rounding.
         if full_w <= watts + 1e-9 and (best < 0 or speed > state.frequency_speed[cls, best]):
             best = level
     return best if best >= 0 else slowest
@@ -254,9 +260,11 @@ def set_capacity(state, node, capacity_u):
 
 @optional(RICH)
 def grow_platforms(state):
-    """Serverless nodes offer more as time goes on."""
+    """Grow what serverless nodes offer as time goes on."""
     now = state.clock[0].now
     for n in range(state.nodes.size):
+        if state.nodes[n].pos < 0:
+            continue  # a free row of a live engine: the class that it names is somebody else's
         kind = state.classes[state.nodes[n].cls]
         if kind.serverless == 1 and state.nodes[n].capacity_u < kind.request_u:
             offered = kind.burst_u + kind.ramp_u_s * now
@@ -275,7 +283,9 @@ def next_growth(state):
     for n in range(state.nodes.size):
         cls = state.nodes[n].cls
         kind = state.classes[cls]
-        if kind.serverless == 0 or kind.ramp_u_s <= 0.0 or state.nodes[n].capacity_u >= kind.request_u:
+        if state.nodes[n].pos < 0 or kind.serverless == 0 or kind.ramp_u_s <= 0.0:
+            continue
+        if state.nodes[n].capacity_u >= kind.request_u:
             continue
         for at in range(counts.shapes_n):
             shape = state.active_shapes[at]
@@ -286,6 +296,7 @@ def next_growth(state):
                 for parts in range(1, state.shapes[shape].parts + 1):
                     wanted = state.nodes[n].used_u + parts * state.variants[v].need_u
                     at_s = (wanted - kind.burst_u) / kind.ramp_u_s
+                    # At or before now the cores are offered already, and the task waits for something else.
                     if now < at_s < soonest and wanted <= kind.request_u:
                         soonest = at_s
     return soonest

@@ -14,6 +14,7 @@ from wattflow.engine.parts import LIVE, RICH
 from wattflow.engine.tables import COUNTABLE
 from wattflow.kernel.jit import inner, jit, optional
 
+# Odd multipliers such as xxHash and MurmurHash3 use, one for each number that is mixed into a key.
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xC2B2AE3D27D4EB4F)
 _C = np.uint64(0x165667B19E3779F9)
@@ -80,6 +81,7 @@ def _node_key(state, n):
     key = np.uint64(node_row.cls + 1) * _A + np.uint64(node_row.used_u) * _B + np.uint64(node_row.alloc_u) * _E
     key += np.uint64(node_row.used_mem) * _C + np.uint64(node_row.capacity_u) * _D
     key += np.uint64(node_row.capacity_mem) * _F + node_row.count_key
+    # Only where the number of attempts decides (`fit.is_full_of_pods`): it would split groups for nothing.
     if state.rules[0].pods > 0:
         key += np.uint64(node_row.running) * _C * _A
     key += np.uint64(node_row.power_state * 64 + node_row.frequency) * _B * _A
@@ -88,7 +90,7 @@ def _node_key(state, n):
 
 @inner
 def _find_or_make(state, key, n):
-    """The group with this key; made from node n's state when there is none."""
+    """Return the group with this key; made from node n's state when there is none."""
     node_row = state.nodes[n]
     counts = state.counts[0]
     slots = state.group_slots
@@ -102,6 +104,7 @@ def _find_or_make(state, key, n):
         if state.groups[g].key == key:
             return g
         at = (at + 1) & mask
+    # There is a row: `rejoin` clears away empty groups before they run out, and there are more rows than nodes.
     g = counts.group_n
     counts.group_n = g + 1
     slots[at] = g
@@ -193,7 +196,8 @@ def leave(state, n):
 
 @optional(RICH, types.int64)
 def second(state, g):
-    """The second lowest node of a group of two or more."""
+    """Return the second lowest node of a group of two or more."""
+    # `pos` counts within the class, as the bits do; `class_nodes` leads from there to the node.
     group = state.groups[g]
     w = group.low >> 6
     bits = state.group_bits[g, w] & ~(_ONE << np.uint64(group.low & 63))
@@ -224,11 +228,12 @@ def allowed(state, node, constraint):
 
 @optional(RICH, types.int64)
 def lowest_allowed(state, g, constraint):
-    """Position of the group's lowest node that a constraint lets be used; −1 without one."""
+    """Return the position of the group's lowest node that a constraint lets be used; −1 without one."""
     group = state.groups[g]
     first = state.classes[group.cls].first >> 6
     low = np.int64(group.low)
     w = low >> 6
+    # The lowest node of the group first: mostly it is allowed, and no other word has to be read.
     if (state.masks[constraint, first + w] >> np.uint64(low & 63)) & _ONE == _ONE:
         return low
     if group.count == 1:
@@ -242,7 +247,7 @@ def lowest_allowed(state, g, constraint):
 
 @optional(RICH, types.int64)
 def lowest_of(state, g, constraint, wish):
-    """Position of the group's lowest node that a constraint allows and that is of a level of preference; −1 without."""
+    """Find the group's lowest node that a constraint allows, of a level of preference; its position, −1 without."""
     group = state.groups[g]
     first = state.classes[group.cls].first >> 6
     for word in range(np.int64(group.low) >> 6, group.words):
@@ -256,6 +261,7 @@ def lowest_of(state, g, constraint, wish):
 def room_grew(state, node):
     """Note that a node can take more than before: shapes that fitted nowhere may look at it (`decide.look_again`)."""
     clock = state.clock[0]
+    # The ring's size is a power of two, so that the epoch is masked; `decide.look_again` reads it back.
     state.freed[clock.epoch & (state.freed.size - 1)] = node
     # After the ring was written: a shape that fails from now on has seen this node.
     clock.epoch += 1
@@ -263,9 +269,10 @@ def room_grew(state, node):
 
 @inner
 def room_grew_widely(state):
-    """Many nodes can take more than before: every shape that fitted nowhere may try again."""
+    """Note that many nodes can take more than before: every shape that fitted nowhere may try again."""
     clock = state.clock[0]
     clock.epoch += 1
+    # No single node is noted: below the floor `look_again` does not trust the ring, and every shape tries again.
     state.choice[0].floor = clock.epoch
 
 
@@ -282,7 +289,7 @@ def rejoin(state, n):
 
 @inner
 def touch(state, n):
-    """A node has changed: its costs on boards are old (`boards`)."""
+    """Invalidate a changed node's cached costs (`boards`)."""
     if state.boards.size > 0:
         _stamp(state, n)
 
@@ -294,19 +301,20 @@ def _stamp(state, n):
     turn.now += 1
     place = np.int64(state.classes[state.nodes[n].cls].first) + state.nodes[n].pos
     state.touched[place] = turn.now
+    # A power of two as well; `boards.sync` reads the changes back, or all places where the ring is too short.
     state.touch_ring[turn.now & (state.touch_ring.size - 1)] = place
     state.touched_words[place >> 6] = turn.now
 
 
 @jit
 def join_new(state, n):
-    """A node row comes into use."""
+    """Put a node row into use."""
     state.nodes[n].count_key = count_key(state, n)
     rejoin(state, n)
 
 
 @jit
 def leave_for_good(state, n):
-    """A node row goes out of use."""
+    """Take a node row out of use."""
     leave(state, n)
     touch(state, n)

@@ -1,5 +1,7 @@
 """An instant: what happened is folded, then decisions fall, then the policy acts. The only loop of decisions.
 
+`decide` is one pass over the queue and knows no driver; here is when passes are made and what stands around them.
+
 A driver folds (the simulator what its clocks and its agenda say is due, a live engine what it was told) and calls
 `run`. ``driver`` is the simulator's World or a live engine's Desk; ``hand`` is None, or tables by which somebody
 answers in the policy's place (`decide`): then `run` returns ASKED at each decision, and the next call goes on from
@@ -65,6 +67,14 @@ def start(state, driver, priority):
 
 
 @inner
+def open_decisions(state, driver, hand):
+    """Begin to decide: platforms have grown to what this time gives them, and no task was looked at yet."""
+    if ramps(state, driver):
+        fold.grow_platforms(state)
+    decide.open_hand(state, hand)
+
+
+@inner
 def start_placed(state, driver):
     """Let what was placed begin, in the order in which it was placed."""
     for i in range(state.counts[0].placed_n):
@@ -92,9 +102,7 @@ def run(state, driver, hand, functions):
         start(state, driver, functions.priority)
     if asked or (state.counts[0].waiting > 0 and may_decide(state, driver)):
         if not asked:
-            if ramps(state, driver):
-                fold.grow_platforms(state)
-            decide.open_hand(state, hand)
+            open_decisions(state, driver, hand)
         status = _decide_all(state, driver, hand, functions)
         if status != decide.ALL_TRIED:
             return status

@@ -57,8 +57,9 @@ def ask(state, kind, node, value):
 
 @hook
 def begun(state, driver, a):
-    """An attempt begins; True when it reaches its node only later, by `arrive`."""
+    """Begin an attempt; True when it reaches its node only later, by `arrive`."""
     attempt = state.attempts[a]
+    # The row may have served another attempt: what this one has not come to yet must not look as if it had.
     attempt.stopping = 0
     attempt.started = math.nan
     attempt.was_idle = -math.inf
@@ -71,17 +72,18 @@ def begun(state, driver, a):
 
 @hook
 def waits(state, driver, a):
-    """It waits for its node."""
+    """Note that an attempt waits for its node."""
 
 
 @hook
 def goes_on(state, driver, a):
-    """Its node is on now."""
+    """Note that the node of a waiting attempt is on."""
 
 
 @hook
 def enters(state, driver, a):
-    """It is about to take its container."""
+    # For `reports.refused`, which puts the kernel back that was loaded before.
+    """Prepare to take a container: remember what a refusal has to put back."""
     attempt = state.attempts[a]
     if attempt.device >= 0:
         attempt.was_loaded = state.devices[attempt.device].loaded
@@ -89,21 +91,22 @@ def enters(state, driver, a):
 
 @hook
 def entered(state, driver, a, seconds):
-    """It has its container, which takes so long to start."""
+    """Note that an attempt has its container, which takes so long to start."""
     state.attempts[a].stage = ASSUMED
 
 
 @hook
 def wakes(state, driver, node, power_state):
-    """A node begins to wake; the state that it has from now on."""
+    """Begin to wake a node; returns the state that it has from now on."""
     state.nodes[node].on_at = state.clock[0].now + state.classes[state.nodes[node].cls].wake_s
     ask(state, ACT_WAKE, node, 0)
     return WAKING
 
 
 @hook
+# Asked for at once: the driver's report (`reports.node_state`) ends the fall, no timer does.
 def falls(state, driver, node, power_state):
-    """A node begins to sleep."""
+    """Begin to put a node to sleep."""
     ask(state, ACT_SLEEP, node, 0)
 
 
@@ -115,17 +118,17 @@ def warms(state, driver, node):
 
 @hook
 def settle(state, driver, node):
-    """The node's watts are about to change."""
+    """Book a node's joules up to now: its watts are about to change."""
 
 
 @hook
 def draw(state, driver, node):
-    """The node's watts have changed."""
+    """Set a node's new watts."""
 
 
 @hook
 def closes(state, driver, a, outcome):
-    """An attempt is about to end: its task names another of its parts, if there is one."""
+    """Prepare the end of an attempt: its task names another of its parts, if there is one."""
     mark = state.marks[state.attempts[a].task]
     if mark.attempt == a:
         # `marks.attempt` leads to the parts of a task (cancel, preempt), so it must never name a row that is free.
@@ -134,7 +137,7 @@ def closes(state, driver, a, outcome):
 
 @hook
 def fails(state, driver, a, fate):
-    """An attempt failed: the other parts of its task are asked to stop; what is to become of the task."""
+    """Ask the other parts of a failed attempt's task to stop; returns the task's fate."""
     structure.stop_others(state, a)
     # Who was asked to stop ends as asked: no try is counted, whatever the driver calls its end.
     return BACK if state.attempts[a].stopping == 1 else fate
@@ -142,7 +145,7 @@ def fails(state, driver, a, fate):
 
 @hook
 def part_ended(state, driver, task, priority):
-    """One part less; False when the task's fate was decided otherwise meanwhile."""
+    """Count one part less; False when the task's fate was decided otherwise meanwhile."""
     mark = state.marks[task]
     mark.running -= 1
     if mark.fate == BACK and state.shapes[state.tasks[task].form].parts == 1:
@@ -156,7 +159,7 @@ def part_ended(state, driver, task, priority):
 
 @hook
 def task_ended(state, driver, task):
-    """A task is done."""
+    """Note that a task is done."""
     structure.note_end(state, task)
 
 
@@ -194,7 +197,7 @@ def lose_attempt(state, driver, a):
 
 @inner
 def _end_lost(state, driver, a):
-    """As `close`, but a node that is going down begins no idling."""
+    """End an attempt as `close` does, but begin no idling on its node, which is going down."""
     closes(state, driver, a, 0)
     node = state.attempts[a].node
     fit.give_back(state, a)
@@ -204,13 +207,13 @@ def _end_lost(state, driver, a):
 
 @hook
 def forget_warming(state, driver, node):
-    """Nothing that is being warmed on a lost node will be ready."""
+    """Forget containers that were being warmed on a lost node."""
     agenda.forget_warming(state, node)
 
 
 @hook
 def lost(state, driver, node):
-    """A node is down."""
+    """Note that a node is down."""
 
 
 @hook
@@ -218,12 +221,13 @@ def begin_warming(state, driver, node, fn):
     """Begin to make a container ahead of need; the number by which `end_warming` knows it again."""
     state.node_marks[node].warming += 1
     ask(state, ACT_WARM, node, fn)
+    # It becomes the timer's generation, by which `agenda.forget_warming_of` finds it again.
     return np.int64(fn)
 
 
 @hook
 def end_warming(state, driver, node, number):
-    """A container is made; its function, or `NOT_MADE` where the node was lost meanwhile."""
+    """End the warming of a container; returns its function, or `NOT_MADE` where the node was lost meanwhile."""
     state.node_marks[node].warming -= 1
     return np.int64(number)
 
@@ -237,7 +241,7 @@ def set_level(state, driver, node, level, kind, value):
 
 @inner
 def resolve(state, task, priority):
-    """The last attempt of a task that did not end well is gone."""
+    """Carry out a task's fate: the last attempt of a task that did not end well is gone."""
     mark = state.marks[task]
     row = state.tasks[task]
     fate = mark.fate
@@ -263,14 +267,14 @@ def resolve(state, task, priority):
 
 @inner
 def begin(state, driver, a):
-    """A placement begins: it goes to its node, at once or (`begun`) later."""
+    """Start a placement: it goes to its node, at once or (`begun`) later."""
     if not begun(state, driver, a):
         arrive(state, driver, a)
 
 
 @inner
 def arrive(state, driver, a):
-    """An attempt reaches its node, and waits there if the node is not on."""
+    """Let an attempt reach its node, and wait there if the node is not on."""
     power_state = state.nodes[state.attempts[a].node].power_state
     if power_state == ASLEEP or power_state == FALLING or power_state == WAKING:
         _wait(state, driver, a)
@@ -291,7 +295,7 @@ def _wait(state, driver, a):
 
 @optional(RICH)
 def is_on(state, driver, node):
-    """The attempts that waited for the node go on, oldest first."""
+    """Let the attempts that waited for the node go on, oldest first."""
     last = np.int64(-1)
     while True:
         # The list is newest first and changes under us: pick the oldest waiting one each time.
@@ -320,6 +324,7 @@ def enter(state, driver, a):
 @inner
 def set_power(state, driver, node, power_state):
     """Change a node's power state, with joules and groups kept right."""
+    # `settle` books the joules up to now at the watts so far; `draw` sets the new watts.
     settle(state, driver, node)
     fold.set_power(state, node, power_state)
     draw(state, driver, node)
@@ -327,7 +332,7 @@ def set_power(state, driver, node, power_state):
 
 @inner
 def idles(state, driver, node):
-    """The node has no attempt left: it may fall asleep after a while."""
+    """Start the idle time-out of a node that has no attempt left."""
     check_later(state, driver, node, fold.node_idles(state, node))
 
 
@@ -366,7 +371,7 @@ def close(state, driver, a, outcome):
 
 @inner
 def finished(state, driver, a, priority):
-    """An attempt ended well and holds nothing any more."""
+    """Finish an attempt that ended well and holds nothing any more."""
     task = state.attempts[a].task
     node = state.attempts[a].node
     # While the attempt still says which node and function: `close` frees its row.
@@ -378,8 +383,9 @@ def finished(state, driver, a, priority):
 
 @inner
 def failed(state, driver, a, outcome, fate, priority):
-    """An attempt ended badly; the other parts of its task end too."""
+    """End an attempt that failed, and the other parts of its task with it."""
     task = state.attempts[a].task
+    # Before `close` takes the attempt out of the ring that leads to the other parts.
     fate = fails(state, driver, a, fate)
     close(state, driver, a, outcome)
     gone(state, driver, task, -1, fate, priority)
@@ -387,7 +393,7 @@ def failed(state, driver, a, outcome, fate, priority):
 
 @optional(RICH)
 def lose(state, driver, node, priority):
-    """Everything on a node ends; its tasks are tried again, oldest attempt first."""
+    """End everything on a lost node; its tasks are retried, oldest attempt first."""
     while True:
         oldest = fold.oldest_attempt(state, node)
         if oldest < 0:
@@ -412,7 +418,7 @@ def warm(state, driver, node, fn):
 
 @inner
 def warmed(state, driver, node, number):
-    """A container made ahead of need is ready; False if there is none. A node that waited for it alone idles now."""
+    """Keep a container made ahead of need; False if there is none. A node that waited for it alone idles now."""
     fn = end_warming(state, driver, node, number)
     if fn == NOT_MADE:
         return False
@@ -425,7 +431,7 @@ def warmed(state, driver, node, number):
 
 @inner
 def recheck(state, driver):
-    """After a change of time-outs: look at idle nodes again by the new ones. There must be room for a row of each."""
+    """Reschedule the sleep of idle nodes after time-outs changed. The agenda needs room for a row of each."""
     now = state.clock[0].now
     for n in range(state.nodes.size):
         row = state.nodes[n]

@@ -9,4 +9,4 @@ from __future__ import annotations
 RICH = "rich"
 """Devices, containers, data, gangs, failures, serverless platforms, sleep, rules on nodes, EASY, actions, …"""
 LIVE = "live"
-"""What only a live engine has: cancelled tasks in heaps, parked ones, kept costs."""
+"""Parts that only a live engine has: cancelled tasks in heaps, parked ones, kept costs."""

@@ -22,6 +22,7 @@ def stands_before(state, a, b):
     task_row_a = state.tasks[a]
     ka = task_row_a.key
     kb = task_row_b.key
+    # Levels were compared by the caller; within a shape all tasks have the same.
     return ka < kb or (ka == kb and task_row_a.sequence < task_row_b.sequence)
 
 
@@ -75,6 +76,7 @@ def push_front(state, task):
     task_row = state.tasks[task]
     shape = task_row.form
     form = state.shapes[shape]
+    # A heap orders by key and sequence, wherever a task comes in.
     if _is_heap(state) or form.waiting == 0:
         push(state, task)
         return
@@ -114,7 +116,7 @@ def remove(state, task):
 
 @inner
 def _one_less(state, shape):
-    """One task of the shape waits no more; without any, the shape leaves the list of those that wait."""
+    """Count one waiting task of a shape less; without any, the shape leaves the list of those that wait."""
     counts = state.counts[0]
     form = state.shapes[shape]
     form.waiting -= 1
@@ -130,7 +132,7 @@ def _one_less(state, shape):
 
 @optional(LIVE)
 def _drop_ghosts(state, shape):
-    """Cancelled tasks at the head of a heap come out for good; so the head is a task that waits."""
+    """Pop cancelled tasks off the head of a heap, so that the head is a task that waits."""
     form = state.shapes[shape]
     while form.head >= 0 and state.tasks[form.head].state >= GHOST:
         ghost = state.tasks[form.head]
@@ -240,7 +242,7 @@ def reinsert(state, task):
 
 @inner
 def first(state):
-    """The first waiting task whose shape has not failed since capacity last grew; −1 without one."""
+    """Return the first waiting task whose shape has not failed since capacity last grew; −1 without one."""
     clock = state.clock[0]
     counts = state.counts[0]
     best = -1
@@ -249,6 +251,7 @@ def first(state):
         form = state.shapes[state.active_shapes[at]]
         if form.failed == clock.epoch:
             continue
+        # By task, not by place in the list of shapes: that order changes whenever a shape runs empty.
         if best < 0 or form.level > level or (form.level == level and stands_before(state, form.head, best)):
             best = form.head
             level = form.level
@@ -257,7 +260,7 @@ def first(state):
 
 @inner
 def first_of_all(state):
-    """The first waiting task, whether or not its shape has failed (the strict head of line)."""
+    """Return the first waiting task, whether or not its shape has failed (the strict head of line)."""
     best = -1
     level = 0
     for at in range(state.counts[0].shapes_n):

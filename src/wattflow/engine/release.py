@@ -23,6 +23,7 @@ def enqueue(state, task, priority):
     if rules.has_priority == 1 and rules.dynamic == 0:
         task_row.key = priority(state, task)
     else:
+        # A dynamic priority is computed at each look (`queue.rekey`); until then 0 orders by sequence alone.
         task_row.key = 0.0
     state.shapes[task_row.form].seen += 1
     queue.push(state, task)
@@ -30,9 +31,10 @@ def enqueue(state, task, priority):
 
 @inner
 def arrive(state, task, priority):
-    """The task's release time has come."""
+    """Release a task whose time has come."""
     task_row = state.tasks[task]
     task_row.arrived = 1
+    # One that was cancelled before it was due stays so.
     if task_row.pending == 0 and task_row.state == WAITING:
         enqueue(state, task, priority)
 
@@ -47,6 +49,7 @@ def _edges(state, task):
 def _is_cancelled(state, task):
     """Cancel a task that has not begun; whether it was so."""
     row = state.tasks[task]
+    # Also whoever was reached by another path: cancelled then, it is not listed twice.
     if row.state != WAITING and row.state != UNKNOWN:
         return False
     row.state = CANCELLED
@@ -77,7 +80,7 @@ _walk = dag.downstream(_edges, _is_cancelled)
 
 @inner
 def complete(state, task, node, priority):
-    """All parts of a task ended well on (or lastly on) a node; its children may become ready."""
+    """Complete a task, whose last part ended on a node; its children may become ready."""
     task_row_task = state.tasks[task]
     task_row_task.state = DONE
     task_row_task.node = node
@@ -88,7 +91,7 @@ def complete(state, task, node, priority):
 
 @inner
 def give_up(state, task):
-    """A task failed for good: it and all that wait for it leave the open tasks; ``scratch`` lists them, first itself.
+    """Give a task up with all its descendants: they leave the open tasks; ``scratch`` lists them, first itself.
 
     Returns how many they are.
     """
@@ -101,7 +104,7 @@ def give_up(state, task):
 
 @inner
 def leave(state, task):
-    """A task will not be done, nor what waits for it; ``scratch`` lists them, first itself. Returns how many."""
+    """Remove a task and its descendants from the open tasks; ``scratch`` lists them, first itself. Returns how many."""
     state.counts[0].open -= 1
     state.workflows[state.tasks[task].workflow].open -= 1
     return _walk(state, state.child, state.scratch, task)

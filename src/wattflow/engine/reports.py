@@ -1,4 +1,4 @@
-"""What a driver reports of attempts and nodes, folded into State by the same changes that the simulator makes."""
+"""Fold a driver's reports of attempts and nodes into State, by the same changes that the simulator makes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from wattflow.kernel.jit import inner
 
 @inner
 def cold(state, driver, node, fn):
-    """No container of the function is warm on the node, whatever was believed, and none is on its way."""
+    """Forget a function's containers on a node, warm ones and those on their way, whatever was believed."""
     containers.forget(state, node, fn)
     before = state.node_marks[node].warming
     agenda.forget_warming_of(state, node, fn)
+    # Nothing was being warmed, or something still is: the node's idling does not begin with this.
     if before == 0 or state.node_marks[node].warming > 0:
         return
     if state.nodes[node].power_state == ON and state.nodes[node].running == 0:
@@ -31,21 +32,23 @@ def cold(state, driver, node, fn):
 
 @inner
 def started(state, a):
-    """The attempt runs now."""
+    """Note that an attempt runs now."""
     state.attempts[a].stage = STARTED
     state.attempts[a].started = state.clock[0].now
 
 
 @inner
 def refused(state, driver, a, until_s, priority):
-    """An attempt never started: what it took, used and changed goes back as it was."""
+    """Roll back an attempt that never started: everything that it took, used and changed."""
     attempt = state.attempts[a]
     task = attempt.task
     node = attempt.node
+    # A gang runs as a whole or not at all.
     structure.stop_others(state, a)
     life.closes(state, driver, a, 0)
     _restore(state, a)
     fit.give_back(state, a)
+    # Undone exactly (docs/driving.md): an attempt that was refused has never been started.
     state.functions[state.shapes[state.tasks[task].form].function].started -= 1
     groups.room_grew(state, node)
     attempts.drop_attempt(state, a)
@@ -55,11 +58,12 @@ def refused(state, driver, a, until_s, priority):
 
 @inner
 def _restore(state, a):
-    """Put the warm container and the loaded kernel back that the attempt found."""
+    """Restore the warm container and the loaded kernel that the attempt found."""
     attempt = state.attempts[a]
     if attempt.was_idle > -math.inf:
         fn = state.shapes[state.tasks[attempt.task].form].function
         containers.keep_since(state, attempt.node, fn, attempt.was_idle)
+    # −2: it has not come to its device; −1 would be an empty FPGA, which has to be emptied again.
     if attempt.device >= 0 and attempt.was_loaded > -2:
         containers.load_device(state, attempt.node, attempt.device, attempt.was_loaded)
 
@@ -68,6 +72,7 @@ def _restore(state, a):
 def preempt(state, a):
     """Take an attempt back: the driver is asked to stop it, and its task will have its old place in the queue."""
     task = state.attempts[a].task
+    # Fates are numbered by weight: a preemption does not take back a cancel.
     state.marks[task].fate = max(state.marks[task].fate, BACK)
     structure.ask_stop(state, a)
     structure.stop_others(state, a)
@@ -75,7 +80,7 @@ def preempt(state, a):
 
 @inner
 def unpark(state, task):
-    """A parked task's time has come: back to its old place."""
+    """Return a parked task, whose time has come, to its old place in the queue."""
     state.marks[task].until = 0.0
     state.tasks[task].state = READY
     queue.reinsert(state, task)
@@ -83,7 +88,7 @@ def unpark(state, task):
 
 @inner
 def node_state(state, driver, node, power_state, priority):
-    """A node is on, asleep, draining or down now, as its driver says."""
+    """Set a node's power state as its driver reports it: on, asleep, draining or down."""
     before = state.nodes[node].power_state
     if power_state == DOWN:
         if before != DOWN:
@@ -123,6 +128,7 @@ def load(state, node, cores_u, memory):
     more_mem = memory - mark.other_mem
     groups.leave(state, node)
     row.used_u += more_u
+    # What others use draws watts, too: marginal watts are read off the curve at `alloc_u`.
     row.alloc_u += more_u
     row.used_mem += more_mem
     mark.other_u = cores_u
@@ -134,15 +140,16 @@ def load(state, node, cores_u, memory):
 
 @inner
 def load_count(state, node, k, amount):
-    """How many of a countable resource others use on a node, in all."""
+    """Set how many of a countable resource others use on a node, in all."""
     more = amount - state.other_counts[node, k]
     state.other_counts[node, k] = amount
+    # `node_counts` holds what is free, so more in use is less of it.
     add_count(state, node, k, -more)
 
 
 @inner
 def add_count(state, node, k, more):
-    """A node has more (or fewer) free ones of a countable resource."""
+    """Add to (or take from) a node's free amount of a countable resource."""
     groups.leave(state, node)
     state.node_counts[node, k] += more
     state.nodes[node].count_key = groups.count_key(state, node)
@@ -153,11 +160,13 @@ def add_count(state, node, k, more):
 
 @inner
 def resize(state, a, cores_u, memory):
-    """A running attempt's amounts were changed in place; a negative amount leaves it as it was."""
+    """Resize a running attempt in place; a negative amount leaves it as it was."""
     attempt = state.attempts[a]
     row = state.nodes[attempt.node]
     groups.leave(state, attempt.node)
     if cores_u >= 0:
+        # A driver resizes what is reserved and what may be used
+        # alike: from here on there is no guarantee below the limit.
         row.used_u += cores_u - attempt.need_u
         row.alloc_u += cores_u - attempt.cores_u
         attempt.need_u = cores_u

@@ -24,13 +24,14 @@ def make_id(what, row, generation):
 
 @inner
 def new_task(state):
-    """A task row that nothing refers to yet; −1 when the table is full."""
+    """Take a task row that nothing refers to yet; −1 when the table is full."""
     counts = state.counts[0]
     task = counts.free_task
     if task < 0:
         return -1
     row = state.tasks[task]
     counts.free_task = row.next
+    # All that the row's life before may have left, but for the generation, which makes old ids stale.
     row.state = WAITING
     row.pending = 0
     row.next = -1
@@ -59,7 +60,7 @@ def new_task(state):
 
 @inner
 def put_back(state, task):
-    """A task row is free; its id is stale from now on."""
+    """Put a task row onto the free list; its id is stale from now on."""
     row = state.tasks[task]
     counts = state.counts[0]
     # `marks.generation` was raised by `free_task`, so ids of the life before are stale.
@@ -88,7 +89,7 @@ def free_task(state, task):
 
 @inner
 def _room(n):
-    """Room of the block that holds n edges, and the number of its free list."""
+    """Return the room of the block that holds n edges, and the number of its free list."""
     size = SMALLEST
     at = 0
     while size < n:
@@ -109,7 +110,7 @@ def _give_block(state, edges, lists, first, n):
 
 @inner
 def _take_block(state, edges, lists, used, n):
-    """First place of a block for n edges, and how much of the table is used then; −1 when it is full."""
+    """Return the first place of a block for n edges, and how much of the table is used then; −1 when it is full."""
     size, at = _room(n)
     first = state.blocks[lists + at]
     if first >= 0:
@@ -123,6 +124,7 @@ def _take_block(state, edges, lists, used, n):
 @inner
 def is_full(n):
     """Tell whether a block with n edges has no room for one more."""
+    # Blocks hold 4, 8, 16, …: they are full at exactly these counts, so no column is needed for their room.
     return n == 0 or (n >= SMALLEST and n & (n - 1) == 0)
 
 
@@ -134,6 +136,7 @@ def add_edge(state, parent, child, size_bytes):
     down = state.links[child]
     to_child = up.child_first
     to_parent = down.parent_first
+    # Both blocks are found before anything is written: False leaves all as it was, and the step is called again.
     if is_full(up.child_n):
         to_child, counts.child_n = _take_block(state, state.child, 0, counts.child_n, up.child_n + 1)
         if to_child < 0:
@@ -165,12 +168,13 @@ def add_edge(state, parent, child, size_bytes):
 
 @inner
 def new_workflow(state, now):
-    """A workflow row; −1 when the table is full."""
+    """Take a workflow row; −1 when the table is full."""
     counts = state.counts[0]
     w = counts.free_workflow
     if w < 0:
         return -1
     row = state.workflows[w]
+    # Free rows of workflows are linked by ``first_task``.
     counts.free_workflow = row.first_task
     row.first_task = -1
     row.submit = now

@@ -1,4 +1,4 @@
-"""What a policy tells the engine about itself, apart from its functions."""
+"""Settings by which a policy tells the engine about itself, apart from its functions."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ class PolicySettings:
     alike: bool = False
 
     def __post_init__(self) -> None:
+        # Checked here, not at the first decision: the engine turns
+        # both names into numbers and never sees the text again.
         if self.queue not in QUEUES:
             raise ValueError(f"queue must be one of {', '.join(QUEUES)}, not {self.queue!r}")
         if self.selection not in SELECTIONS:

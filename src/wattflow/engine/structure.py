@@ -22,15 +22,16 @@ from wattflow.kernel.jit import inner
 
 @inner
 def task_id(state, task):
-    """The public id of a task's row."""
+    """Return the public id of a task's row."""
     return rows.make_id(TASK_ID, task, state.marks[task].generation)
 
 
 @inner
 def add_task(state, task):
-    """A task whose row is filled enters its workflow and counts as open."""
+    """Add a task whose row is filled to its workflow; it counts as open."""
     row = state.tasks[task]
     work = state.workflows[row.workflow]
+    # Workflow 0 holds the loose tasks, which come and go one by one: no list of them is kept.
     state.marks[task].sibling = work.first_task if row.workflow > 0 else -1
     if row.workflow > 0:
         work.first_task = task
@@ -43,6 +44,7 @@ def add_task(state, task):
 def _reaches(state, start, goal):
     """Tell whether a path of edges leads from one task to another. Each task is looked at once."""
     counts = state.counts[0]
+    # A new stamp instead of clearing the marks of all tasks.
     counts.stamp += 1
     stamp = counts.stamp
     state.scratch[0] = start
@@ -64,13 +66,14 @@ def _reaches(state, start, goal):
 
 @inner
 def add_edge(state, parent, child, size_bytes):
-    """The child waits for the parent from now on. Answers ADDED, FULL (grow the tables, try again) or why not."""
+    """Make the child wait for the parent. Answers ADDED, FULL (grow the tables, try again) or why not."""
     down = state.tasks[child]
     up = state.tasks[parent]
     if down.workflow != up.workflow or down.workflow == 0:
         return STRANGERS
     if down.state != WAITING and down.state != READY and down.state != PARKED and down.state != UNKNOWN:
         return CHILD_STARTED
+    # A task without children leads nowhere: new tasks, the common case, need no walk.
     if parent == child or (state.links[child].child_n > 0 and _reaches(state, child, parent)):
         return CYCLE
     if up.state == FAILED or up.state == CANCELLED or up.state == GHOST:
@@ -81,6 +84,7 @@ def add_edge(state, parent, child, size_bytes):
         state.rules[0].has_data = 1
     work = state.workflows[down.workflow]
     work.dirty = max(1, work.dirty)
+    # There is nothing to wait for any more; the edge only says where bytes lie.
     if up.state == DONE:
         return ADDED
     down.pending += 1
@@ -101,6 +105,7 @@ def note_end(state, task):
     counts.ended_n += 1
     ended.task = task_id(state, task)
     ended.tag = state.marks[task].tag
+    # A ghost is still in its heap: for everybody outside it is cancelled.
     ended.outcome = CANCELLED if row.state >= GHOST else row.state
     if row.workflow == 0:
         rows.free_task(state, task)
@@ -115,7 +120,7 @@ def note_ends(state, n):
 
 @inner
 def close(state, w):
-    """A sealed workflow without open tasks gives its rows back."""
+    """Free the rows of a sealed workflow without open tasks."""
     if w > 0 and state.workflows[w].sealed == 1 and state.workflows[w].open == 0:
         rows.free_workflow(state, w)
 
@@ -130,6 +135,7 @@ def ask_stop(state, a):
     attempt.stopping = 1
     action = state.actions[counts.action_n]
     action.kind = ACT_STOP
+    # Of a STOP the ``node`` column names the attempt (`live.stepping` makes the id of it).
     action.node = a
     action.value = 0
     counts.action_n += 1
@@ -155,9 +161,10 @@ def _stop_all(state, task):
 
 @inner
 def cancel(state, task):
-    """A task is not wanted any more; nor is what waits for it. False when it has ended already."""
+    """Cancel a task and its descendants. False when it has ended already."""
     row = state.tasks[task]
     if row.state == PLACED:
+        # It ends when its driver says so: until then a real process holds its cores and memory.
         state.marks[task].fate = CANCEL
         _stop_all(state, task)
         return True
@@ -173,7 +180,7 @@ def cancel(state, task):
 
 @inner
 def cancel_workflow(state, w):
-    """All open tasks of a workflow are cancelled, and it is sealed."""
+    """Cancel all open tasks of a workflow, and seal it."""
     task = state.workflows[w].first_task
     while task >= 0:
         cancel(state, task)
@@ -186,6 +193,8 @@ def seal_placeholder(state, task):
     """Note that what a placeholder stood for is known: it ends when its parents have."""
     row = state.tasks[task]
     if row.state == UNKNOWN and row.parts_left == 0:
+        # A placeholder has no parts: the column says that it is
+        # sealed. It is in no queue either, so `next` links it here.
         row.parts_left = 1
         row.next = state.counts[0].sealed_first
         state.counts[0].sealed_first = task
@@ -193,7 +202,7 @@ def seal_placeholder(state, task):
 
 @inner
 def settle_placeholders(state, priority):
-    """Sealed placeholders whose parents have ended are done; that may free others."""
+    """Complete sealed placeholders whose parents have ended; that may free others."""
     counts = state.counts[0]
     changed = counts.sealed_first >= 0
     while changed:
@@ -203,6 +212,7 @@ def settle_placeholders(state, priority):
         while task >= 0:
             row = state.tasks[task]
             after = row.next
+            # Others may end later: it stays listed. Cancelled ones (below) leave the list without an end of their own.
             if row.state == UNKNOWN and row.pending > 0:
                 before = task
             else:

@@ -57,7 +57,7 @@ RULES = np.dtype([
     ("parks", "i8"), ("wishes", "i8"), ("pods", "i8"), ("samples", "i8"), ("bare", "i8"), ("local", "i8"),
     ("alike", "i8"),
 ])  # fmt: skip
-"""What the policy asks for and what the workload has: constant while a policy is in use. ``bare``: a variant lacks a
+"""Flags of the policy and of the workload: constant while a policy is in use. ``bare``: a variant lacks a
 request for cores or for memory."""
 COUNTS = np.dtype([
     ("waiting", "i8"), ("open", "i8"), ("running", "i8"), ("held", "i8"), ("decisions", "i8"), ("scored", "i8"),
@@ -85,7 +85,7 @@ NODES = np.dtype([
     ("freed_u", "i8"), ("freed_mem", "i8"), ("on_at", "f8"), ("generation", "i8"), ("unused_0", "i8"),
     ("unused_1", "i8"), ("unused_2", "i8"), ("unused_3", "i8"),
 ])  # fmt: skip
-"""What a decision reads of a node stands in the row's first 64 bytes, a line of the processor's cache."""
+"""A decision reads the first 64 bytes of a node's row, one line of the processor's cache."""
 CLASSES = np.dtype([
     ("first", "i4"), ("count", "i4"), ("room", "i4"), ("grid_first", "i4"), ("grid_n", "i4"), ("zone", "i4"),
     ("known_power", "i2"), ("serverless", "i2"), ("sleepable", "i2"), ("frequency_n", "i2"),
@@ -185,8 +185,8 @@ CONDITIONS = np.dtype([
     ("low", "i8"), ("at_low", "i8"), ("kind", "i4"), ("term", "i4"), ("row", "i4"), ("skew", "i4"), ("own", "i4"),
     ("next_term", "i4"), ("next_row", "i4"),
 ])  # fmt: skip
-"""What a row of ``masks`` asks of a counter; ``own``: its tasks count themselves, ``low``: fewest in any domain, which
-``at_low`` of them have."""
+"""A condition that a row of ``masks`` puts to a counter; ``own``: its tasks count themselves, ``low``: fewest in any
+domain, which ``at_low`` of them have."""
 COUNTED = np.dtype([("term", "i4"), ("next", "i4")])
 """Which counters a shape's tasks enter, as lists; row 0 ends them."""
 TOPOLOGIES = 8
@@ -219,7 +219,7 @@ TABLES = (
 
 
 class State(Tables):
-    """What the engine knows: estimates and allocations, never the truth."""
+    """The engine's knowledge: estimates and allocations, never the truth."""
 
     __slots__ = TABLES
     NAMES = TABLES

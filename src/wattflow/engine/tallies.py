@@ -24,7 +24,7 @@ _ZERO = np.uint64(0)
 
 @optional(RICH)
 def count(state, shape, node, sign):
-    """A task of a shape comes to a node (sign 1) or leaves it (−1)."""
+    """Count a task of a shape in at a node (sign 1) or out (−1)."""
     link = state.shapes[shape].counted
     while link > 0:
         change(state, state.counted[link].term, node, sign)
@@ -38,9 +38,10 @@ def _domain(state, topology, node):
 
 @inner
 def change(state, term, node, more):
-    """A counter changes at a node, and with it the masks that name it."""
+    """Change a counter at a node, and with it the masks that name it."""
     row = state.terms[term]
     domain = _domain(state, row.topology, node)
+    # A node without the label is in no domain and counts nowhere.
     if domain < 0:
         return
     before = np.int64(state.tallies[row.first + domain])
@@ -58,6 +59,7 @@ def _follow(state, c, domain, before, after):
     condition = state.conditions[c]
     if condition.kind == SPREAD:
         low = condition.low
+        # First the fewest in any domain: whether other domains turn as well depends on it.
         _follow_low(state, c, domain, before, after)
         if condition.low == low:
             _turn(state, c, domain, _within(state, c, before, low), _within(state, c, after, low))
@@ -83,6 +85,7 @@ def _within(state, c, found, low):
 def _follow_low(state, c, domain, before, after):
     """Keep the fewest in any domain, and in how many domains it is found."""
     condition = state.conditions[c]
+    # Neither among the fewest before nor now. A domain whose nodes are all forbidden never counts as the emptiest.
     if (before != condition.low and after > condition.low) or not _is_open(state, c, domain):
         return
     if before == condition.low:
@@ -113,7 +116,7 @@ def _is_open(state, c, domain):
 
 @inner
 def _turn(state, c, domain, was, now):
-    """A condition begins or ceases to hold in a domain: the bits of its nodes."""
+    """Set or clear the bits of a domain's nodes where a condition begins or ceases to hold."""
     if was == now:
         return
     condition = state.conditions[c]
@@ -123,11 +126,13 @@ def _turn(state, c, domain, was, now):
         return
     bits = state.domain_bits[term.bits + domain]
     mask = state.masks[condition.row]
+    # One condition that fails is enough to forbid; before a node is allowed, all of its row's are asked.
     if not now:
         for w in range(bits.size):
             mask[w] &= ~bits[w]
         return
     base = state.bases[condition.row]
+    # No other condition to ask: whole words are set at once.
     alone = condition.next_row == 0 and state.mask_rows[condition.row].condition == c
     more = _ZERO
     for w in range(bits.size):
@@ -137,12 +142,14 @@ def _turn(state, c, domain, was, now):
         mask[w] |= risen
         more |= risen
     if more != _ZERO:
+        # Many nodes at once: noting each of them would push all others out of the ring.
         groups.room_grew_widely(state)
 
 
 @inner
 def _permitted(state, row, word, bits):
-    """Those of a word's places whose nodes all conditions of a row allow."""
+    """Return those of a word's places whose nodes all conditions of a row allow."""
+    # Only the bits that rose are asked about, node by node; most words have none.
     kept = _ZERO
     for at in range(64):
         bit = _ONE << np.uint64(at)
@@ -153,7 +160,7 @@ def _permitted(state, row, word, bits):
 
 @inner
 def _turn_all(state, c, changed, before, low):
-    """The fewest in any domain is another than ``low``; one domain held ``before`` until now."""
+    """Update all domains after the minimum count moved away from ``low``; one domain held ``before`` until now."""
     condition = state.conditions[c]
     term = state.terms[condition.term]
     if term.topology < 0:
@@ -178,7 +185,7 @@ def _bit(masks, row, place):
 
 @inner
 def _find_fewest(state, c):
-    """The smallest count in any domain that has a node which the row allows by itself, and how many have it."""
+    """Find the smallest count of any domain with a node that the row itself allows, and how many domains have it."""
     condition = state.conditions[c]
     term = state.terms[condition.term]
     condition.low = 0
@@ -194,19 +201,20 @@ def _find_fewest(state, c):
 
 @inner
 def _rewrite(state, row):
-    """Set a mask's bits anew for all nodes."""
+    """Recompute a mask's bits for all nodes."""
     for node in range(state.nodes.size):
         _set(state, row, node)
 
 
 @inner
 def _set(state, row, node):
-    """A node's bit in a mask: what the node itself allows and every condition does. One that rises is worth a look."""
+    """Recompute a node's bit in a mask; one that rises counts as new room."""
     if state.nodes[node].pos < 0:
         return
     place = _place(state, node)
     was = _bit(state.masks, row, place)
     now = _bit(state.bases, row, place) and permits(state, row, node)
+    # Only a bit that turns is written: a shape that was refused is tried again for what became allowed.
     if now == was:
         return
     state.masks[row, place >> 6] ^= _ONE << np.uint64(place & 63)
@@ -248,6 +256,7 @@ def holds(state, c, node):
 def refresh(state, row):
     """Make a row's mask from its base and its conditions, for all nodes."""
     c = state.mask_rows[row].condition
+    # The fewest first: `_rewrite` asks each node by them.
     while c > 0:
         if state.conditions[c].kind == SPREAD:
             _find_fewest(state, c)
@@ -257,7 +266,7 @@ def refresh(state, row):
 
 @jit
 def broken(state, row, node):
-    """The first condition of a row that keeps a node out; 0 without one."""
+    """Return the first condition of a row that keeps a node out; 0 without one."""
     c = state.mask_rows[row].condition
     while c > 0:
         if not holds(state, c, node):
@@ -268,7 +277,7 @@ def broken(state, row, node):
 
 @optional(RICH, types.int64)
 def level(state, row, node):
-    """How much a row's tasks prefer a node: 0 is best; the same for all where nobody has a preference."""
+    """Return how much a row's tasks prefer a node: 0 is best; the same for all where nobody has a preference."""
     wishes = state.mask_rows[row]
     place = _place(state, node)
     for at in range(wishes.wish_n):

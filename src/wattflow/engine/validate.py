@@ -60,9 +60,10 @@ def _differ(what: str, kept: Any, true: Any) -> Iterator[str]:
 
 
 def _walk(first: int, after: Any, limit: int) -> list[int] | None:
-    """Rows of a linked list; None when it does not end."""
+    """Return rows of a linked list; None when it does not end."""
     rows: list[int] = []
     while first >= 0:
+        # Longer than it can be: the list is a ring.
         if len(rows) > limit or first >= len(after):
             return None
         rows.append(first)
@@ -78,6 +79,7 @@ def _attempts(state: State, running: Any) -> Iterator[str]:
     if counts.held_first != -1 or counts.placed_n != 0:
         yield "tasks are held or placements unread between two events"
     after, before = np.asarray(table["next"]), np.asarray(table["previous"])
+    # Rows are never lost: what does not run is free.
     free = _walk(int(counts.free_attempt), after, len(table))
     if free is None or len(free) != len(table) - len(running):
         yield "the free list of attempts has no end or the wrong length"
@@ -112,6 +114,7 @@ def _ledger(state: State, running: Any) -> Iterator[str]:
     yield from _differ("running", nodes["running"], np.bincount(at, minlength=count))
     functions = state.shapes["function"][state.tasks["form"][table["task"]]]
     by_function = np.bincount(functions, minlength=len(state.functions))
+    # As `fold.set_power` counts: a node that falls asleep is no longer on.
     yield from _differ("running attempts of functions", state.functions["running"], by_function)
     asleep = int(np.count_nonzero(_in(nodes["power_state"], ASLEEP, FALLING) & (np.asarray(nodes["pos"]) >= 0)))
     if int(state.counts.asleep_n[0]) != asleep:
@@ -154,6 +157,7 @@ def _groups(state: State) -> Iterator[str]:
     listed = np.asarray(state.active_groups[: counts.active_n])
     if sorted(listed.tolist()) != active.tolist():
         yield "the list of active groups is not the groups that have nodes"
+        # Empty groups stay for reuse and may say anything.
         return
     yield from _differ("count of groups", np.where(members > 0, groups["count"], 0), members)
     if np.any(groups["place"][listed] != np.arange(len(listed))):
@@ -177,7 +181,7 @@ def _groups(state: State) -> Iterator[str]:
 
 
 def _places(state: State, groups: Any) -> Any:
-    """Where the lowest nodes of groups stand among all."""
+    """Return where the lowest nodes of groups stand among all."""
     return np.asarray(state.classes["first"])[groups["cls"]] + groups["low"]
 
 
@@ -222,6 +226,7 @@ def _heap_rows(state: State, shape: int) -> list[int] | None:
         if len(found) > limit:
             return None
         for child in (int(tasks["next"][task]), int(tasks["previous"][task])):
+            # The heap's order, ghosts included: `queue` merges by it.
             if child >= 0:
                 here, below = tasks[task], tasks[child]
                 if (below.key, below.sequence) < (here.key, here.sequence):

@@ -1,4 +1,4 @@
-"""What a policy may ask about the state. All functions are compiled, scalar, and free of effects."""
+"""Questions that a policy may ask about the state. All functions are compiled, scalar, and free of effects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def watts(state, cls, busy):
 
 @jit
 def device_watts(state, cls, share):
-    """Watts of a device class with ``share`` (0 … 1) of it busy."""
+    """Return watts of a device class with ``share`` (0 … 1) of it busy."""
     device_kind = state.device_classes[cls]
     grid_at = share * device_kind.grid_per_share
     return power_curve.curve_w(state.device_grid, device_kind.grid_first, device_kind.grid_n, grid_at)
@@ -31,7 +31,7 @@ def device_watts(state, cls, share):
 
 @jit
 def work_factor(state, shape, variant, node, device):
-    """Seconds on this node per second of the task's runtime, alone on it."""
+    """Return seconds on this node per second of the task's runtime, alone on it."""
     if device >= 0:
         speed = devices.speed_ahead(state, variant, node, device)
     else:
@@ -41,7 +41,7 @@ def work_factor(state, shape, variant, node, device):
 
 @jit
 def level_at(state, variant, node):
-    """The frequency level of a variant on a node: its own or the node's, whichever is slower."""
+    """Return the frequency level of a variant on a node: its own or the node's, whichever is slower."""
     own = state.variants[variant].frequency
     node_row = state.nodes[node]
     if node_row.frequency == 0:
@@ -52,7 +52,7 @@ def level_at(state, variant, node):
 
 @jit
 def factor_at(state, shape, variant, node, speed):
-    """The same at a given speed: the runtime factor is the variant's, the frequency level that of `level_at`."""
+    """Return the same at a given speed: the runtime factor is the variant's, the frequency level that of `level_at`."""
     needs = state.variants[variant]
     factor = needs.factor / speed
     level = level_at(state, variant, node)
@@ -64,7 +64,7 @@ def factor_at(state, shape, variant, node, speed):
 
 @jit
 def runtime_s(state, task, variant, candidate):
-    """Estimated seconds of the task on a candidate, alone there; UNKNOWN_COST when there is no estimate."""
+    """Return the estimated seconds of the task on a candidate, alone there; UNKNOWN_COST when there is no estimate."""
     candidate_row = state.candidates[candidate]
     task_row = state.tasks[task]
     estimate = task_row.estimate
@@ -84,7 +84,7 @@ def share_rate(state, cls, demand):
 
 @jit
 def node_added_w(state, variant, node, device):
-    """Watts that one more attempt of this variant adds to the node as it is allocated, others at the node's level."""
+    """Return watts that one more attempt of this variant adds to the node as allocated, others at its level."""
     needs = state.variants[variant]
     node_row = state.nodes[node]
     cls = node_row.cls
@@ -93,6 +93,7 @@ def node_added_w(state, variant, node, device):
     before = node_row.alloc_u / MICRO
     own = needs.cores_u / MICRO
     level = level_at(state, variant, node)
+    # docs/physics.md, section 7: watts above idle scale with the cores' weights at their levels.
     if level > 0 and own > 0.0:
         idle = state.grid[state.classes[cls].grid_first]
         others = before * state.frequency_power[cls, node_row.frequency]
@@ -109,7 +110,7 @@ def node_added_w(state, variant, node, device):
 
 @jit
 def device_added_w(state, variant, device):
-    """Watts that one more attempt adds to a device (and to its siblings, if it takes several)."""
+    """Return watts that one more attempt adds to a device (and to its siblings, if it takes several)."""
     needs = state.variants[variant]
     device_row = state.devices[device]
     dcls = device_row.cls
@@ -121,14 +122,14 @@ def device_added_w(state, variant, device):
 
 @jit
 def added_w(state, task, variant, candidate):
-    """Marginal watts: what placing the task on this candidate adds; UNKNOWN_COST without a power profile."""
+    """Return the marginal watts: what placing the task on this candidate adds; UNKNOWN_COST without a power profile."""
     candidate_row = state.candidates[candidate]
     return node_added_w(state, variant, candidate_row.node, candidate_row.device)
 
 
 @jit
 def crowding_w(state, variant, node, device):
-    """Tell what sharing the cores costs, in watts over the seconds that the attempt would take alone.
+    """Price crowding: watts that sharing the cores costs, over the seconds that the attempt would take alone.
 
     It runs longer itself, and all that share with it run longer too, at the watts that the node draws. 0 while there
     is a core for each. Without it a node that is full would cost nothing more, and all tasks would pile up there.
@@ -144,6 +145,7 @@ def crowding_w(state, variant, node, device):
     # Beyond all threads every place costs the same joules, so a thousandth more for each full node's worth of demand:
     # of two crowded nodes the less crowded one ends sooner.
     longer = (1.0 - rate / share_rate(state, cls, before)) * (1.0 + 0.001 * after / state.classes[cls].threads)
+    # Its own progress is the device's; only those whose cores it crowds run longer.
     if device >= 0:
         return watts(state, cls, before) * longer
     own = node_added_w(state, variant, node, -1) * (1.0 / rate - 1.0)
@@ -154,7 +156,7 @@ def crowding_w(state, variant, node, device):
 
 @jit
 def priced_w(state, task, variant, candidate):
-    """Marginal watts and what the longer runs of all that share cost; times `runtime_s` it is the joules added."""
+    """Return marginal watts with the cost of longer runs of all that share; × `runtime_s` it is the joules added."""
     candidate_row = state.candidates[candidate]
     node = candidate_row.node
     device = candidate_row.device
@@ -164,13 +166,14 @@ def priced_w(state, task, variant, candidate):
 
 @jit
 def wait_s(state, candidate):
-    """Seconds until the candidate's node is on (0 when it is)."""
+    """Return seconds until the candidate's node is on (0 when it is)."""
     node = state.candidates[candidate].node
     node_row = state.nodes[node]
     power_state = node_row.power_state
     cls = node_row.cls
     if power_state == WAKING:
         return max(0.0, node_row.on_at - state.clock[0].now)
+    # State does not hold when a fall ends, so a falling node counts as one that sleeps already.
     if power_state == ASLEEP or power_state == FALLING:
         return state.classes[cls].wake_s
     return 0.0
@@ -178,7 +181,7 @@ def wait_s(state, candidate):
 
 @jit
 def wake_j(state, candidate):
-    """Joules that waking the candidate's node costs (0 when it is on)."""
+    """Return joules that waking the candidate's node costs (0 when it is on)."""
     node = state.candidates[candidate].node
     node_row = state.nodes[node]
     power_state = node_row.power_state
@@ -191,13 +194,13 @@ def wake_j(state, candidate):
 
 @jit
 def idle_w(state, candidate):
-    """Idle watts of the candidate's node, its devices included."""
+    """Return idle watts of the candidate's node, its devices included."""
     return state.classes[state.nodes[state.candidates[candidate].node].cls].idle_w
 
 
 @jit
 def load(state, candidate):
-    """Guaranteed cores in use over what requests may sum to."""
+    """Return guaranteed cores in use over what requests may sum to."""
     node = state.candidates[candidate].node
     node_row = state.nodes[node]
     return node_row.used_u / node_row.request_u
@@ -212,15 +215,17 @@ def warm(state, task, candidate):
 
 @jit
 def find_container(state, node, fn):
-    """The most recently idle container of a function on a node that is not too old, else a hot one; −1 without."""
+    """Find the most recently idle container of a function on a node, not too old, else a hot one; −1 without."""
     node_row = state.nodes[node]
     c = node_row.first_container
     hot = -1
     oldest = state.clock[0].now - state.classes[node_row.cls].keep_alive_s
     while c >= 0:
+        # At exactly its keep-alive it is gone, as in `containers._purge`.
         if state.containers[c].idle_since > oldest:
             if state.containers[c].function == fn:
                 return c
+            # A container of the function's own goes first: the hot one may serve somebody without.
             if state.containers[c].function == HOT and hot < 0:
                 hot = c
         c = state.containers[c].next_node
@@ -229,7 +234,7 @@ def find_container(state, node, fn):
 
 @jit
 def warming_s(state, node, fn):
-    """Seconds that a container of a function takes to make on a node; a hot one as long as the slowest."""
+    """Return seconds that a container of a function takes to make on a node; a hot one as long as the slowest."""
     seconds = 0.0
     for f in range(state.functions.size):
         if f == fn or fn == HOT:
@@ -239,7 +244,7 @@ def warming_s(state, node, fn):
 
 @jit
 def cold_start_s(state, task, variant, candidate):
-    """Seconds of cold start on the candidate: container, and FPGA kernel where another is loaded."""
+    """Return seconds of cold start on the candidate: container, and FPGA kernel where another is loaded."""
     candidate_row = state.candidates[candidate]
     fn = state.shapes[state.tasks[task].form].function
     function = state.functions[fn]
@@ -255,7 +260,8 @@ def cold_start_s(state, task, variant, candidate):
 
 @jit
 def bytes_to(state, task, node):
-    """Bytes that must travel for the task to run on a node."""
+    """Return bytes that must travel for the task to run on a node."""
+    # One row means that no task has extra facts (`build`).
     total = state.extra[task].input_bytes if state.counts[0].extra_n > 1 else 0.0
     links = state.links[task]
     for e in range(links.parent_first, links.parent_first + links.parent_n):
@@ -267,7 +273,7 @@ def bytes_to(state, task, node):
 
 @jit
 def data_latency_s(state, task, node):
-    """Seconds before the first byte: the node's latency, and more if a parent's bytes lie in another zone."""
+    """Return seconds before the first byte: the node's latency, and more if a parent's bytes lie in another zone."""
     kind = state.classes[state.nodes[node].cls]
     links = state.links[task]
     for e in range(links.parent_first, links.parent_first + links.parent_n):
@@ -279,7 +285,7 @@ def data_latency_s(state, task, node):
 
 @jit
 def transfer_s(state, task, candidate):
-    """Seconds to bring the task's data to the candidate, alone on the link."""
+    """Return seconds to bring the task's data to the candidate, alone on the link."""
     node = state.candidates[candidate].node
     size = bytes_to(state, task, node)
     if size <= 0.0:
@@ -289,19 +295,19 @@ def transfer_s(state, task, candidate):
 
 @jit
 def ready_in_s(state, task, variant, candidate):
-    """Seconds from placement to the start of the run: wake, cold start and data."""
+    """Return seconds from placement to the start of the run: wake, cold start and data."""
     return wait_s(state, candidate) + cold_start_s(state, task, variant, candidate) + transfer_s(state, task, candidate)
 
 
 @jit
 def finish_s(state, task, variant, candidate):
-    """Seconds from placement to the end, by the estimate."""
+    """Return seconds from placement to the end, by the estimate."""
     return ready_in_s(state, task, variant, candidate) + runtime_s(state, task, variant, candidate)
 
 
 @jit
 def waited_s(state, task):
-    """Seconds since the task became ready."""
+    """Return seconds since the task became ready."""
     return state.clock[0].now - state.tasks[task].ready
 
 
@@ -309,6 +315,7 @@ def waited_s(state, task):
 def hold_until(state, at_s):
     """Ask to be called again at this time; return `inf` costs to hold the task until then."""
     clock = state.clock[0]
+    # The earliest of all holds: one look at that time serves every task that is held.
     if at_s > clock.now and at_s < clock.retry_at:
         clock.retry_at = at_s
 
@@ -329,7 +336,7 @@ def request_action(state, kind, node, value, at_s):
 
 @jit
 def random_unit(state):
-    """The next pseudo-random number in (0, 1] of the run's own stream (splitmix64)."""
+    """Return the next pseudo-random number in (0, 1] of the run's own stream (splitmix64)."""
     clock = state.clock[0]
     clock.random += random.STEP
     return random.unit(random.mix(clock.random))

@@ -1,6 +1,6 @@
 """Columns: a JSON head and typed arrays, each at a multiple of eight bytes, that a browser reads without parsing rows.
 
-docs/dashboard.md has the layout. Times are written as differences, so most fit a byte or two and compress well.
+docs/page-routes.md has the layout. Times are written as differences, so most fit a byte or two and compress well.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Document:
 def pack(
     about: Mapping[str, Any], strings: Mapping[str, Sequence[str]], tables: Mapping[str, Mapping[str, Column]]
 ) -> bytes:
-    """The bytes of a document. NaN in ``about`` becomes null; columns of a table have the same number of rows."""
+    """Pack a document. NaN in ``about`` becomes null; columns of a table have the same number of rows."""
     body = _Body()
     head = {
         "format": "wattflow-columns",
@@ -61,7 +61,9 @@ def pack(
         "tables": {name: _table(body, columns) for name, columns in tables.items()},
     }
     text = json.dumps(head, separators=(",", ":"), allow_nan=False).encode()
+    # Padded with spaces, which JSON allows: the body begins at a multiple of eight.
     text += b" " * (-len(text) % 8)
+    # Magic (8), length (4), four bytes of nothing: the head begins at 16.
     return b"".join([MAGIC, len(text).to_bytes(4, "little"), bytes(4), text, *body.pieces])
 
 
@@ -76,11 +78,13 @@ def unpack(data: bytes, where: str = "columns") -> Document:
     size = int.from_bytes(data[8:12], "little")
     try:
         head = json.loads(data[16 : 16 + size])
+        # Older versions are read; a newer one may mean something else by the same keys.
         if head["version"] > VERSION:
             raise InvalidInput(where, f"was written by a newer wattflow (columns {head['version']}, known: {VERSION})")
         body = memoryview(data)[16 + size :]
         tables = {name: _read_table(body, table) for name, table in head["tables"].items()}
         return Document(head["about"], head["strings"], tables)
+    # Whatever a damaged head leads to: one message, no traceback.
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InvalidInput(where, "is damaged or was cut off: its columns cannot be read") from None
 
@@ -93,7 +97,7 @@ class _Body:
         self.size = 0
 
     def add(self, data: bytes) -> int:
-        """Where it begins."""
+        """Add an array; returns where it begins."""
         at = self.size
         padded = data + bytes(-len(data) % 8)
         self.pieces.append(padded)
@@ -114,6 +118,7 @@ def _column(body: _Body, column: Column, beside: Mapping[str, Column]) -> dict[s
         return _texts(body, column.values)
     values = column.values
     if column.form == "delta":
+        # The first difference is to 0, so the sum gives the first value back.
         values = np.diff(values, prepend=values.dtype.type(0))
     elif column.form == "after":
         values = values - np.asarray(beside[column.of].values)
@@ -125,25 +130,31 @@ def _column(body: _Body, column: Column, beside: Mapping[str, Column]) -> dict[s
 
 def _smallest(values: Values) -> str:
     if values.dtype.kind == "f":
+        # Floats keep their width: who wants them small rounds first (`rounded`).
         return "f4" if values.dtype.itemsize <= 4 else "f8"
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     for kind in ("i1", "i2", "i4"):
         bounds = np.iinfo(_TYPES[kind])
         if bounds.min <= low and high <= bounds.max:
             return kind
+    # Whole numbers beyond 32 bits are exact in a double up to 2**53, which is what a browser computes
+    # with.
     return "f8"
 
 
 def rounded(values: Values) -> Values:
-    """Float32 with 13 bits after the leading one (a relative error below 1e-4), which compresses better."""
+    """Round to float32 with 13 bits after the leading one (relative error below 1e-4), which compresses better."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     finite = np.isfinite(values)
+    # Half of the last kept bit added before cutting rounds to nearest; infinities and NaN must keep
+    # their bits.
     kept = np.where(finite, (bits + np.uint32(1 << 9)) & np.uint32(0xFFFFFC00), bits)
     return kept.astype(np.uint32).view(np.float32)
 
 
 def _texts(body: _Body, texts: Sequence[str]) -> dict[str, Any]:
     encoded = [text.encode("utf-8", "replace") for text in texts]
+    # One more than texts: text i lies between offsets i and i + 1.
     offsets = np.zeros(len(encoded) + 1, "<u4")
     np.cumsum([len(text) for text in encoded], out=offsets[1:])
     joined = b"".join(encoded)
@@ -159,8 +170,10 @@ def _read_table(body: memoryview, table: Mapping[str, Any]) -> dict[str, Values 
             continue
         values = np.frombuffer(body, np.dtype(_TYPES[about["type"]]).newbyteorder("<"), rows, about["at"])
         if about.get("form") == "delta":
+            # Sums of bytes do not fit into bytes.
             values = np.cumsum(values, dtype=np.float64 if about["type"] == "f8" else np.int64)
         read[name] = values
+    # After all others: `of` may stand later in the table.
     for name, about in table["columns"].items():
         if about.get("form") == "after":
             read[name] = np.asarray(read[about["of"]]) + np.asarray(read[name])
@@ -170,13 +183,14 @@ def _read_table(body: memoryview, table: Mapping[str, Any]) -> dict[str, Values 
 def _read_texts(body: memoryview, about: Mapping[str, Any], rows: int) -> list[str]:
     offsets = np.frombuffer(body, "<u4", rows + 1, about["at"]).tolist()
     data = bytes(body[about["bytes_at"] : about["bytes_at"] + about["bytes"]])
+    # A slice beyond the end is shorter without an error.
     if len(data) != about["bytes"]:
         raise ValueError("cut off")
     return [data[a:b].decode() for a, b in itertools.pairwise(offsets)]
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN: unknown is null."""
+    """Replace NaN by null, which JSON has."""
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     if isinstance(value, Mapping):

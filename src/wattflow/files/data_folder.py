@@ -14,17 +14,18 @@ from wattflow.model.errors import MissingData
 
 
 def data_folder() -> Path | None:
-    """The folder of real data, or None where it is not there.
+    """Return the folder of real data, or None where it is not there.
 
     ``WATTFLOW_DATA`` names it; without that it is ``../shared/data`` beside a checkout.
     """
     named = os.environ.get("WATTFLOW_DATA")
     folder = Path(named) if named else Path(__file__).resolve().parents[4] / "shared" / "data"
+    # The manifest tells it from any folder of that name.
     return folder if (folder / "MANIFEST.csv").exists() else None
 
 
 def data_file(*parts: str) -> Path:
-    """A file of the folder of real data.
+    """Return a file of the folder of real data.
 
     Raises:
         MissingData: The folder or the file is not there.
@@ -47,5 +48,5 @@ def open_text(path: Path) -> TextIO:
 
 
 def packaged(*parts: str) -> Traversable:
-    """A file that ships with wattflow, below ``wattflow/data``."""
+    """Return a file that ships with wattflow, below ``wattflow/data``."""
     return resources.files("wattflow").joinpath("data", *parts)

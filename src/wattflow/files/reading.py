@@ -10,12 +10,13 @@ LARGEST_BYTES = 64 * 1024**2
 
 
 def small_text(path: Path, kind: str, most_bytes: int = LARGEST_BYTES) -> str:
-    """The text of a file that should be a ``kind`` ("cluster file"), which is never large.
+    """Read a file that should be a ``kind`` ("cluster file"), which is never large.
 
     Raises:
         InvalidInput: It is too large for one, cannot be read, or is no text.
     """
     try:
+        # Before reading: a wrong path may name a disk image.
         if path.stat().st_size > most_bytes:
             raise InvalidInput(str(path), f"is larger than {most_bytes // 1024**2} MiB; not a {kind}")
         return path.read_text(encoding="utf-8")

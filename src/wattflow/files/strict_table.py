@@ -20,6 +20,7 @@ class Problems:
     """Problems in the order found, each once."""
 
     def __init__(self) -> None:
+        # A dict as an ordered set: a template's mistake is found once per node that uses it.
         self.found: dict[Problem, None] = {}
 
     def add(self, where: str, what: str) -> None:
@@ -54,7 +55,7 @@ class StrictTable:
         self.asked: list[str] = []
 
     def place(self, key: str) -> str:
-        """Where a key stands in the file."""
+        """Return where a key stands in the file."""
         if key in self.origins:
             return self.origins[key]
         return f"{self.where}.{key}" if self.where else key
@@ -67,7 +68,7 @@ class StrictTable:
         return key in self.data
 
     def value(self, key: str) -> object:
-        """The raw value of a key; None where it is absent."""
+        """Return the raw value of a key; None where it is absent."""
         return self.data[key] if self.has(key) else None
 
     def finish(self) -> None:
@@ -109,10 +110,12 @@ class StrictTable:
             return float(value)
         if value is not None:
             self.problem(key, f"must be a number, not {value!r}")
+        # A stand-in that most uses can go on with; the problem is noted.
         return float(default) if is_number(default) else 1.0
 
     def whole(self, key: str, default: int | object = _MISSING) -> int:
         value = self._get(key, default, "a whole number")
+        # `true` is an int in Python.
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         if value is not None:
@@ -149,10 +152,11 @@ class StrictTable:
         return float(default) if is_number(default) else 1.0
 
     def numbers(self, key: str) -> tuple[float, ...]:
-        """A list of finite numbers; empty where it is absent or wrong."""
+        """Read a list of finite numbers; empty where it is absent or wrong."""
         value = self.value(key)
         if value is None:
             return ()
+        # TOML knows inf and nan, which no list here may hold.
         if not isinstance(value, list) or not all(is_number(item) and math.isfinite(item) for item in value):
             self.problem(key, "must be a list of finite numbers")
             return ()
@@ -168,7 +172,7 @@ class StrictTable:
         return tuple(value)
 
     def table(self, key: str) -> StrictTable | None:
-        """A table below this one; None where it is absent or not a table."""
+        """Return a table below this one; None where it is absent or not a table."""
         value = self.value(key)
         if isinstance(value, Mapping):
             return StrictTable(value, self.place(key), self.problems)
@@ -177,7 +181,7 @@ class StrictTable:
         return None
 
     def tables(self, key: str) -> list[StrictTable]:
-        """The tables of an array of tables."""
+        """Return the tables of an array of tables."""
         value = self.value(key)
         if value is None:
             return []
@@ -187,7 +191,7 @@ class StrictTable:
         return [StrictTable(item, f"{self.place(key)}[{i}]", self.problems) for i, item in enumerate(value)]
 
     def named_tables(self, key: str) -> dict[str, StrictTable]:
-        """The tables below this one by name, such as ``[zones.north]``."""
+        """Return the tables below this one by name, such as ``[zones.north]``."""
         below = self.table(key)
         if below is None:
             return {}
@@ -197,6 +201,7 @@ class StrictTable:
 
 def is_number(value: object) -> TypeGuard[int | float]:
     """Tell whether a TOML value is a number (NaN is not)."""
+    # Infinity is a number of TOML and of some keys (`mtbf`).
     return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
 
 
@@ -205,6 +210,7 @@ def bandwidth_bytes_per_s(text: str | int | float) -> float:
     if isinstance(text, int | float):
         return float(text)
     amount = text.strip().removesuffix("/s").strip()
+    # Without "/s" it is a size, not a bandwidth.
     if amount == text.strip():
         raise ValueError(f"{text!r} is not a bandwidth; write for example '10 Gbit/s' or '1.25 GB/s'")
     if amount.endswith("bit"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wattflow.model.errors import InvalidInput
+
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 @contextmanager
@@ -20,16 +23,25 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     if not target.parent.is_dir():
         raise InvalidInput(str(target), f"the folder {target.parent} does not exist")
     try:
+        # In the target's folder, so that the rename is atomic; with its suffix, since some writers choose
+        # their format by it.
         handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
     except OSError as error:
         raise InvalidInput(str(target), f"cannot be written: {error.strerror}") from error
     os.close(handle)
     draft = Path(name)
     try:
-        yield draft
+        try:
+            yield draft
+        except OSError as error:
+            # A disk that fills up in the middle of a write names no file.
+            if error.filename is None and error.errno in _DISK:
+                raise InvalidInput(str(target), f"cannot be written: {os.strerror(error.errno)}") from error
+            raise
         draft.chmod(0o666 & ~_umask())
         draft.replace(target)
     finally:
+        # Gone already where the rename succeeded.
         draft.unlink(missing_ok=True)
 
 
@@ -40,6 +52,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def _umask() -> int:
+    # The only way to read it is to set it.
     mask = os.umask(0)
     os.umask(mask)
     return mask

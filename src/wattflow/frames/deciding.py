@@ -27,6 +27,7 @@ from wattflow.policy import bind
 from wattflow.policy.base import Policy
 from wattflow.sim.simulate import Simulation
 
+# As `kernel.ask_policy` calls it: three whole numbers in, one out.
 _CALLED = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _NOBODY = -1
 
@@ -47,6 +48,7 @@ class Views:
     def __init__(self, policy: Policy, workload: Workload, cluster: Cluster, placers: int, seed: int) -> None:
         check(policy)
         self.policy, self.workload = policy, workload
+        # A whole simulation, for its State: ranks, notes and numbers are as in the core.
         first = Simulation(workload, cluster, policy, seed=seed).state
         self.views: list[View] = [first, *(first.copy() for _ in range(placers - 1))]
         self.variants = [_cpu_variant(first, shape) for shape in range(len(workload.shapes))]
@@ -56,7 +58,7 @@ class Views:
         self._callback: Any = None
 
     def keys(self) -> NDArray[np.float64] | None:
-        """One number per task, smaller first; None: in order of arrival."""
+        """Return one number per task, smaller first; None: in order of arrival."""
         if self.policy.priority is None and self.policy.rank is None:
             return None
         view = self.views[0]
@@ -64,14 +66,16 @@ class Views:
         return np.array([priority(view.handle(), t) for t in range(len(self.workload))], np.float64)
 
     def attach(self, state: State) -> None:
-        """From now on the placers of a frame's state ask this policy."""
+        """Let the placers of a frame's state ask this policy from now on."""
         self._state = state
         if jit.COMPILED:
             self._callback = _CALLED(self._answer)
+            # Kept in `_callback` as well: ctypes would free the code as soon as nobody holds it.
             state.i[frame_tables.ASKED] = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
         else:
             state.i[frame_tables.ASKED] = id(self)
             ask_policy.PLAIN[id(self)] = self._answer
+            # The number may be another object's later: a finished run must not answer for it.
             weakref.finalize(self, ask_policy.PLAIN.pop, id(self), None)
 
     def raise_error(self) -> None:
@@ -80,7 +84,8 @@ class Views:
             raise self.error
 
     def _answer(self, placer: int, task: int, room: int) -> int:
-        """An exception must not cross compiled code: it is kept, and no host is given."""
+        """Answer compiled code, which no exception may cross: it is kept, and no host is given."""
+        # After an error the kernel still asks until its call ends; the policy is not asked again.
         if self.error is not None:
             return _NOBODY
         try:
@@ -96,6 +101,7 @@ class Views:
         if not len(hosts):
             return _NOBODY
         view = self.views[placer]
+        # After the hosts were found, which is cheap: with none there is nothing to show.
         _look(view, s, placer)
         count = len(hosts)
         if self.policy.score is None:
@@ -109,12 +115,13 @@ class Views:
         self.score(view.handle(), task, variant, cost)
         if np.isnan(cost).any():
             raise BrokenPolicy(f"{self.policy.name} gives task {task} a cost that is no number")
+        # The first of equal costs: hosts are in order of their numbers, as ties go in the core.
         best = int(np.argmin(cost))
         return int(hosts[best]) if np.isfinite(cost[best]) else _NOBODY
 
 
 def _able(s: State, placer: int, task: int, room: bool) -> NDArray[np.int64]:
-    """Hosts of a placer's range that could run the task; with ``room``, that it believes to have room for it now."""
+    """List a placer's hosts that could run the task; with ``room``, those it believes to have room for it now."""
     shape = int(s.shape[task])
     low, high = int(s.p_low[placer]), int(s.p_high[placer])
     able = (s.h_known[low:high] == 1) & (s.s_fits[shape, low:high] == 1)
@@ -133,15 +140,17 @@ def _look(view: View, s: State, placer: int) -> None:
     exact = s.i[frame_tables.EXACT] == 1
     taken = s.h_used + s.h_queued + s.h_coming if exact else s.seen[placer]
     view.clock["now"] = s.f[frame_tables.NOW]
+    # Requests stand for busy cores: a frame's hosts offer no more than their physical ones.
     view.nodes["used_u"] = view.nodes["alloc_u"] = taken
     view.nodes["used_mem"] = s.h_used_memory
+    # An old view knows cores, not attempts.
     view.nodes["running"] = s.h_running if exact else taken // frame_tables.MICRO
     if s.t_node.size > 1:
         view.tasks["node"] = s.t_node[: len(view.tasks)]
 
 
 def _cpu_variant(view: View, shape: int) -> int:
-    """The engine's number of the variant that a frame runs: the first without a device."""
+    """Return the engine's number of the variant that a frame runs: the first without a device."""
     form = view.shapes[shape]
     rows = range(int(form.variant_first), int(form.variant_first + form.variant_n))
     return next((v for v in rows if view.variants[v].device == NO_DEVICE), int(form.variant_first))

@@ -48,6 +48,7 @@ class Delay:
         """Its mean."""
         if self.kind == "choice":
             return sum(v * w for v, w in zip(self.values_s, self.weights)) / sum(self.weights)
+        # The mean of a log-normal lies above its median.
         return self.mean_s * math.exp(self.sigma**2 / 2) if self.kind == "lognormal" else self.mean_s
 
 
@@ -56,7 +57,7 @@ NO_DELAY = Delay()
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """What a message between two components costs."""
+    """Delay and joules of a message between two components."""
 
     latency: Delay = NO_DELAY
     energy_j: float = 0.0
@@ -94,6 +95,8 @@ class Placers:
         route: How clients find a placer where no broker splits the work.
         binding: ``early`` sends a task to a host's queue at once, ``late`` keeps it until a host has room.
         flow: ``push``; ``pull`` (hosts ask); ``offers`` (the broker offers free hosts to one placer at a time).
+        strict: With ``late``: the head of the queue blocks the others; else a task that does not fit is skipped.
+        pull_s: With ``pull`` and several placers: a host waits so long at one before it asks the next.
         overflow: With ``hash``: when the home is full, the next host that has room.
         both: With ``owner``: tasks of known objects stand in the owner's queue and in the global one.
         forget_s: With ``owner``: an owner is forgotten so long after it became one; 0 is never.

@@ -22,12 +22,13 @@ from wattflow.model.run import ATTEMPT
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 
+# One number for each host and object, so that a look into a cache is O(1).
 _LARGEST_CACHE_TABLE = 1 << 28
 Arrays = dict[str, NDArray[Any]]
 
 
 def build(frame: Frame, workload: Workload, cluster: Cluster, policy: FramePolicy, seed: int) -> State:
-    """The state before the first event. The frame has been validated."""
+    """Make the state before the first event. The frame has been validated."""
     return _Builder(frame, workload, cluster, policy, seed).build()
 
 
@@ -52,6 +53,7 @@ class _Builder:
         self._attempts()
         self._delays()
         self._caches()
+        # Through the hash, as a stream's first word: neighbouring seeds begin far apart.
         self.arrays["rng"] = random.hashed_each(np.array([self.seed], np.uint64), np.zeros(1, np.uint64))
         return State(**self.arrays)
 
@@ -146,6 +148,7 @@ class _Builder:
         kind_of: list[int] = []
         kinds: dict[object, int] = {}
         for k, variant in enumerate(chosen):
+            # Shapes that need the same and fit the same hosts are one kind: a scan gives up on all of them at once.
             needs_of = (needs[k], variant.memory_bytes if variant else 0, shapes[k].parts, fits[k].tobytes())
             kinds.setdefault(needs_of, len(kinds))
             kind_of.append(kinds[needs_of])
@@ -237,6 +240,7 @@ class _Builder:
             "parent_start": _own(parent_start, np.int64),
             "parent": _own(parent, np.int32),
             "parent_bytes": _own(sizes, np.float64),
+            # One row more: with a single task one row would mean "no bytes".
             "input_bytes": np.append(load.input_bytes, 0.0) if has_bytes and load.input_bytes.any() else np.zeros(1),
         }
         pending = np.diff(load.parent_start).astype(np.int32) if self.has_dag else np.zeros(1, np.int32)
@@ -253,6 +257,7 @@ class _Builder:
         if barriers is not None and barriers.levels and self.tasks:
             self.i[frame_tables.HAS_BARRIERS] = 1
             level = workload_sizes.levels(self.workload)
+            # Level max + 2: levels of different workflows never have neighbouring numbers.
             key = self.workload.workflow.astype(np.int64) * (int(level.max()) + 2) + level
             unique, group = np.unique(key, return_inverse=True)
             left = np.bincount(group)
@@ -271,6 +276,7 @@ class _Builder:
 
     def _gaps(self, follows: Any, start: Any, member: Any, group: Any) -> None:
         """Renumber groups so that a workflow's last group is followed by an empty one."""
+        # `attempt_ends._pass_barrier` opens group g + 1, which must not be another workflow's.
         number = np.arange(len(follows)) + np.cumsum(~follows)
         top = int(number[-1]) + 3
         left = np.zeros(top, np.int32)
@@ -348,7 +354,7 @@ class _Builder:
         }  # fmt: skip
 
     def _served(self, low: Any, high: Any) -> NDArray[np.int8]:
-        """Which placers have hosts that could run a shape, all its parts at once."""
+        """Return which placers have hosts that could run a shape, all its parts at once."""
         needs, fits = self.arrays["s_need"], self.arrays["s_fits"]
         room = (self.arrays["h_capacity"][None, :] // np.maximum(needs, 1)[:, None]) * fits
         served = np.stack([room[:, a:b].sum(axis=1) >= self.arrays["s_parts"] for a, b in zip(low, high)], axis=1)
@@ -364,6 +370,8 @@ class _Builder:
         least = int(self.i[frame_tables.LEAST_NEED])
         room = int((self.arrays["h_capacity"] // least).sum())
         parts = int(self.arrays["s_parts"].max())
+        # As many as the cores hold, or two for each part (the
+        # second a copy); a gang more, for what is tried and undone.
         rows = min(room, 2 * self.tasks * parts) + parts + 8
         following = np.arange(1, rows + 1, dtype=np.int32)
         following[-1] = -1
@@ -377,6 +385,7 @@ class _Builder:
         self.arrays |= {"a_next": following, "a_task": np.full(rows, -1, np.int32), "a_seq": np.zeros(rows, np.int64)}
         children = int(np.diff(self.arrays["child_start"]).max()) if self.has_dag and self.tasks else 0
         per_task = 4 + self.frame.placers.samples
+        # Rows that one event can add at most, generously: `frame_loop.advance` asks for them before each.
         self.i[frame_tables.MARGIN] = 2 * rows + 8 * self.hosts + 8 * self.placers + per_task * (children + 2) + 65
         if self.i[frame_tables.HAS_BARRIERS]:
             self.i[frame_tables.MARGIN] += per_task * self.tasks
@@ -405,6 +414,7 @@ class _Builder:
         for delay in delays:
             first.append(len(values))
             values += delay.values_s
+            # Cumulative shares: `draws.draw` walks them with one number.
             until += np.cumsum(np.array(delay.weights) / sum(delay.weights)).tolist() if delay.weights else []
         self.arrays |= {
             "d_kind": np.array([frames.DISTRIBUTIONS.index(delay.kind) for delay in delays], np.int64),
@@ -444,14 +454,14 @@ class _Builder:
 
 
 def _keys(policy: FramePolicy, load: Workload) -> NDArray[np.float64]:
-    """Return what orders the queues: the estimate, or the keys that come with the policy."""
+    """Return the sort keys of the queues: the estimates, or the policy's own."""
     if policy.keys is not None:
         return _own(policy.keys, np.float64)
     return _known(load.estimate_s).copy()
 
 
 def _own(values: Any, kind: Any) -> NDArray[Any]:
-    """The array as compiled code needs it: contiguous, writable, of this type; not copied where it is so already."""
+    """Return the array as compiled code needs it: contiguous, writable, of this type; copied only if need be."""
     array = np.ascontiguousarray(values, kind)
     if len(array) == 0:
         return np.zeros(1, kind)
@@ -463,6 +473,7 @@ def _known(estimate_s: NDArray[np.float64]) -> NDArray[np.float64]:
     unknown = np.isnan(estimate_s)
     if not unknown.any():
         return _own(estimate_s, np.float64)
+    # Nothing known at all: a second, as the core counts.
     mean = float(estimate_s[~unknown].mean()) if not unknown.all() else 1.0
     return np.where(unknown, mean, estimate_s)
 
@@ -472,7 +483,8 @@ def _cpu_variant(variants: Sequence[Variant]) -> Variant | None:
 
 
 def _cores(node: Node) -> float:
-    """Cores that a host offers: its requests' limit, at most its physical cores (frames know no SMT)."""
+    """Return cores that a host offers: its requests' limit, at most its physical cores (frames know no SMT)."""
+    # Beyond its cores tasks would slow each other down, which frames do not model.
     return min(node.request_cores, float(node.cores))
 
 

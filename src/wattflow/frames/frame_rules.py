@@ -29,9 +29,12 @@ CHOICES = {
 """Keys whose texts are fixed, by table."""
 
 _LEAST = {
-    ("placers", "count"): 1, ("placers", "samples"): 1, ("placers", "hash_points"): 1, ("elasticity", "least_hosts"): 1,
+    ("placers", "count"): 1,
+    ("placers", "samples"): 1,
+    ("placers", "hash_points"): 1,
+    ("elasticity", "least_hosts"): 1,
     ("preemption", "limit"): 0,
-}  # fmt: skip
+}
 _ABOVE_ZERO = {
     ("client", "timeout_s"), ("placers", "pull_s"), ("stealing", "retry_s"), ("rebalancing", "period_s"),
     ("speculation", "after"), ("preemption", "after_s"), ("elasticity", "period_s"), ("faults", "host_mtbf_s"),
@@ -51,6 +54,7 @@ def problems_of(frame: Frame) -> Iterator[Problem]:
     """Everything that keeps a frame from working."""
     wrong = list(_wrong_values(frame))
     yield from wrong
+    # What follows reads these values: wrong ones would give problems that are none.
     if wrong:
         return
     yield from _architecture(frame)
@@ -68,6 +72,7 @@ def _wrong_values(frame: Frame) -> Iterator[Problem]:
                 yield Problem(where, f"{value!r} is not one of {', '.join(CHOICES[table, item.name])}")
             elif isinstance(value, Delay):
                 yield from _wrong_delay(where, value)
+            # A bool is an int to Python.
             elif isinstance(value, int | float) and not isinstance(value, bool):
                 yield from _wrong_number(where, (table, item.name), float(value))
     elastic = frame.elasticity
@@ -85,6 +90,7 @@ def _parts(frame: Frame) -> Iterator[tuple[str, Any]]:
 
 def _wrong_number(where: str, key: tuple[str, str], value: float) -> Iterator[Problem]:
     least = _LEAST.get(key, 0)
+    # NaN by name: it is below nothing, so no bound would refuse it.
     if math.isnan(value) or value < least:
         yield Problem(where, f"must be at least {least}, not {value:g}")
     elif key in _ABOVE_ZERO and value == 0:
@@ -121,6 +127,7 @@ def _architecture(frame: Frame) -> Iterator[Problem]:
         yield Problem("split", f"only hybrid frames split long from short tasks; this one is {kind}")
 
 
+# Needs that are not listed here (client, placers, host) every frame meets. The names are those in `mechanism_table`.
 _MET: dict[str, tuple[Callable[[Frame], bool], str]] = {
     "broker": (lambda f: f.broker is not None, "a broker: add a [broker] table"),
     "metadata": (lambda f: f.metadata is not None, "the metadata service: add a [metadata] table"),
@@ -144,7 +151,7 @@ _MET: dict[str, tuple[Callable[[Frame], bool], str]] = {
 
 
 def _missing(frame: Frame) -> Iterator[Problem]:
-    """Tell what the mechanisms need and the frame does not have."""
+    """List components that the mechanisms need and the frame lacks."""
     for _, form in mechanism_table.forms_of(frame):
         for need in form.needs:
             if need in _MET and not _MET[need][0](frame):

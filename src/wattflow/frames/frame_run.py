@@ -28,6 +28,7 @@ _REPORTED = """
 events messages decisions steals steal_tries stolen placer_stolen cache_hits cache_misses preemptions copies copies_won
 retries host_failures placer_failures conflicts probes rebalanced hosts_added hosts_removed failed_tasks moved_objects
 """
+# Counters are named as their constants, but for the prefix of caches.
 _COUNTERS = {name: getattr(frame_tables, name.removeprefix("cache_").upper()) for name in _REPORTED.split()}
 """Where each counter stands, by the name that a report has for it."""
 _SUMS = {
@@ -64,6 +65,7 @@ def run_frame(
     ``stolen`` and ``cache_misses``, ``utilisation`` and the joules of messages.
     """
     check(frame)
+    # An engine's policy is wrapped first; a name is looked up in the frames' own list.
     chosen = policies.of_engine(policy) if isinstance(policy, Policy) else policy
     chosen = policies.load(chosen) if isinstance(chosen, str) else chosen
     views = None
@@ -82,12 +84,14 @@ def run_frame(
 
 def _advance(state: State, total: int, progress: Callable[[float], None] | None, views: Views | None = None) -> None:
     opening, advance, settle = frame_loop.functions(frame_loop.type_of(state))
+    # Hashes wrap around at 64 bits, and NaN stands for unknown joules; uncompiled, numpy would warn of both.
     with np.errstate(over="ignore", invalid="ignore"):
         opening(state.handle())
         while total:
             status = advance(state.handle(), _EVENTS_PER_CALL)
             if status == frame_loop.GROW:
                 _grow(state)
+            # At once: an error of the policy must not look like a run that is stuck.
             if views is not None:
                 views.raise_error()
             if status == frame_loop.STUCK:
@@ -101,7 +105,7 @@ def _advance(state: State, total: int, progress: Callable[[float], None] | None,
 
 
 def _grow(state: State) -> None:
-    """Room for events, records or both."""
+    """Make room for events, records or both."""
     if int(state.i[frame_tables.EVENT_N] + state.i[frame_tables.MARGIN]) > len(state.e_time):
         rows = 2 * len(state.e_time) + int(state.i[frame_tables.MARGIN])
         names = ("e_time", "e_key", "e_what", "e_who", "e_other")
@@ -123,6 +127,7 @@ def _result(state: State, inputs: tuple[Frame, Workload, Cluster, FramePolicy, i
     span = end - start
     energy = state.energy.copy()
     message_j = float(state.i[frame_tables.MESSAGES] * state.f[frame_tables.MESSAGE_J])
+    # Messages are counted for the run, not by host, so their joules are spread evenly.
     energy[:, ACCOUNTS.index("transfer")] += message_j / len(cluster.nodes)
     carbon, cost = _charges(cluster, energy, span)
     scalars = {name: float(state.i[at]) for name, at in _COUNTERS.items()}
@@ -152,13 +157,14 @@ def _result(state: State, inputs: tuple[Frame, Workload, Cluster, FramePolicy, i
 def _charges(
     cluster: Cluster, energy: NDArray[np.float64], span: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Carbon and money by node where intensity and price are constant; NaN (unknown) where they vary."""
+    """Return carbon and money by node where intensity and price are constant; NaN (unknown) where they vary."""
     zones = {zone.name: zone for zone in cluster.zones}
     joules = energy.sum(axis=1)
     carbon, cost = np.zeros(len(joules)), np.zeros(len(joules))
     for n, node in enumerate(cluster.nodes):
         zone = zones[node.zone]
         for series, out in ((zone.carbon, carbon), (zone.price, cost)):
+            # A frame books joules by account, not by time: with a series that varies the grams are unknown, not 0.
             each = series.values[0] if len(set(series.values)) == 1 else np.nan
             out[n] = joules[n] * each * zone.pue / 3.6e6
         cost[n] += node.price_per_hour / 3600.0 * span

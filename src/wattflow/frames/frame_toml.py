@@ -50,15 +50,17 @@ def parse_frame(text: str, source: str) -> Frame:
     """Read a frame from TOML text."""
     try:
         data = tomllib.loads(text)
+    # Arrays nested too deeply end in a RecursionError of the parser, not in its own error.
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(source, f"is not TOML: {error}") from error
     return frame_of(data, source)
 
 
 def frame_of(data: Mapping[str, object], source: str) -> Frame:
-    """A frame from a table that has been read already (a design file holds several)."""
+    """Return a frame from a table that has been read already (a design file holds several)."""
     problems = Problems()
     frame = _read(StrictTable(data, "", problems))
+    # Only a file that could be read is asked whether its frame can work.
     if len(problems) == 0:
         for problem in problems_of(frame):
             problems.add(problem.where, problem.what)
@@ -86,12 +88,14 @@ def _read(root: StrictTable) -> Frame:
 def _section(table: StrictTable, section: str, kind: type) -> Any:
     facts = {}
     for item in fields(kind):
+        # Only what is there: what is left out keeps the default of its class.
         if table.has(item.name):
             facts[item.name] = _value(table, section, item)
     return kind(**facts)
 
 
 def _value(table: StrictTable, section: str, item: Any) -> Any:
+    # Types of fields are texts here: `frames.frame` puts its annotations off.
     key, kind = item.name, item.type
     default = None if item.default is MISSING else item.default
     if (section, key) in CHOICES:
@@ -106,11 +110,12 @@ def _value(table: StrictTable, section: str, item: Any) -> Any:
         return value
     if kind == "int":
         return table.whole(key, default)
+    # Seconds may carry a unit ('30s'); the ending of the key tells them from plain numbers.
     return table.duration(key, default) if key.endswith("_s") else table.number(key, default)
 
 
 def _delay(table: StrictTable, key: str) -> Delay:
-    """A duration, or a table with a distribution."""
+    """Read a duration, or a table with a distribution."""
     if not isinstance(table.value(key), Mapping):
         return Delay(table.duration(key, 0.0))
     inner = table.table(key)

@@ -16,19 +16,19 @@ def _folder() -> Traversable:
 
 
 def frame_names() -> list[str]:
-    """All frames that ship with wattflow, sorted."""
+    """Return all frames that ship with wattflow, sorted."""
     return sorted(item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml"))
 
 
 def frame_text(name: str) -> str:
-    """The file of a shipped frame."""
+    """Return the file of a shipped frame."""
     if name not in frame_names():
         raise unknown_name("frame", name, frame_names(), "`wattflow frames` lists all; a path ending in .toml is read")
     return (_folder() / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def load_frame(name: str) -> Frame:
-    """A shipped frame by name, or one from a file when the name ends in ``.toml``."""
+    """Return a shipped frame by name, or one from a file when the name ends in ``.toml``."""
     if name.endswith(".toml"):
         return read_frame(Path(name))
     return parse_frame(frame_text(name), f"frame {name}")

@@ -37,6 +37,7 @@ class Mechanism:
     forms: tuple[Form, ...]
 
 
+# A need is one of `COMPONENTS` or a key of `frame_rules._MET`, which says how a frame meets it.
 def _preempts(kind: str) -> Callable[[Frame], bool]:
     return lambda frame: frame.preemption is not None and frame.preemption.kind == kind
 
@@ -116,12 +117,12 @@ MECHANISMS = (
 
 
 def forms_of(frame: Frame) -> list[tuple[Mechanism, Form]]:
-    """Tell what a frame uses, in the order of the table."""
+    """List the mechanisms that a frame uses, in the order of the table."""
     return [(mechanism, form) for mechanism in MECHANISMS for form in mechanism.forms if form.wanted(frame)]
 
 
 def components_of(frame: Frame) -> list[str]:
-    """The components that a frame has."""
+    """Return the components that a frame has."""
     there = {
         "client": True,
         "broker": frame.broker is not None,
@@ -134,7 +135,7 @@ def components_of(frame: Frame) -> list[str]:
 
 
 def needs_of(frame: Frame) -> dict[str, list[str]]:
-    """Tell what its mechanisms need, each with the forms that ask for it."""
+    """List the components that a frame's mechanisms need, each with the forms that ask for it."""
     wanted: dict[str, list[str]] = {}
     for _, form in forms_of(frame):
         for need in form.needs:

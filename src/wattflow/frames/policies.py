@@ -36,6 +36,7 @@ class FramePolicy:
     order: str = "fifo"
     score: str = "least-loaded"
     engine: Policy | None = None
+    # Not compared: `==` of arrays has no single answer.
     keys: NDArray[np.float64] | None = field(default=None, compare=False)
 
     @property
@@ -44,12 +45,12 @@ class FramePolicy:
 
 
 def names() -> list[str]:
-    """All policies, the default first."""
+    """Return all policies, the default first."""
     return [f"{order}+{score}" for order in ORDERS for score in SCORES]
 
 
 def load(name: str) -> FramePolicy:
-    """A policy by name; ``fifo`` and ``sjf`` alone mean least loaded."""
+    """Return a policy by name; ``fifo`` and ``sjf`` alone mean least loaded."""
     if name.startswith(ENGINE):
         return of_engine(registry.load(name.removeprefix(ENGINE)))
     order, _, score = name.partition("+")
@@ -60,5 +61,5 @@ def load(name: str) -> FramePolicy:
 
 
 def of_engine(policy: Policy) -> FramePolicy:
-    """One of the engine's policies; its score stands behind the name ``first`` until the placers ask it."""
+    """Return one of the engine's policies; its score stands behind the name ``first`` until the placers ask it."""
     return FramePolicy("fifo", "first", policy)

@@ -16,6 +16,7 @@ def slowdowns(run: Run) -> NDArray[np.float64]:
     rows = run.attempts
     speed = max(node.speed for node in run.cluster.nodes)
     done = rows["outcome"] == 0
+    # The common case, without a search by task.
     if len(rows) == len(run.workload) and done.all():
         response, task = rows["end_s"] - rows["ready_s"], rows["task"]
     else:
@@ -40,6 +41,6 @@ def tail(run: Run) -> dict[str, float]:
 
 
 def waits_s(run: Run) -> dict[str, float]:
-    """Mean seconds a task spent at each stage before it ran."""
+    """Return the mean seconds a task spent at each stage before it ran."""
     count = max(1, len(run.workload))
     return {stage: run.scalars[f"wait_{stage}_s"] / count for stage in STAGES}

@@ -17,6 +17,7 @@ def record_rows(load: Workload) -> int:
     """Rows for attempts: each part of each task, and room for retries before the table grows."""
     parts = np.array([shape.parts for shape in load.shapes] or [1], np.int64)
     rows = len(load) if parts.max() == 1 else int(parts[load.shape].sum())
+    # A table that is full grows; a few spare rows save that where a few tasks are tried again.
     return rows + rows // 64 + 512
 
 

@@ -64,11 +64,13 @@ def zipf(rng: np.random.Generator, count: int, objects: int, skew: float) -> NDA
     weight = np.cumsum(np.arange(1, objects + 1, dtype=np.float64) ** -skew)
     rank = np.searchsorted(weight, rng.random(count) * weight[-1], side="right")
     shuffled = rng.permutation(objects).astype(np.int32)
+    # Rounding may put the largest draw beyond the last weight.
     return shuffled[np.minimum(rank, objects - 1)]
 
 
 def lognormal(rng: np.random.Generator, count: int, mean: float, sigma: float) -> NDArray[np.float64]:
     """Log-normal numbers with this mean."""
+    # The mean of a log-normal is exp(μ + σ²/2).
     return rng.lognormal(math.log(mean) - sigma * sigma / 2, sigma, count)
 
 
@@ -84,18 +86,20 @@ def arrivals(rng: np.random.Generator, count: int, span_s: float, swing: float, 
     rate[bursts] *= burst
     total = np.concatenate([[0.0], np.cumsum(rate)])
     at = np.cumsum(rng.exponential(1.0, count + 1))
+    # Scaled to the whole span: given their number, arrivals of a Poisson process are spread like this.
     at = at[:-1] * (total[-1] / at[-1])
     return np.interp(at, total, np.arange(cells + 1) * span_s / cells)
 
 
 def ibm_like(trace: int, tasks: int = TASKS) -> tuple[Workload, Cluster]:
-    """One of the 54 traces with its cluster. The number alone decides: the same each time, in any order.
+    """Return one of the 54 traces with its cluster. The number alone decides: the same each time, in any order.
 
     Hosts 15 … 31, load 0.45 … 0.7, mix, skew 0.6 … 1.1, daily swing and bursts are drawn from the number. With fewer
     tasks the trace is shorter at the same rates.
     """
     if not 0 <= trace < TRACES:
         raise InvalidInput("ibm-like trace", f"traces are numbered 0 to {TRACES - 1}, not {trace}")
+    # 54 and 500 keep the two families of traces apart.
     rng = np.random.default_rng([54, trace])
     cluster = frame_cluster(int(rng.integers(15, 32)), name=f"ibm-like-{trace}")
     load, skew = rng.uniform(0.45, 0.7), rng.uniform(0.6, 1.1)
@@ -110,19 +114,25 @@ def ibm_like(trace: int, tasks: int = TASKS) -> tuple[Workload, Cluster]:
         runtime[mine] = lognormal(rng, count, row.mean_s, row.sigma)
         thing[mine] = base + zipf(rng, count, row.objects, skew)
         base += row.objects
+    # At this load, by the work that was drawn, not by its expectation: heavy tails differ from trace to trace.
     span = float(runtime.sum()) / (load * cluster.total_cores)
     release = arrivals(rng, tasks, span, swing, burst)
     functions = tuple(Function(row.name) for row in KINDS)
     shapes = tuple(Shape(k, (Variant(),)) for k in range(len(KINDS)))
     workload = Workload.of_columns(
-        f"ibm-like-{trace}", release_s=release, runtime_s=runtime, shapes=shapes, functions=functions, shape=kind,
+        f"ibm-like-{trace}",
+        release_s=release,
+        runtime_s=runtime,
+        shapes=shapes,
+        functions=functions,
+        shape=kind,
         columns={"object": thing},
-    )  # fmt: skip
+    )
     return workload, cluster
 
 
 def skewed(tasks: int = 500_000, seed: int = 0, hosts: int = 20) -> tuple[Workload, Cluster]:
-    """The headline trace: 70 % load, log-normal durations (mean 1 s, σ 1), 5,000 objects with Zipf 0.9."""
+    """Return the headline trace: 70 % load, log-normal durations (mean 1 s, σ 1), 5,000 objects with Zipf 0.9."""
     release, runtime, thing, cluster = _skewed(tasks, seed, hosts, 0.9)
     return Workload.of_columns("skewed", release_s=release, runtime_s=runtime, columns={"object": thing}), cluster
 
@@ -138,6 +148,7 @@ def stable(
     low, high = 0.0, 2.0
     if _offered(_skewed(tasks, seed, hosts, low), owners) > hottest:
         raise InvalidInput("stable trace", f"{hash} hashing offers its hottest host more than {hottest:g} without skew")
+    # Twelve halvings of 2: the exponent to half a thousandth.
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (middle, high) if _offered(_skewed(tasks, seed, hosts, middle), owners) < hottest else (low, middle)
@@ -179,12 +190,16 @@ def azure_2021(data: Path) -> Workload:
             for row in csv.DictReader(file)
         ]
     names = {name: k for k, name in enumerate(dict.fromkeys(name for name, _, _ in rows))}
+    # A runtime of 0 would have no slowdown; the note says so.
     runtime = np.array([max(duration, 1e-3) for _, _, duration in rows])
     release = np.array([end - duration for _, end, duration in rows])
     release -= release.min()
     thing = np.array([names[name] for name, _, _ in rows], np.int32)
     order = np.argsort(release, kind="stable")
     return Workload.of_columns(
-        "azure-2021", release_s=release[order], runtime_s=runtime[order], columns={"object": thing[order]},
+        "azure-2021",
+        release_s=release[order],
+        runtime_s=runtime[order],
+        columns={"object": thing[order]},
         notes=("durations of 0 are read as 1 ms",),
-    )  # fmt: skip
+    )

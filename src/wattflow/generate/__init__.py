@@ -14,12 +14,9 @@ from wattflow.generate.laws import ARRIVALS, LAWS, Arrivals, Law
 from wattflow.generate.recipe import Recipe
 from wattflow.model.workload import Workload
 
-__all__ = [
-    "ARRIVALS", "DEMOS", "FAMILIES", "LAWS", "Arrivals", "Law", "Recipe",
-    "benchmark_workload", "workload",
-]  # fmt: skip
+__all__ = ["ARRIVALS", "DEMOS", "FAMILIES", "LAWS", "Arrivals", "Law", "Recipe", "benchmark_workload", "workload"]
 
 
 def workload(family: str, tasks: int = 100, seed: int = 0) -> Workload:
-    """One workflow of a family with everything else as by default; a ``Recipe`` sets the rest."""
+    """Draw one workflow of a family with everything else as by default; a ``Recipe`` sets the rest."""
     return Recipe(family, tasks=tasks).draw(seed)

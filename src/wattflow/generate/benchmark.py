@@ -15,7 +15,7 @@ KINDS = {"independent": "Poisson arrivals at 80 % load", "dag": "layers of 1,000
 
 
 def benchmark_workload(count: int, kind: str = "independent", seed: int = 0) -> Workload:
-    """``count`` one-core tasks with log-normal runtimes of mean 10 s and σ 1.
+    """Draw ``count`` one-core tasks with log-normal runtimes of mean 10 s and σ 1.
 
     Args:
         count: Tasks.
@@ -25,6 +25,7 @@ def benchmark_workload(count: int, kind: str = "independent", seed: int = 0) -> 
     """
     if kind not in KINDS:
         raise unknown_name("benchmark workload", kind, KINDS)
+    # A stream of its own: the same seed in a recipe draws other numbers.
     rng = np.random.default_rng([seed, 0xBE])
     runtime_s = Law("lognormal", MEAN_S, SIGMA).draw(rng, count)
     shapes = (Shape(0, (Variant("cpu", cores=1.0),)),)
@@ -38,8 +39,11 @@ def benchmark_workload(count: int, kind: str = "independent", seed: int = 0) -> 
 
 def _layer_edges(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     children = np.arange(LAYER, count, dtype=np.int32)
+    # The first task of the layer above.
     above = (children // LAYER - 1) * LAYER
     first = rng.integers(0, LAYER, len(children), dtype=np.int32)
+    # A shift of 1 to 999 around the layer is never the same task.
     second = (first + rng.integers(1, LAYER, len(children), dtype=np.int32)) % LAYER
+    # Lower parent first: edges sorted by child, then parent, are what `Workload` stores.
     parents = np.stack([above + np.minimum(first, second), above + np.maximum(first, second)], axis=1).ravel()
     return parents.astype(np.int32), np.repeat(children, 2)

@@ -54,6 +54,7 @@ def map_reduce(count: int, rng: np.random.Generator) -> list[Step]:
 def in_tree(count: int, rng: np.random.Generator) -> list[Step]:
     """A binary tree whose leaves come first and whose root comes last: the task i of the heap joins 2i+1 and 2i+2."""
     steps = []
+    # From the heap's last place to its root, so that children, which are parents here, come first.
     for place in range(count - 1, -1, -1):
         below = [child for child in (2 * place + 1, 2 * place + 2) if child < count]
         parents = tuple(sorted(count - 1 - child for child in below))
@@ -65,8 +66,11 @@ def montage(count: int, rng: np.random.Generator) -> list[Step]:
     """Montage-like mosaic: project, difference of neighbours, one fit, correct each image, add, shrink, picture."""
     room = count - 6
     images = max(2, room // 4)
+    # More images until the differences that are left are no more than there are pairs; each image costs
+    # two tasks (project, correct).
     while room - 2 * images > images * (images - 1) // 2 and room - 2 * (images + 1) >= 1:
         images += 1
+    # Neighbours first: images that overlap are those next to each other.
     pairs = [(i, i + gap) for gap in range(1, images) for i in range(images - gap)][: room - 2 * images]
     steps = [Step("project", (), 1.5) for _ in range(images)]
     steps += [Step("difference", pair, 0.3) for pair in pairs]
@@ -78,6 +82,7 @@ def montage(count: int, rng: np.random.Generator) -> list[Step]:
     index = len(steps) - 1
     steps.append(Step("add", (*range(model + 1, model + 1 + images), index), 3.0))
     add = len(steps) - 1
+    # What is left over becomes shrinks, so that the number of tasks is exact.
     steps += [Step("shrink", (add,), 0.4) for _ in range(count - len(steps) - 1)]
     return [*steps, Step("picture", tuple(range(add + 1, len(steps))), 0.3)]
 
@@ -91,6 +96,7 @@ def layered(count: int, rng: np.random.Generator) -> list[Step]:
         size = min(count - len(steps), int(rng.integers(max(1, width // 2), width + width // 2 + 1)))
         layer = range(len(steps), len(steps) + size)
         for _ in layer:
+            # The first layer has nobody above.
             wanted = min(len(above), int(rng.integers(1, 4)))
             parents = sorted(rng.choice(above, wanted, replace=False).tolist()) if wanted else []
             steps.append(Step(f"stage{len(steps) % 4}", tuple(parents)))
@@ -106,6 +112,7 @@ def mixed(count: int, rng: np.random.Generator) -> list[Step]:
         first = len(steps)
         steps += [Step("filter", (), 0.6), Step("align", (first,), 1.5), Step("infer", (first + 1,), 2.0)]
     steps += [Step("filter", (), 0.6) for _ in range(count - 2 - 3 * samples)]
+    # Filters that did not fill a sample go straight into training.
     ends = tuple(i for i in range(len(steps)) if steps[i].function == "infer" or i >= 3 * samples)
     steps.append(Step("train", ends, 5.0))
     return [*steps, Step("summary", (len(steps) - 1,), 0.4)]
@@ -122,6 +129,7 @@ FAMILIES: dict[str, Family] = {
     "mixed": mixed,
 }
 
+# Fewer would leave a stage of the family empty.
 SMALLEST = {
     "bag": 1,
     "chain": 1,

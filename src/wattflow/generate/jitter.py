@@ -33,13 +33,15 @@ class Jittered:
         return self.workload.name
 
     def draw(self, seed: int = 0) -> Workload:
-        """The workload of this seed."""
+        """Draw the workload of this seed."""
         rng = np.random.default_rng([seed, 0x6A69])
+        # A mean of -σ²/2 in the logarithm makes the factor's own mean 1: load stays what it was.
         shaken = rng.normal(-0.5 * self.sigma**2, self.sigma, len(self.workload))
         factor = np.exp(shaken)
         return replace(
             self.workload,
             runtime_s=np.ascontiguousarray(self.workload.runtime_s * factor),
+            # NaN, an unknown estimate, stays NaN.
             estimate_s=np.ascontiguousarray(self.workload.estimate_s * factor),
         )
 

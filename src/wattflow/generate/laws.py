@@ -48,18 +48,22 @@ class Law:
             raise InvalidInput("distribution", f"{self.law} needs shape > 0, not {self.shape}")
 
     def draw(self, rng: np.random.Generator, count: int) -> Floats:
-        """``count`` values whose expectation is the mean."""
+        """Draw ``count`` values whose expectation is the mean."""
         match self.law:
             case "uniform":
                 return rng.uniform(0.0, 2.0 * self.mean, count)
             case "exponential":
                 return rng.exponential(self.mean, count)
             case "lognormal":
+                # As in `jitter`: exp(N(-σ²/2, σ)) has mean 1.
                 return self.mean * rng.lognormal(-0.5 * self.shape**2, self.shape, count)
             case "pareto":
+                # A Pareto law's mean is scale * α / (α - 1).
                 scale = self.mean * (self.shape - 1.0) / self.shape
+                # numpy draws the shifted law, which begins at 0.
                 return scale * (1.0 + rng.pareto(self.shape, count))
             case "weibull":
+                # A Weibull law of scale 1 has the mean Γ(1 + 1/k).
                 return self.mean / math.gamma(1.0 + 1.0 / self.shape) * rng.weibull(self.shape, count)
         return np.full(count, self.mean)
 
@@ -90,19 +94,20 @@ class Arrivals:
             raise InvalidInput("arrivals", f"amplitude must lie between 0 and 1, not {self.amplitude}")
 
     def draw(self, rng: np.random.Generator, count: int) -> Floats:
-        """``count`` rising times from 0 on."""
+        """Draw ``count`` rising times from 0 on."""
         match self.kind:
             case "poisson":
                 return np.cumsum(rng.exponential(1.0 / self.rate_per_s, count))
             case "diurnal":
                 return self._swing(np.cumsum(rng.exponential(1.0, count)))
             case "bursty":
+                # Gamma gaps: the squared coefficient of variation is 1 / shape.
                 shape = 1.0 / self.cv**2
                 return np.cumsum(rng.gamma(shape, 1.0 / (self.rate_per_s * shape), count))
         return np.zeros(count)
 
     def _swing(self, unit: Floats) -> Floats:
-        """Arrivals of a unit-rate process moved by the inverse of Λ(t) = r·(t + a·(1 − cos ωt)/ω).
+        """Move arrivals of a unit-rate process by the inverse of Λ(t) = r·(t + a·(1 − cos ωt)/ω).
 
         Time rescaling makes the result exactly Poisson with rate r·(1 + a·sin ωt), up to the grid of 1/1,000 period.
         """

@@ -71,12 +71,14 @@ class Recipe:
         return self.name or self.family
 
     def draw(self, seed: int = 0) -> Workload:
-        """The workload of this seed."""
+        """Draw the workload of this seed."""
         return Workload.of(self.documents(seed), self.title)
 
     def documents(self, seed: int = 0) -> tuple[Workflow, ...]:
-        """The workflows of this seed, in order of submission."""
+        """Draw the workflows of this seed, in order of submission."""
+        # The second number keeps streams of recipes, benchmarks and jitter apart.
         rng = np.random.default_rng([seed, 0x57F])
+        # Submission times first, then each workflow: more tasks in one do not move the others' arrivals.
         submit_s = self.arrivals.draw(rng, self.workflows)
         width = len(str(self.workflows - 1))
         names = [f"{self.title}-{i:0{width}d}" if self.workflows > 1 else self.title for i in range(self.workflows)]
@@ -87,6 +89,8 @@ class Recipe:
         weight = np.array([step.weight for step in steps])
         runtime_s = (self.runtime.draw(rng, len(steps)) * weight).tolist()
         out_bytes = self.file.draw(rng, len(steps)).astype(np.int64).tolist()
+        # Drawn for every task, though only sources read one: the number of draws then depends on the tasks
+        # alone.
         in_bytes = self.file.draw(rng, len(steps)).astype(np.int64).tolist()
         ids = _ids(steps)
         tasks, files = [], []
@@ -96,11 +100,18 @@ class Recipe:
             if not inputs:
                 inputs = (f"{ids[i]}.in",)
                 files.append(File(inputs[0], in_bytes[i]))
-            tasks.append(Task(
-                id=ids[i], name=ids[i], function=step.function, runtime_s=runtime_s[i], inputs=inputs,
-                variants=self._variants(step.function), parents=tuple(ids[parent] for parent in step.parents),
-                outputs=(f"{ids[i]}.out",),
-            ))  # fmt: skip
+            tasks.append(
+                Task(
+                    id=ids[i],
+                    name=ids[i],
+                    function=step.function,
+                    runtime_s=runtime_s[i],
+                    inputs=inputs,
+                    variants=self._variants(step.function),
+                    parents=tuple(ids[parent] for parent in step.parents),
+                    outputs=(f"{ids[i]}.out",),
+                )
+            )
         names = dict.fromkeys(step.function for step in steps)
         return Workflow(
             name=name,
@@ -134,8 +145,10 @@ class Recipe:
             except ValueError as error:
                 problems.append(Problem(item, _misread(key, value, error)))
         whole = parts.pop("")
+        # Each part is checked by itself, so that all mistakes of a line are told at once.
         for part, given in parts.items():
             default: Any = cls.__dataclass_fields__[part].default
+            # Laws differ in what a shape means: that of the default law must not be kept.
             if given.get("law") in USUAL_SHAPE:
                 given.setdefault("shape", USUAL_SHAPE[given["law"]])
             try:
@@ -163,13 +176,15 @@ def _ids(steps: list[Step]) -> list[str]:
 def _critical_path_s(steps: list[Step], runtime_s: list[float]) -> float:
     end_s: list[float] = []
     for step, runtime in zip(steps, runtime_s, strict=True):
+        # Parents come before children in a list of steps.
         end_s.append(runtime + max((end_s[parent] for parent in step.parents), default=0.0))
     return max(end_s)
 
 
 def _misread(key: str, value: str, error: ValueError) -> str:
-    """Why a value cannot be read, and what to write."""
+    """Say why a value cannot be read, and what to write."""
     number, colon, rest = value.partition(":")
+    # "tasks=100:mean=5" is the usual slip.
     if colon and "=" in rest:
         return f"keys have commas between, not colons: write {key}={number},{rest.replace(':', ',')}"
     return f"{value!r} is no whole number" if _KEYS[key][2] is int else str(error)

@@ -10,7 +10,7 @@ from wattflow.kernel.jit import inner
 
 @inner
 def write_who(records, row, task, part, attempt, outcome):
-    """Whose attempt it was and how it ended."""
+    """Write whose attempt it was and how it ended."""
     record = records[row]
     record.task = task
     record.part = part
@@ -20,7 +20,7 @@ def write_who(records, row, task, part, attempt, outcome):
 
 @inner
 def write_where(records, row, node, device, variant, guarantee):
-    """Where it ran and as what; the device is counted on its node, −1 without one."""
+    """Write where it ran and as what; the device is counted on its node, −1 without one."""
     record = records[row]
     record.node = node
     record.device = device
@@ -30,7 +30,7 @@ def write_where(records, row, node, device, variant, guarantee):
 
 @inner
 def write_when(records, row, ready_s, placed_s, start_s, end_s):
-    """When it was ready, placed, started and ended."""
+    """Write when it was ready, placed, started and ended."""
     record = records[row]
     record.ready_s = ready_s
     record.placed_s = placed_s
@@ -40,7 +40,7 @@ def write_when(records, row, ready_s, placed_s, start_s, end_s):
 
 @inner
 def write_stages(records, row, message_s, wake_s, cold_s, data_s, hold_s):
-    """How long each stage before and after the run took."""
+    """Write how long each stage before the run took."""
     record = records[row]
     record.message_s = message_s
     record.wake_s = wake_s
@@ -51,7 +51,7 @@ def write_stages(records, row, message_s, wake_s, cold_s, data_s, hold_s):
 
 @inner
 def write_joules(records, row, run_j, cold_j, transfer_j, marginal_j):
-    """Return what it took."""
+    """Write the joules that it took; ``marginal_j`` is what its decision reckoned with."""
     record = records[row]
     record.run_j = run_j
     record.cold_j = cold_j

@@ -33,6 +33,7 @@ CARRIED = _PACKAGE / "compiled"
 @functools.cache
 def name(*parts: str, marks: str = "") -> str:
     """Name of the folder for compiled code of these packages (or single files): a hash of all their sources."""
+    # numba's version, too: another one reads neither the files nor the code.
     digest = hashlib.sha256((numba.__version__ + marks).encode())
     for part in parts:
         place = _PACKAGE / part
@@ -43,7 +44,7 @@ def name(*parts: str, marks: str = "") -> str:
 
 @functools.cache
 def base() -> Path | None:
-    """The folder of all caches; None where none can be written."""
+    """Return the folder of all caches; None where none can be written."""
     for variable in ("WATTFLOW_CACHE", "NUMBA_CACHE_DIR"):
         if os.environ.get(variable):
             return Path(os.environ[variable])
@@ -58,10 +59,11 @@ def base() -> Path | None:
 
 
 def _temporary() -> Path | None:
-    """A folder below the temporary one that nobody else can write to."""
+    """Return a folder below the temporary one that nobody else can write to."""
     folder = Path(tempfile.gettempdir()) / f"wattflow-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
+        # Without following a link: whoever puts one there could have us load code of theirs.
         status = folder.lstat()
     except OSError:
         return None
@@ -73,6 +75,7 @@ def _temporary() -> Path | None:
 
 @functools.cache
 def _content(file: str) -> str:
+    # By content, not by time: a checkout or an installation gives the same source another time.
     try:
         return hashlib.sha256(Path(file).read_bytes()).hexdigest()
     except OSError:
@@ -80,7 +83,7 @@ def _content(file: str) -> str:
 
 
 def _place(file: str) -> str:
-    """A file's place as seen from the package, so that code compiled elsewhere serves where it is installed."""
+    """Return a file's place as seen from the package, so that code compiled elsewhere serves where it is installed."""
     path = Path(file)
     return path.relative_to(_PACKAGE).as_posix() if path.is_relative_to(_PACKAGE) else file
 
@@ -125,6 +128,7 @@ class FolderCache(caching.FunctionCache):
     def __init__(self, function: Any, folder: str) -> None:
         self._name, self._py_func = repr(function), function
         own = base()
+        # What is read first is also what is written: code that the package carries stays as it came.
         places = [CARRIED / folder] if own is None else [own / folder, CARRIED / folder]
         self._writes = own is not None
         self._impl = _Results(function, places[0])
@@ -139,6 +143,7 @@ class FolderCache(caching.FunctionCache):
             return None
         own = self._index_key(sig, target_context.codegen())
         triple, *_ = own[1]
+        # Code for any processor of this architecture last: it is slower than what was compiled for this one.
         for key in (own, (own[0], (triple, "generic", ""), own[2])):
             for file in self._files:
                 data = _read(file, key)
@@ -159,6 +164,7 @@ class FolderCache(caching.FunctionCache):
 def _read(file: Any, key: Any) -> Any:
     try:
         return file.load(key)
+    # Half-written or gone meanwhile: compiled anew, as if it had never been there.
     except (OSError, EOFError):
         return None
 

@@ -29,6 +29,8 @@ def downstream(edges: Any, takes: Any) -> Any:
             at += 1
             for e in range(first, behind):
                 child = children[e]
+                # Called for every edge: a child with two parents in
+                # the walk is marked at the first and passed over then.
                 if takes(tables, child):
                     found[n] = child
                     n += 1

@@ -48,6 +48,7 @@ class Functions:
         self.__dict__.update(functions)
         if kind is None:
             return
+        # One array that lives as long as this object: the kernel keeps its address, not the functions.
         self.words = np.zeros(len(functions), np.int64)
         for name, made in kind.signatures:
             self.words[kind.index(name)] = _address(functions[name], made)
@@ -61,6 +62,7 @@ class Functions:
 
 
 def _address(dispatcher: Any, made: Any) -> int:
+    # For this very signature: the kernel calls by address and nobody looks at the arguments again.
     result = dispatcher.get_compile_result(made)
     return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
 

@@ -23,7 +23,7 @@ _LINE = 64
 
 
 class Handle:
-    """What is passed to compiled functions: the directory, and the tables it points to."""
+    """An argument of compiled functions: the directory, and the tables it points to."""
 
     __slots__ = ("address", "directory", "kind", "tables")
 
@@ -31,8 +31,10 @@ class Handle:
         self.kind, self.tables = kind, tables
         self.directory = np.zeros(FIRST + WORDS * len(tables), np.int64)
         for i, table in enumerate(tables):
+            # A flat table has one column, so that every entry of the directory has the same three words.
             rows, columns = (*table.shape, 1)[:2]
             self.directory[FIRST + WORDS * i : FIRST + WORDS * (i + 1)] = table.ctypes.data, rows, columns
+        # Directories lie on multiples of eight bytes, so the lowest bit is free to carry the guard.
         self.address = int(self.directory.ctypes.data) | GUARDED
 
     def __reduce__(self) -> Any:
@@ -51,7 +53,7 @@ class Tables:
     UNSAVED: ClassVar[tuple[str, ...]] = ()
     """Tables that a file need not hold, since they are made again from the others; it has them without rows."""
     DEFAULTS: ClassVar[dict[str, float]] = {}
-    """What a column ("table.column") holds in a file from before it was there, where that is not 0."""
+    """Values of columns ("table.column") that an older file lacks, where that is not 0."""
     _kinds: ClassVar[dict[Any, TablesType]] = {}
 
     if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class Tables:
         raise AttributeError(f"{type(self).__name__}.{name} is read-only; use replace({name}=…)")
 
     def handle(self) -> Any:
-        """Return what compiled functions take: a Handle over the same memory, or this object when uncompiled."""
+        """Return the argument for compiled functions: a Handle over the same memory, or this object when uncompiled."""
         if not jit.COMPILED:
             return self
         if self._handle is None:
@@ -86,6 +88,7 @@ class Tables:
         for name, table in zip(self.NAMES, tables, strict=True):
             _check(name, table)
         object.__setattr__(self, "_handle", Handle(self._kind(tables), tables))
+        # Weakly: a State that nobody holds any more goes, and its address with it.
         _OWNERS[self.address] = self
 
     @property
@@ -110,6 +113,7 @@ class Tables:
             )
 
     def _kind(self, tables: tuple[Any, ...]) -> TablesType:
+        # By class, too: a hook chooses its body by it (`hooks.ancestry`).
         key = (type(self), tuple((table.dtype, table.ndim) for table in tables))
         if key not in self._kinds:
             fields = tuple(
@@ -123,9 +127,11 @@ class Tables:
         self._refuse_if_busy("changed")
         for name, table in tables.items():
             old = getattr(self, name)
+            # Kernels were compiled for this type: they would read another one's bytes as if they were the old columns.
             if table.dtype != old.dtype or table.ndim != old.ndim:
                 raise ValueError(f"table {name} must stay {old.dtype} in {old.ndim} dimensions")
             _check(name, table)
+        # All checked before the first is put in: an error leaves the tables as they were.
         for name, table in tables.items():
             object.__setattr__(self, name, table)
         self._moved(None)
@@ -147,13 +153,14 @@ class Tables:
         self._moved(piece)
 
     def one_piece(self) -> Any:
-        """All memory of tables that lie in one piece, as whole numbers; none where they do not."""
+        """Return all memory of tables that lie in one piece, as whole numbers; none where they do not."""
         return np.zeros(0, np.int64) if self._piece is None else self._piece[1].view(np.int64)
 
     def copy_from(self, other: Tables) -> None:
         """Take over another's content without new memory; their sizes are the same (a fork of a fork)."""
         self._refuse_if_busy("changed")
         other._refuse_if_busy("copied")
+        # The layout has the shapes in it: equal layouts have every table at the same place.
         if self._piece is not None and other._piece is not None and self._piece[0] == other._piece[0]:
             self._piece[1][...] = other._piece[1]  # both in one piece, laid out alike
             return
@@ -180,12 +187,12 @@ def _rebuilt(kind: type[Tables], tables: dict[str, Any]) -> Tables:
 
 
 def owner(address: int) -> Tables:
-    """The tables whose directory is at an address."""
+    """Return the tables whose directory is at an address."""
     return _OWNERS[address]
 
 
 def as_bytes(table: Any) -> Any:
-    """A table's memory as a flat array of bytes."""
+    """Return a table's memory as a flat array of bytes."""
     return np.asarray(table).reshape(-1).view(np.uint8)
 
 
@@ -194,8 +201,10 @@ def _in_one_piece(tables: dict[str, Any]) -> tuple[dict[str, Any], tuple[Any, An
     places, size = {}, _LINE
     for name, table in tables.items():
         places[name] = size
+        # Rounded up to whole cache lines: the next table begins a line of its own.
         size += -(-table.nbytes // _LINE) * _LINE
     memory = block(size)
+    # numpy aligns to sixteen bytes only; a line's room was set aside in front for this shift.
     shift = -memory.ctypes.data % _LINE - _LINE
     made = {}
     for name, table in tables.items():
@@ -213,13 +222,13 @@ def _check(name: str, table: Any) -> None:
 
 
 def _item(dtype: np.dtype[Any]) -> Any:
-    """The compiled type of a table's items."""
+    """Return the compiled type of a table's items."""
     kind = from_dtype(plain(dtype))
     return RowType(kind) if dtype.names else kind
 
 
 def plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The same record type without a Python class for its rows."""
+    """Return the same record type without a Python class for its rows."""
     return np.dtype(dtype.descr) if dtype.names else dtype
 
 

@@ -19,7 +19,7 @@ from wattflow.kernel.jit import inner
 
 @inner
 def put(tables, heap, at, item):
-    """How a heap of numbers is written where nobody needs to know the place of an item."""
+    """Write an item into a heap of numbers where nobody needs to know its place."""
     heap[at] = item
 
 
@@ -92,6 +92,7 @@ def of_rows(before: Any, move: Any) -> tuple[Any, Any]:
                 break
             if child + 1 < n and before(tables, child + 1, child):
                 child += 1
+            # Row n is read while others move: nothing is written there until the loop is over.
             if not before(tables, child, n):
                 break
             move(tables, at, child)
@@ -117,6 +118,8 @@ def skew(before: Any) -> Any:
         root = a
         while b >= 0:
             r = right[a]
+            # The children are swapped at every step: that is what keeps
+            # a skew heap balanced, amortised, without a column for it.
             right[a] = left[a]
             if r < 0:
                 left[a] = b

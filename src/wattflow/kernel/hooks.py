@@ -35,6 +35,7 @@ def class_name(kind: type) -> str:
 
 def ancestry(kind: type) -> tuple[str, ...]:
     """Name a class and those that it descends from, nearest first."""
+    # Without `object`, which every class descends from.
     return tuple(class_name(one) for one in kind.__mro__[:-1])
 
 
@@ -56,7 +57,7 @@ class _Bodies:
         return give
 
     def chosen(self, names: tuple[str, ...]) -> Any:
-        """The body for tables of a class; None for the declared one."""
+        """Return the body for tables of a class; None for the declared one."""
         return next((self.bodies[name] for name in names if name in self.bodies), None)
 
     def _made(self, function: Any) -> Any:
@@ -82,6 +83,7 @@ class _CompiledHook(_Bodies):
         super().__init__(function)
         made = self.dispatcher = inner(function)
         self._template, self._overload = made.get_call_template, made.get_overload
+        # numba asks a dispatcher twice, while it types a call and while it lowers it: both must name the same body.
         made.get_call_template, made.get_overload = self._resolve, self._find
         made.of, made.bodies = self.of, self.bodies
 

@@ -1,4 +1,4 @@
-"""How compiled code is made: numba with scalar IEEE arithmetic, without the interpreter's lock, kept on disk.
+"""How compiled code is made: numba with scalar IEEE arithmetic, without the GIL, cached on disk.
 
 With ``NUMBA_DISABLE_JIT=1`` the same functions run as plain Python and mean the same. ``WATTFLOW_CHECK=1`` compiles
 range checks into every access of a table.
@@ -23,8 +23,9 @@ from wattflow.kernel import linking, starting
 _config: Any = numba.config
 COMPILED = not _config.DISABLE_JIT
 CHECKED = os.environ.get("WATTFLOW_CHECK", "0") not in ("", "0")
-"""Whether tables are checked: ranges at each access, the whole State after each event."""
+"""True when tables are checked: ranges at each access, the whole State after each event."""
 
+# IEEE results for a division by zero instead of an exception; no `fastmath`, which would make sums differ.
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "boundscheck": CHECKED, "nogil": True}
 
 
@@ -45,8 +46,10 @@ def _usual_folder() -> str:
 
 
 def _wide(kind: Any) -> Any:
-    """Every integer but uint64 as int64, and no literal types."""
+    """Widen every integer but uint64 to int64, and drop literal types."""
+    # A literal type would be compiled anew for every constant that a function is called with.
     kind = types.unliteral(kind)
+    # uint64 stays: hashes and masks count on wrapping around.
     return types.int64 if isinstance(kind, types.Integer) and kind != types.uint64 else kind
 
 
@@ -63,6 +66,7 @@ def inner(function: Any) -> Any:
     """
     if not COMPILED:
         return function
+    # `linking` knows a library by this name alone.
     function.__qualname__ = f"{function.__module__}.{function.__name__}"
     linking.INNER.add(function.__qualname__)
     dispatcher = _widening(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}, _wide)
@@ -116,6 +120,7 @@ def optional(part: str, returns: Any = types.none) -> Callable[[Any], Any]:
         made = inner(function)
         if not COMPILED:
             return made
+        # Code that few runs need: copied into each caller it would make the hot loops larger.
         linking.APART.add(made.py_func.__qualname__)
         resolve, overload = made.get_call_template, made.get_overload
         parameters = inspect.signature(made.py_func)
@@ -134,8 +139,9 @@ def optional(part: str, returns: Any = types.none) -> Callable[[Any], Any]:
     return decorate
 
 
+# Imported when it is used: a module-level import would be a cycle.
 def lowering() -> Any:
-    """The module of that name, which imports this one."""
+    """Return the module of that name, which imports this one."""
     return importlib.import_module("wattflow.kernel.lowering")
 
 
@@ -161,12 +167,13 @@ def compiled(signature: Any, function: Any, cache: bool = True, folder: str | No
         folders.attach(dispatcher, function, folder or _usual_folder())
     starting.postpone_linear_algebra()
     dispatcher.compile(signature)
+    # A call with other types is an error then, instead of a minute of compilation in the middle of a run.
     dispatcher.disable_compile()
     return dispatcher
 
 
 def direct(function: Any) -> Any:
-    """The bare entry of a function that `compiled` made: 1.5 µs a call where numba's look at the arguments takes 15.
+    """Return the bare entry of a function that `compiled` made: 1.5 µs a call, where numba's dispatch takes 15.
 
     The caller answers for the arguments' types: tables of another kind would be read as if they were the right ones.
     """

@@ -1,8 +1,8 @@
-"""What is changed in numba while it compiles our functions, and how that change is tried first and taken back.
+"""Patch numba while it compiles our functions; the patch is tried first and taken back on any error.
 
 Inner functions (`jit.inner`) are linked into their callers and optimised there alone; numba would optimise and emit
-them at every level of the call tree (16 s of compilation instead of 44). And LLVM puts more of our functions in the
-place of their calls (a fifth faster), by an attribute of each function, not by an option of the whole process.
+them at every level of the call tree (16 s of compilation instead of 44). And LLVM inlines more of our functions
+(a fifth faster), by an attribute of each function, not by an option of the whole process.
 
 Both rest on names that numba does not promise to keep. So nothing is changed at import: before the first inner
 function is compiled the change is made, a two-line function and its caller are compiled with it, and on any error it
@@ -69,6 +69,7 @@ def _install(undo: contextlib.ExitStack) -> None:
 
 def _replace(undo: contextlib.ExitStack, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     usual = getattr(owner, name)
+    # An inherited method is not the class's own: undone, it must be gone, not written down there.
     own = name in vars(owner)
     setattr(owner, name, make(usual))
     if own:
@@ -79,6 +80,7 @@ def _replace(undo: contextlib.ExitStack, owner: Any, name: str, make: Callable[[
 
 def _finalize(usual: Any) -> Any:
     def finalize(library: Any) -> None:
+        # No machine code of its own: it is optimised where it ends up.
         if library.name in INNER and hasattr(library, "_linking_libraries"):
             library._finalized = True
         else:
@@ -89,7 +91,7 @@ def _finalize(usual: Any) -> Any:
 
 
 def _all_called(library: Any) -> list[Any]:
-    """The libraries that a function is linked with: what it calls, and what inner functions among these call in turn.
+    """List the libraries that a function is linked with: what it calls, and what inner ones among these call.
 
     An inner function's module holds that function alone: linked at every level of the call tree, it would be copied as
     many times as there are ways to it.

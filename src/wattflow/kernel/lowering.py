@@ -63,17 +63,19 @@ class TablesType(types.Type):
     ) -> None:
         self.ancestry, self.fields, self.lacks = ancestry, fields, lacks
         self.label = ancestry[0].rpartition(".")[2]
+        # Of class and columns: two classes with the same columns are two types, for hooks go by class.
         digest = hashlib.sha256(repr((ancestry[0], fields)).encode()).hexdigest()[:12]
         # A name that listed every field would stand in each symbol that the compiler makes.
         super().__init__(name="_".join([self.label, digest, *sorted(f"no{part}" for part in lacks)]))
 
     def without(self, *parts: str) -> TablesType:
-        """The same tables, known to lack these parts."""
+        """Return the same tables, known to lack these parts."""
         return TablesType(self.ancestry, self.fields, frozenset(parts))
 
     def can_convert_to(self, typing_context: Any, other: Any) -> Any:
-        """Tables that lack something serve where tables that may have it are asked for."""
+        """Let tables that lack something serve where tables that may have it are asked for."""
         if isinstance(other, TablesType) and (other.ancestry, other.fields) == (self.ancestry, self.fields):
+            # One way only: what is compiled without a part must never meet tables that need it.
             return Conversion.safe if other.lacks <= self.lacks else None
         return None
 
@@ -127,9 +129,10 @@ register_model(RowType)(models.RecordModel)
 
 
 def _field_tag(builder: Any, kind: RowType, name: str) -> Any:
-    """The alias metadata of one field of a record."""
+    """Return the alias metadata of one field of a record."""
     module = builder.module
     root = module.add_metadata(["wattflow tables"])
+    # Fields of one root that are no ancestors of each other cannot alias, says LLVM.
     field = module.add_metadata([f"{kind.name}.{name}", root, _I64(0)])
     return module.add_metadata([field, field, _I64(0)])
 
@@ -187,7 +190,8 @@ def _unbox_tables(kind: Any, value: Any, c: Any) -> NativeValue:
         builder.store(cgutils.is_not_null(builder, c.pyapi.err_occurred()), failed)
         with builder.if_then(is_guarded):
             word = builder.inttoptr(builder.load(place), _I64.as_pointer())
-            # Two threads may come at once: neither needs the interpreter's lock for long.
+            # Two threads may come at once: neither holds the GIL for long.
+            # Compare and swap: of two threads one gets in and the other is told.
             taken = builder.cmpxchg(word, _I64(0), _I64(1), "acq_rel", "monotonic")
             with builder.if_then(builder.not_(builder.extract_value(taken, 1)), likely=False):
                 message = f"these tables are in use: compiled code runs on them ({kind.name.split('_')[0]})"
@@ -197,6 +201,7 @@ def _unbox_tables(kind: Any, value: Any, c: Any) -> NativeValue:
 
     def leave() -> None:
         with builder.if_then(builder.load(guarded)):
+            # After all of the kernel's stores, which the next to come in must see.
             builder.store_atomic(_I64(0), builder.gep(pointer, [_I64(BUSY)]), "release", 8)
 
     return NativeValue(pointer, is_error=builder.load(failed), cleanup=leave)
@@ -257,13 +262,20 @@ def _item_pointer(context: Any, builder: Any, kind: Any, value: Any, indices: tu
             with builder.if_then(builder.icmp_unsigned(">=", index, size), likely=False):
                 context.call_conv.return_user_exc(builder, IndexError, (f"index out of range in {kind.name}",))
     return cgutils.get_item_pointer2(
-        context, builder, data=array.data, shape=shape, strides=strides, layout=kind.layout, inds=indices,
-        wraparound=False, boundscheck=False,
-    )  # fmt: skip
+        context,
+        builder,
+        data=array.data,
+        shape=shape,
+        strides=strides,
+        layout=kind.layout,
+        inds=indices,
+        wraparound=False,
+        boundscheck=False,
+    )
 
 
 def _indices(context: Any, builder: Any, kind: Any, index: Any, value: Any) -> tuple[Any, ...] | None:
-    """The whole numbers that name one item; None when something else is asked for."""
+    """Return the whole numbers that name one item; None when something else is asked for."""
     kinds: tuple[Any, ...]
     if isinstance(index, types.Integer):
         kinds, values = (index,), (value,)
@@ -312,6 +324,7 @@ def _read_table(context: Any, builder: Any, kind: Any, pointer: Any, name: str) 
 
     def word(offset: int) -> Any:
         load = builder.load(builder.gep(pointer, [_I64(FIRST + WORDS * at + offset)]))
+        # The directory does not change while compiled code runs (`Tables.replace` refuses): its words are loaded once.
         load.set_metadata("invariant.load", constant)
         return load
 
@@ -325,7 +338,7 @@ def _read_table(context: Any, builder: Any, kind: Any, pointer: Any, name: str) 
 
 
 def _array(context: Any, builder: Any, kind: Any, address: Any, shape: tuple[Any, ...]) -> Any:
-    """A contiguous array over memory that it does not own."""
+    """Return a contiguous array over memory that it does not own."""
     size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
     strides: tuple[Any, ...] = (_I64(size),)
     if len(shape) == 2:
@@ -391,12 +404,13 @@ def _never(context: Any, builder: Any, called: Any, values: Any) -> Any:
             message = "a part of the code was called that these tables were said to lack"
             context.call_conv.return_user_exc(builder, RuntimeError, (message,))
     else:
+        # LLVM takes this for a promise and drops the call, with the test that leads to it.
         builder.assume(cgutils.false_bit)
     return context.get_constant_null(called.return_type)
 
 
 def never(returns: Any) -> Any:
-    """The typing of a call that cannot be reached."""
+    """Return the typing of a call that cannot be reached."""
 
     class Never(AbstractTemplate):
         key = NEVER

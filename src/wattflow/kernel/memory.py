@@ -34,6 +34,7 @@ def block(size: int) -> Any:
     found = None
     if size >= _LEAST and _spare:
         found = _spare.pop()  # one that does not suit is given back to the system
+        # More than twice as large would be kept for nothing.
         if not size <= found.nbytes <= 2 * size:
             found = None
     return np.asarray(_Block(np.empty(size, np.uint8) if found is None else found))[:size]

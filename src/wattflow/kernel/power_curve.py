@@ -14,8 +14,9 @@ IDLE_J, SLEEP_J, WAKE_J, RUN_J, COLD_J, TRANSFER_J, LOST_J, UNATTRIBUTED_J = 0, 
 
 @inner
 def curve_w(grid, first, count, at):
-    """Watts at a place of a curve of ``count`` points from row ``first`` on: linear between them, flat beyond."""
+    """Read watts off a curve of ``count`` points from row ``first`` on: linear between them, flat beyond."""
     cell = int(at)
+    # Also at exactly the last point, where there is no next one to draw a line to.
     if cell >= count - 1:
         return grid[first + count - 1]
     low = grid[first + cell]
@@ -32,5 +33,6 @@ def book(energy, node, idle_w, dynamic_w, weight_u, apart_u, seconds):
     if weight_u <= 0:
         return 0.0
     each = dynamic_w * seconds / weight_u
+    # Whoever counts apart (cold starts, warming) books its own, so that each joule is in one account.
     energy[node, RUN_J] += each * (weight_u - apart_u)
     return each

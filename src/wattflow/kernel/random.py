@@ -27,7 +27,7 @@ def mix(x):
 
 @inner
 def unit(bits):
-    """The upper 53 bits as a number in (0, 1]: never 0, so that its logarithm is finite; 1 once in 2⁵³ draws."""
+    """Return the upper 53 bits as a number in (0, 1]: never 0, so that its logarithm is finite; 1 once in 2⁵³ draws."""
     return (np.int64(bits >> np.uint64(11)) + 0.5) / 9007199254740992.0
 
 
@@ -39,14 +39,15 @@ def hashed(a, b):
 
 @inner
 def at_counter(seed, a, b, salt):
-    """A number in (0, 1] that depends on its arguments alone, whatever was drawn before."""
+    """Return a number in (0, 1] that depends on its arguments alone, whatever was drawn before."""
     x = np.uint64(seed) * STEP + np.uint64(a) * _B + np.uint64(b) * _C + np.uint64(salt) * STEP
     x = mix(x + STEP)
     return unit(mix(x + STEP))
 
 
 def stream(seed: int) -> int:
-    """The first word of a seed's stream; neighbouring seeds begin far apart."""
+    """Return the first word of a seed's stream; neighbouring seeds begin far apart."""
+    # In Python's whole numbers: numpy would warn of the wrap-around that is meant.
     x = (seed * int(STEP) + int(_B)) & _WORD
     x = ((x ^ (x >> 30)) * int(_B)) & _WORD
     x = ((x ^ (x >> 27)) * int(_C)) & _WORD

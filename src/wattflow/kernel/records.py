@@ -12,6 +12,7 @@ class Row(np.record):  # type: ignore[misc]
     """A row of a table. Its fields come before numpy's own attributes (numpy 2 gives everything a ``device``)."""
 
     def __getattribute__(self, name: str) -> Any:
+        # Asked of `np.void` directly: the attribute would lead back here.
         fields = np.void.__getattribute__(self, "dtype").fields
         return self[name] if name in fields else super().__getattribute__(name)
 
@@ -45,7 +46,7 @@ class _Block(np.ndarray):
 
 
 def record_table(dtype: np.dtype[Any], rows: int) -> Any:
-    """A table of zeros. Memory that is not asked for as zeros may come in large pages, which are cheaper to touch."""
+    """Make a table of zeros. Memory that is not asked for as zeros may come in large pages, cheaper to touch."""
     size = rows * dtype.itemsize
     if size < LARGE_BYTES:
         table = np.empty(rows, np.dtype((Row, dtype)))
@@ -53,13 +54,15 @@ def record_table(dtype: np.dtype[Any], rows: int) -> Any:
         return table.view(RecordTable)
     memory = _memory(size)
     block = memory.view(_Block)
+    # When the last view goes; not at the end of the process, where nobody makes another table.
     weakref.finalize(block, _keep, memory).atexit = False
     block[:size] = 0
     return block[:size].view(np.dtype((Row, dtype))).view(RecordTable)
 
 
 def _memory(size: int) -> np.ndarray:
-    """The smallest kept memory that holds so much and is not much larger, else fresh memory."""
+    """Return the smallest kept memory that holds so much and is not much larger, else fresh memory."""
+    # A much larger one would be held for a small table.
     fitting = [number for number, memory in enumerate(_kept) if size <= len(memory) <= size + size // 4]
     if fitting:
         return _kept.pop(min(fitting, key=lambda number: len(_kept[number])))

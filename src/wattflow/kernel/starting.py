@@ -1,4 +1,4 @@
-"""What numba need not load before it runs code that is compiled already.
+"""Keep numba from loading what it need not have to run code that is compiled already.
 
 To know whether there is a BLAS numba imports ``scipy.linalg``, a quarter of a second, before the first function of a
 process is compiled or loaded from the cache. None of ours calls it. Here numba is told that it is there where scipy is
@@ -27,5 +27,6 @@ def postpone_linear_algebra() -> None:
         arrays: Any = importlib.import_module("numba.np.arraymath")
     finally:
         linalg.ensure_blas = usual
+    # The module has bound the stand-in by name: functions that do need it must find the true one.
     if hasattr(arrays, "ensure_blas"):
         arrays.ensure_blas = usual

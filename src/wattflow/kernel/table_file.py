@@ -13,6 +13,7 @@ from wattflow.kernel.handle import Tables, as_bytes, plain
 from wattflow.kernel.records import record_table
 from wattflow.model.errors import InvalidInput
 
+# Of the archive's form. Columns that come need no new version: `read` goes by their names.
 VERSION = 1
 _SCHEMA = "schema"
 Kind = TypeVar("Kind", bound=Tables)
@@ -26,7 +27,7 @@ def schema(tables: Tables) -> str:
 
 
 def dump(tables: Tables) -> bytes:
-    """The archive as bytes."""
+    """Return the archive as bytes."""
     buffer = io.BytesIO()
     write(tables, buffer)
     return buffer.getvalue()
@@ -43,13 +44,14 @@ def write(tables: Tables, file: IO[bytes]) -> None:
 
 
 def read(file: IO[bytes], like: Kind, source: str = "snapshot") -> Kind:
-    """Tables of the same kind as ``like``, read column by column by name; `InvalidInput` for any other file.
+    """Return tables of the same kind as ``like``, read column by column by name; `InvalidInput` for any other file.
 
     A file of an earlier version lacks columns that came since: they are 0, or what ``DEFAULTS`` of the class says. A
     table that came since is the one of ``like``. A column that this version does not know is refused by name, since
     what it says would be lost; only padding (``unused…``) is left out.
     """
     try:
+        # Without pickles: a snapshot from elsewhere must not run code.
         with np.load(file, allow_pickle=False) as archive:
             if _SCHEMA not in archive:
                 raise InvalidInput(source, "it holds no tables of wattflow")
@@ -75,7 +77,7 @@ def _check_kind(found: str, like: Tables, source: str) -> None:
 
 
 def _table(name: str, array: Any, like: Tables, source: str) -> Any:
-    """A table of the file in this version's layout."""
+    """Return a table of the file in this version's layout."""
     wanted = getattr(like, name)
     fields, found = plain(wanted.dtype), array.dtype
     if array.ndim != wanted.ndim or (fields.names is None) != (found.names is None):
@@ -93,6 +95,7 @@ def _table(name: str, array: Any, like: Tables, source: str) -> Any:
 
 
 def _check_columns(name: str, found: Any, fields: Any, source: str) -> None:
+    # Padding says nothing, so it may go.
     unknown = [c for c in found.names if c not in fields.names and not c.startswith("unused")]
     other = [c for c in found.names if c in fields.names and not np.can_cast(found[c], fields[c], "safe")]
     if unknown or other:

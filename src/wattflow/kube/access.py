@@ -36,16 +36,17 @@ class Access:
     tls: ssl.SSLContext | None = None
 
     def bearer(self) -> str:
-        """The token to send now, or an empty text."""
+        """Return the token to send now, or an empty text."""
         return self.token_file.read_text().strip() if self.token_file is not None else self.token
 
 
 def find(kubeconfig: Path | None = None, context: str | None = None) -> Access:
-    """The given kubeconfig, else ``KUBECONFIG``, else the pod's own account, else ``~/.kube/config``."""
+    """Find the given kubeconfig, else ``KUBECONFIG``, else the pod's own account, else ``~/.kube/config``."""
     if kubeconfig is not None:
         return from_kubeconfig(kubeconfig, context)
     named = os.environ.get("KUBECONFIG")
     if named:
+        # kubectl merges all files of the list; we read the first only.
         return from_kubeconfig(Path(named.split(os.pathsep)[0]), context)
     if "KUBERNETES_SERVICE_HOST" in os.environ and (_ACCOUNT / "token").exists():
         return in_cluster()
@@ -56,7 +57,7 @@ def find(kubeconfig: Path | None = None, context: str | None = None) -> Access:
 
 
 def in_cluster(account: Path = _ACCOUNT) -> Access:
-    """The service account that a pod finds mounted."""
+    """Return the service account that a pod finds mounted."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     host = f"[{host}]" if ":" in host else host
     tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
@@ -65,12 +66,14 @@ def in_cluster(account: Path = _ACCOUNT) -> Access:
 
 
 def from_kubeconfig(path: Path, context: str | None = None) -> Access:
-    """One context of a kubeconfig file, the current one by default."""
+    """Read one context of a kubeconfig file, the current one by default."""
+    # Imported here: with a service account no YAML is read.
     import yaml
 
     text = small_text(path, "kubeconfig")
     try:
         raw = yaml.safe_load(text)
+    # `safe_load` recurses into nested flows; a hostile file must not end in a traceback.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidInput(str(path), f"not YAML: {error}") from None
     if not isinstance(raw, dict):
@@ -94,6 +97,7 @@ def from_kubeconfig(path: Path, context: str | None = None) -> Access:
         server.rstrip("/"),
         str(chosen.get("namespace") or "default"),
         str(user.get("token") or ""),
+        # Paths in a kubeconfig are relative to the file, not to the working directory.
         path.parent / str(token_file) if token_file else None,
         _tls(path, cluster, user) if server.startswith("https") else None,
     )
@@ -104,6 +108,8 @@ def _is_address(server: str) -> bool:
     try:
         parts = urlsplit(server)
         host, port = parts.hostname or "", parts.port
+        # `urlsplit` takes 10.0.0.999 for a host name; the resolver would fail much later with an unclear
+        # message.
         if re.fullmatch(r"[0-9.]+", host):
             ipaddress.IPv4Address(host)
         return parts.scheme in ("http", "https") and bool(host) and (port is None or port > 0)
@@ -112,7 +118,7 @@ def _is_address(server: str) -> bool:
 
 
 def _entry(path: Path, raw: Mapping[str, object], kind: str, name: str) -> Mapping[str, object]:
-    """The body of one named entry of ``clusters``, ``users`` or ``contexts``."""
+    """Return the body of one named entry of ``clusters``, ``users`` or ``contexts``."""
     entries = raw.get(kind + "s")
     for entry in entries if isinstance(entries, list) else []:
         if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(kind), dict):
@@ -134,6 +140,7 @@ def _tls(path: Path, cluster: Mapping[str, object], user: Mapping[str, object]) 
         # the ssl module reads certificates from files only; these live for the time of the call
         with tempfile.TemporaryDirectory(prefix="wattflow-") as folder:
             both = Path(folder) / "client.pem"
+            # With its mode before a key is in it.
             both.touch(mode=0o600)
             both.write_bytes(certificate + b"\n" + key)
             try:
@@ -144,7 +151,7 @@ def _tls(path: Path, cluster: Mapping[str, object], user: Mapping[str, object]) 
 
 
 def _data(path: Path, entry: Mapping[str, object], key: str) -> bytes | None:
-    """Inline data or the content of the file that is named instead."""
+    """Return inline data, or the content of the file that is named instead."""
     inline = entry.get(f"{key}-data")
     if inline:
         try:

@@ -1,4 +1,4 @@
-"""What a pod takes from a node: requests with init containers, sidecars, overhead, pod-level resources and resize.
+"""Account for what a pod takes from a node: init containers, sidecars, overhead, pod-level resources and resize.
 
 The rules are the API's own (KEP-753 for sidecars, KEP-1287 for in-place resize: the larger of what is asked, allocated
 and in force counts, unless the resize is infeasible). CPU is in milli-cores, everything else in whole units.
@@ -17,7 +17,7 @@ Amounts = dict[str, int]
 
 
 def amount(name: str, text: str) -> int:
-    """One quantity in the unit of its resource."""
+    """Read one quantity in the unit of its resource."""
     return quantity.milli(text) if name == CPU else quantity.whole(text)
 
 
@@ -27,21 +27,26 @@ def cores(taken: Mapping[str, int], otherwise_m: int = 0) -> float:
 
 
 def amounts(raw: Mapping[str, str]) -> Amounts:
-    """A resource list in our units."""
+    """Read a resource list in our units."""
     return {name: amount(name, text) for name, text in raw.items()}
 
 
 def pod_requests(pod: objects.Pod) -> Amounts:
     """Tell what the pod takes wherever it runs, one ``pods`` included."""
     spec = pod.spec
+    # Annotations may state a GPU share, statuses a resize under way; without any of these only the
+    # containers count.
     if not (spec.init_containers or spec.overhead or pod.status.container_statuses or pod.metadata.annotations) and (
         spec.resources is None
     ):
+        # A copy, so that no caller can change the cached one.
         return dict(_plain(tuple([tuple(one.resources.requests.items()) for one in spec.containers])))
     total = _containers(pod)
     if spec.resources is not None:
+        # Pod-level names replace the containers' sum; names that are not stated at pod level keep it.
         total |= _pod_level(pod, spec.resources)
     _add(total, amounts(spec.overhead))
+    # Zeros are left out: equal needs then share one shape of the engine (`EngineDecider._shape`).
     total = {name: value for name, value in total.items() if value and counted(name)}
     total[PODS] = 1
     shared = gpus.wish(pod)
@@ -74,7 +79,7 @@ def node_allocatable(node: objects.Node) -> Amounts:
 
 
 def _containers(pod: objects.Pod) -> Amounts:
-    """Requests of all containers: the sum that runs, or the most that starting up needs."""
+    """Sum the requests of all containers: the sum that runs, or the most that starting up needs."""
     statuses = {s.name: s for s in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
     infeasible = _resize_infeasible(pod)
     total: Amounts = {}
@@ -82,9 +87,12 @@ def _containers(pod: objects.Pod) -> Amounts:
         _add(total, _effective(container, statuses.get(container.name), infeasible))
     sidecars: Amounts = {}
     starting: Amounts = {}
+    # In the order in which they start: an init container runs beside the sidecars before it only.
     for container in pod.spec.init_containers:
         if container.restart_policy == "Always":
             needs = _effective(container, statuses.get(container.name), infeasible)
+            # A sidecar counts twice: it runs on with the containers, and it is there while later init
+            # containers start.
             _add(total, needs)
             _add(sidecars, needs)
             _most(starting, sidecars)
@@ -97,10 +105,11 @@ def _containers(pod: objects.Pod) -> Amounts:
 
 
 def _effective(container: objects.Container, status: objects.ContainerStatus | None, infeasible: bool) -> Amounts:
-    """A container's requests while a resize may be under way."""
+    """Return a container's requests while a resize may be under way."""
     asked = amounts(container.resources.requests)
     if status is None or status.resources is None:
         return asked
+    # An infeasible resize will not be carried out, so what is asked counts for nothing (KEP-1287).
     most: Amounts = {} if infeasible else asked
     _most(most, amounts(status.resources.requests))
     _most(most, amounts(status.allocated_resources))
@@ -108,13 +117,15 @@ def _effective(container: objects.Container, status: objects.ContainerStatus | N
 
 
 def _pod_level(pod: objects.Pod, needs: objects.ResourceNeeds) -> Amounts:
-    """Pod-level requests, which stand in place of the containers' sum."""
+    """Return pod-level requests, which stand in place of the containers' sum."""
     asked = {name: value for name, value in amounts(needs.requests).items() if _pod_level_name(name)}
     if pod.status.resources is None:
         return asked
     most: Amounts = {} if _resize_infeasible(pod) else dict(asked)
     _most(most, amounts(pod.status.resources.requests))
     _most(most, amounts(pod.status.allocated_resources))
+    # Only what is stated at pod level: a status may list more, which the containers' sum covers
+    # already.
     return {name: most.get(name, 0) for name in asked}
 
 

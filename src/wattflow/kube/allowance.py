@@ -1,4 +1,4 @@
-"""What an operator allows of sleep: how many nodes stay on, how often and when nodes are switched, and who comes first.
+"""Limit sleep as an operator allows: how many nodes stay on, how often and when they are switched, who comes first.
 
 A cordon, a drain, an eviction or a maintenance note that somebody else put on a node wins, before and after: such a
 node is neither put to sleep nor woken, and nothing of theirs is ever taken off.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, objects
@@ -30,12 +30,20 @@ _KEEPERS = {
     "karpenter.sh/do-not-disrupt": "true",
 }
 _GOING = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted")
+_CONDITIONS = frozenset(
+    f"node.kubernetes.io/{one}" for one in ("memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable")
+)
+"""Taints that the control plane puts there for what the kubelet says of itself: nobody's wish."""
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _WINDOW = re.compile(r"(?:([A-Za-z]{3})(?:-([A-Za-z]{3}))? )?([0-2]\d):([0-5]\d)-([0-2]\d):([0-5]\d)")
 
 
-def held(node: objects.Node) -> str | None:
-    """Return why a node is somebody else's business now; None where it is ours to switch."""
+def held(node: objects.Node, dedicated: frozenset[str] = frozenset()) -> str | None:
+    """Return why a node is somebody else's business now; None where it is ours to switch.
+
+    A taint that keeps pods away is somebody's word about the node, whatever its key, unless the operator has named it
+    among those that only say what a node is for (``dedicated``).
+    """
     if node.spec.unschedulable:
         return "it is cordoned"
     if node.metadata.deletion_timestamp is not None:
@@ -45,7 +53,9 @@ def held(node: objects.Node) -> str | None:
         if found is not None and value in (None, found):
             return f"its annotation {key} says so"
     for taint in node.spec.taints:
-        if taint.key in _GOING or (taint.effect == "NoExecute" and taint.key not in OF_SLEEP):
+        ours = taint.key.startswith(PREFIX) or taint.key in OF_SLEEP or taint.key in _CONDITIONS
+        hard = taint.effect in ("NoSchedule", "NoExecute") and not ours and taint.key not in dedicated
+        if taint.key in _GOING or hard:
             return f"it has the taint {taint.key}"
     return None
 
@@ -101,7 +111,8 @@ class Allowance:
         headroom_m: Free milli-cores that nodes which stay on must have together.
         cooldown_s: Seconds between two switches of one node.
         per_hour: Switches of all nodes in an hour; 0 sets no limit.
-        never: Parts of the week in which no node falls asleep.
+        never: Parts of the week in which no node sleeps: none falls asleep, and those that sleep are woken.
+        dedicated: Taints that only say what a node is for.
         off: Whether the operator has switched sleep off altogether.
     """
 
@@ -114,6 +125,7 @@ class Allowance:
     cooldown_s: float = 0.0
     per_hour: int = 0
     never: tuple[Window, ...] = ()
+    dedicated: frozenset[str] = frozenset()
     off: bool = False
     _switched_s: dict[str, float] = field(default_factory=dict)
     _switches: deque[float] = field(default_factory=deque)
@@ -125,12 +137,44 @@ class Allowance:
             return "it is gone"
         if self.off:
             return "sleep is switched off"
-        reason = held(view.node) or self._too_soon(name)
+        reason = self.held(view.node) or self._too_soon(name)
         if reason is not None:
             return reason
-        if any(window.holds(self.now()) for window in self.never):
+        if self._kept_on():
             return "the schedule keeps nodes on now"
         return self._too_few(name, view)
+
+    def held(self, node: objects.Node) -> str | None:
+        """Return why a node is somebody else's business; see the function of this name."""
+        return held(node, self.dedicated)
+
+    def wanted(self, asleep: Sequence[str]) -> list[str]:
+        """Return which of these sleeping nodes must be on now, in their order.
+
+        All of them while sleep is switched off or the schedule says so; else as many as a zone lacks to its minimum,
+        and the cluster to its headroom. Nodes on their way count as on, or each look would wake more.
+        """
+        if self.off or self._kept_on():
+            return list(asleep)
+        if not self.min_on and not self.headroom_m:
+            return []
+        on = [one for key, one in self.views.items() if self._stays(key, one)]
+        zones = Counter(_zone(one) for one in on)
+        free_m = sum(map(_free_m, on))
+        found = []
+        for name in asleep:
+            view = self.views.get(name)
+            if view is not None and (zones[_zone(view)] < self.min_on or free_m < self.headroom_m):
+                zones[_zone(view)] += 1
+                free_m += _free_m(view)
+                found.append(name)
+        return found
+
+    def _kept_on(self) -> bool:
+        return any(window.holds(self.now()) for window in self.never)
+
+    def _stays(self, name: str, view: snapshot.NodeView) -> bool:
+        return self.states.get(name, Power.WAKING) is Power.WAKING and self.held(view.node) is None
 
     def switched(self, name: str) -> None:
         """Note that a node was switched."""
@@ -147,13 +191,16 @@ class Allowance:
         return "enough nodes were switched this hour" if 0 < self.per_hour <= len(self._switches) else None
 
     def _too_few(self, name: str, view: snapshot.NodeView) -> str | None:
-        zone = view.node.metadata.labels.get(ZONE, "")
-        stay = [
-            other
-            for key, other in self.views.items()
-            if key != name and key not in self.states and held(other.node) is None
-        ]
-        if sum(other.node.metadata.labels.get(ZONE, "") == zone for other in stay) < self.min_on:
+        stay = [one for key, one in self.views.items() if key != name and self._stays(key, one)]
+        if sum(_zone(one) == _zone(view) for one in stay) < self.min_on:
             return f"{self.min_on} nodes of its zone stay on"
-        free = sum(one.allocatable.get(accounting.CPU, 0) - one.requested.get(accounting.CPU, 0) for one in stay)
-        return "its cores are the headroom" if free < self.headroom_m else None
+        return "its cores are the headroom" if sum(map(_free_m, stay)) < self.headroom_m else None
+
+
+def _zone(view: snapshot.NodeView) -> str:
+    return view.node.metadata.labels.get(ZONE, "")
+
+
+def _free_m(view: snapshot.NodeView) -> int:
+    """Return the milli-cores of a node that nobody has asked for."""
+    return view.allocatable.get(accounting.CPU, 0) - view.requested.get(accounting.CPU, 0)

@@ -1,4 +1,4 @@
-"""What the scheduler writes: bindings with a UID precondition, the PodScheduled condition, events."""
+"""Write for the scheduler: bindings with a UID precondition, the PodScheduled condition, events."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from wattflow.kube import objects
 from wattflow.kube.client import STRATEGIC, ApiError, Client
 
 log = logging.getLogger(__name__)
+# Memory stays bounded where the API is slower than we place.
 _MOST_LATER = 10_000
 _VERSIONS = {
     "Workflow": "argoproj.io/v1alpha1",
@@ -47,7 +48,7 @@ class BindingEnd:
 
 
 def stamp() -> str:
-    """Now, as the API writes times."""
+    """Spell the present moment as the API writes times."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -75,18 +76,25 @@ class Binder:
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid,
-                         "annotations": notes, **version},
+            "metadata": {
+                "name": pod.metadata.name,
+                "namespace": pod.metadata.namespace,
+                "uid": pod.metadata.uid,
+                "annotations": notes,
+                **version,
+            },
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }  # fmt: skip
+        }
         try:
             await self.client.quick("POST", f"{path}/binding", body, self.timeout_s)
             return Bound.DONE, ""
         except ApiError as error:
             if error.code == 404:
                 return Bound.GONE, error.message
+            # 409: bound already (perhaps by our own request whose answer was lost), or another uid or version.
             if error.code == 409:
                 return await self._settle(pod, node, error.message)
+            # The request itself was refused: certainly nothing was written.
             if error.code < 500:
                 return Bound.FAILED, error.message
             return await self._settle(pod, node, error.message)
@@ -101,6 +109,8 @@ class Binder:
         except ApiError as error:
             return (Bound.GONE if error.code == 404 else Bound.FAILED), message
         except (aiohttp.ClientError, TimeoutError, OSError):
+            # Still open. FAILED is safe: if the binding did get through, the watch tells of it and the book
+            # follows.
             return Bound.FAILED, message
         if found.metadata.uid != pod.metadata.uid:
             return Bound.GONE, "a new pod has its name"
@@ -110,10 +120,23 @@ class Binder:
 
     async def unschedulable(self, pod: objects.Pod, text: str, reason: str = "Unschedulable") -> None:
         """Say in the pod's status why it waits."""
-        body = {"status": {"conditions": [{
-            "type": "PodScheduled", "status": "False", "reason": reason, "message": text[:1024],
-            "lastProbeTime": None, "lastTransitionTime": stamp(),
-        }]}, "metadata": {"uid": pod.metadata.uid}}  # fmt: skip
+        # The uid in metadata is a precondition: a new pod of this name must not get the old one's
+        # condition.
+        body = {
+            "status": {
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": reason,
+                        "message": text[:1024],
+                        "lastProbeTime": None,
+                        "lastTransitionTime": stamp(),
+                    }
+                ]
+            },
+            "metadata": {"uid": pod.metadata.uid},
+        }
         path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
         try:
             await self.client.call("PATCH", path, body, content=STRATEGIC)
@@ -126,6 +149,7 @@ class Binder:
 
     def event_of(self, what: str, metadata: objects.Metadata, kind: str, reason: str, text: str) -> None:
         """Have an event of any object written when there is time; of too many the oldest are left out, and counted."""
+        # A full deque drops its oldest by itself, without telling.
         self.dropped_events += len(self.later) == _MOST_LATER
         self.later.append((what, metadata, kind, reason, text))
 
@@ -141,6 +165,7 @@ class Binder:
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
+            # The time makes the name unique, as kube-scheduler's own events do it.
             "metadata": {"name": f"{meta.name[:200]}.{time.time_ns():x}", "namespace": space},
             "eventTime": now,
             "reportingController": self.scheduler,
@@ -149,9 +174,14 @@ class Binder:
             "reason": reason,
             "type": kind,
             "note": text[:1024],
-            "regarding": {"apiVersion": _VERSIONS.get(what, "v1"), "kind": what, "name": meta.name,
-                          "namespace": meta.namespace, "uid": meta.uid},
-        }  # fmt: skip
+            "regarding": {
+                "apiVersion": _VERSIONS.get(what, "v1"),
+                "kind": what,
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+            },
+        }
         try:
             path = f"/apis/events.k8s.io/v1/namespaces/{space}/events"
             await self.client.quick("POST", path, body, self.timeout_s)

@@ -1,4 +1,4 @@
-"""What is known of the cluster: nodes, every pod on them whoever bound it, our pods that wait, and what is assumed.
+"""Keep what is known of the cluster: nodes, every pod on them whoever bound it, our waiting pods, what is assumed.
 
 Watches write here; the decider is told what it must know. An assumed pod counts on its node from the moment of the
 decision, so nothing is given away twice while a binding is on its way.
@@ -21,6 +21,7 @@ from wattflow.kube.scores.node_offers import Offers
 from wattflow.model.profile import PowerProfile
 
 log = logging.getLogger(__name__)
+_KEPT = "room that is kept for a pod of higher priority"
 PowerOf = Callable[[objects.Node], PowerProfile | None]
 
 
@@ -45,6 +46,7 @@ class Book:
         gated: Our pods with a scheduling gate.
         kept: Our pods that are not to be placed yet, as `keeps_back` says.
         claimed: Set when a pod of ours names a volume claim; `wattflow.kube.storage` follows them from then on.
+        asked_devices: Set when one names a claim of devices; `wattflow.kube.dra` follows these.
         serves: Whether a node is one that we may use; others only count for rules between pods.
         live: Whether the decider is told. One who waits for the lease only keeps book, until `begin`.
         version: Rises with every change that filters which count pods may feel.
@@ -67,6 +69,7 @@ class Book:
     gated: dict[str, objects.Pod] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     claimed: asyncio.Event = field(default_factory=asyncio.Event)
+    asked_devices: asyncio.Event = field(default_factory=asyncio.Event)
     version: int = 0
     live: bool = True
     offers: Offers = field(init=False)
@@ -80,11 +83,11 @@ class Book:
     _doubted: set[str] = field(default_factory=set)
     _groups: Groups = field(default_factory=Groups)
     _rules: dict[str, Rules] = field(default_factory=dict)
-    _counted: dict[str, int] = field(default_factory=dict)
+    _counted: dict[str, int] = field(default_factory=dict)  # -1: asks the filters again
     _amounts: dict[str, accounting.Amounts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.offers = Offers(self.cluster, serves=lambda node: self.serves(node))
+        self.offers = Offers(self.cluster, serves=lambda node: self.serves(node))  # late: frames set it
 
     # what watches say
 
@@ -135,9 +138,10 @@ class Book:
         self.version += 1
 
     def storage_changed(self, concerns: Callable[[objects.Pod], bool]) -> None:
-        """Claims or volumes are others now: pods that wait and are concerned are looked at again."""
+        """Claims, volumes or devices are others now: pods that wait and are concerned are looked at again."""
         self.version += 1
-        for uid in sorted(self._claiming) if self.cluster.storage is not None else ():
+        listed = self.cluster.storage is not None or self.cluster.devices is not None
+        for uid in sorted(self._claiming) if listed else ():
             pod = self.waiting.get(uid)
             if pod is None:
                 self._claiming.discard(uid)
@@ -175,14 +179,16 @@ class Book:
 
     def assume(self, uid: str, node: str) -> str | None:
         """Count a chosen pod on its node; returns the reason where it must not go there after all."""
-        pod = self.waiting.get(uid)
-        view = self.cluster.nodes.get(node)
+        pod, view = self.waiting.get(uid), self.cluster.nodes.get(node)
         if pod is None or view is None or not self.serves(view.node):
             return "the pod or the node is gone"
         amounts = self._amounts.get(uid) or accounting.pod_requests(pod)
         reason = self._against(pod, amounts, view)
+        if reason is None:
+            reason = self.cluster.assume(pod, view.node)
         if reason is not None:
-            if uid in self._rules and not self._unsure(pod):  # the engine has counted otherwise: ask the filters first
+            # The engine has counted otherwise, or knows nothing of kept room: it would choose the same node again.
+            if uid in self._rules and (reason == _KEPT or not self._unsure(pod)):
                 self._doubted.add(uid)
                 self._counted[uid] = -1
             return reason
@@ -214,6 +220,8 @@ class Book:
             self.since_s.setdefault(uid, now_s)
             if self._unsure(record.pod) or self.offers.concern(record.pod):
                 self._counted[uid] = -1
+            if not record.held:  # its node went meanwhile, and with it what the decider knew of the pod
+                self._want(record.pod)
 
     def against(self, record: Record) -> str | None:
         """The reason why an assumed pod must not go to its node after all, by what is known now."""
@@ -290,10 +298,11 @@ class Book:
     def _want(self, pod: objects.Pod, turn: bool = False) -> None:
         """Tell the decider of a pod's wish; one with preferences has to wait for its turn."""
         uid = pod.metadata.uid
-        if volumes.claims(pod):
-            self._claiming.add(uid)
-            self.claimed.set()
-        reason = volumes.unsupported(pod, self.cluster.storage) or gpus.wrong(pod)
+        for named, event in ((volumes.claims(pod), self.claimed), (pod.spec.resource_claims, self.asked_devices)):
+            if named:
+                self._claiming.add(uid)
+                event.set()
+        reason = feasible.unsupported(pod, self.cluster) or gpus.wrong(pod)
         if reason is not None:
             self.refused[uid] = reason
             self._counted.pop(uid, None)
@@ -316,8 +325,9 @@ class Book:
             self._counted[uid] = self.version
         if unsure:
             asked = feasible.Question.of(pod, self.cluster)
-            views = self.cluster.nodes.items()
-            nodes = tuple(name for name, view in views if feasible.counted_against(asked, view) is None)
+            kept, views = self.nominated.keep_off, self.cluster.nodes.items()
+            free = [(name, view) for name, view in views if not self.nominated or not kept(pod, asked.requests, view)]
+            nodes = tuple(name for name, view in free if feasible.counted_against(asked, view) is None)
         amounts = self._amounts[uid] = accounting.pod_requests(pod)
         if prefers:
             nodes = self.offers.nodes(pod, amounts, nodes, self._now_s)
@@ -442,6 +452,7 @@ class Book:
 
     def _take(self, uid: str) -> None:
         record = self.records.pop(uid)
+        self.cluster.forget(uid)
         self._by_node[record.node].discard(uid)
         view = self.cluster.nodes.get(record.node)
         if view is not None:
@@ -482,8 +493,8 @@ class Book:
         if short is not None:
             return f"too little {short}"
         if self.nominated and self.nominated.keep_off(pod, amounts, view):
-            return "room that is kept for a pod of higher priority"
-        reason = feasible.standing(pod, view.node) or volumes.unsupported(pod, self.cluster.storage)
+            return _KEPT
+        reason = feasible.standing(pod, view.node) or feasible.unsupported(pod, self.cluster)
         if reason is None and self._is_counted(pod):
             reason = feasible.counted_against(feasible.Question.of(pod, self.cluster), view)
         return reason

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 GATE = f"{PREFIX}carbon"
 WAIT = f"{PREFIX}carbon-wait-s"
 LONGEST_S = 6 * 3600.0
-LEAST_SAVING = 0.05
+LEAST_SAVING = 0.05  # as in the policy `carbon-delay`
 USUAL_S = 3600.0
 """Runtime of a pod of which nothing is known."""
 
@@ -51,14 +51,18 @@ class Forecast:
 
     @property
     def end_s(self) -> float:
-        """Until when it speaks."""
+        """Return until when it speaks."""
         steps = self.begin_s[-2:]
+        # The last value holds as long as the one before it; alone, an hour, the usual step of such
+        # forecasts.
         return self.begin_s[-1] + (steps[1] - steps[0] if len(steps) == 2 else 3600.0)
 
     def mean(self, from_s: float, run_s: float) -> float | None:
-        """Mean over a run, as far as it is known; None where its start is not."""
+        """Average over a run, as far as it is known; None where its start is not."""
         if not self.begin_s[0] <= from_s < self.end_s:
             return None
+        # A run that reaches beyond the forecast is judged by the part that is known; at least a second, or
+        # there is no mean.
         until_s = min(self.end_s, from_s + max(1.0, run_s))
         i = bisect.bisect_right(self.begin_s, from_s) - 1
         total, at_s = 0.0, from_s
@@ -69,25 +73,28 @@ class Forecast:
         return total / (until_s - from_s)
 
     def go_at_s(self, now_s: float, latest_s: float, run_s: float) -> float:
-        """The best start from now on, no later than ``latest_s``."""
+        """Return the best start from now on, no later than ``latest_s``."""
         here = self.mean(now_s, run_s)
         if here is None or latest_s <= now_s:
             return now_s
         first = bisect.bisect_right(self.begin_s, now_s)
+        # Intensity is constant within a step, so the best start is now or at the beginning of one.
         starts = [at_s for at_s in self.begin_s[first:] if at_s <= latest_s]
         means = [(found, at_s) for at_s in starts if (found := self.mean(at_s, run_s)) is not None]
+        # Of equal means the earlier start, since pairs compare by time next.
         best, start = min(means, default=(here, now_s))
         return start if best < here * (1.0 - LEAST_SAVING) else now_s
 
 
 def read(path: Path) -> Forecast:
-    """A forecast from its file. Raises InvalidInput, naming the line."""
+    """Read a forecast from its file. Raises InvalidInput, naming the line."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
     rows: list[tuple[float, float]] = []
     for number, line in enumerate(lines, 1):
+        # A first line that does not begin with a year is a heading.
         if not line.strip() or (number == 1 and not line[:1].isdigit()):
             continue
         try:
@@ -124,15 +131,18 @@ class Holds:
         try:
             changed = self.path.stat().st_mtime_ns
             if changed != self._seen:
+                # Before it is read: a wrong file is told once, not every five seconds.
                 self._seen = changed
                 self.forecast = read(self.path)
         except (OSError, InvalidInput) as error:
             log.error("carbon forecast not taken over: %s", error)
 
     def go_at_s(self, pod: objects.Pod, run_s: float | None, now_s: float) -> float:
-        """When a pod with our gate may go."""
+        """Return when a pod with our gate may go."""
+        # A wait that cannot be read counts as none: nobody is held by a typing mistake.
         wait_s = tenant.number(pod.metadata.annotations.get(WAIT, str(LONGEST_S))) or 0.0
         made_s = moment_s(pod.metadata.creation_timestamp)
+        # From the pod's creation, not from now: else a restart of ours would begin its wait anew.
         latest_s = (now_s if made_s is None else made_s) + wait_s
         return self.forecast.go_at_s(now_s, latest_s, USUAL_S if run_s is None else run_s)
 
@@ -147,6 +157,7 @@ class Holds:
             await asyncio.sleep(_LOOK_S)
             self.refresh()
             now_s = time.time()
+            # A list: pods whose gate is off leave the mapping while we write.
             for pod in [one for one in gated.values() if is_gated(one)] if may_write() else ():
                 if self.go_at_s(pod, run_s(pod), now_s) <= now_s:
                     await self.release(pod)
@@ -155,6 +166,9 @@ class Holds:
         """Take our gate off; whether it is."""
         rest = [{"name": one.name} for one in pod.spec.scheduling_gates if one.name != GATE]
         meta = pod.metadata
+        # `null` takes the key away in a merge patch, where an empty list would stay. The version makes it a
+        # precondition, since a list of gates is replaced as a whole and another's gate may have come
+        # meanwhile.
         body = {"metadata": {"resourceVersion": meta.resource_version}, "spec": {"schedulingGates": rest or None}}
         try:
             await self.client.call(

@@ -62,7 +62,7 @@ class Claims:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def seen(self, kind: str, node: objects.Node) -> objects.Node:
-        """The node as we look at it: without our own claim, which is noted."""
+        """Return the node as we look at it: without our own claim, which is noted."""
         name, taints = node.metadata.name, node.spec.taints
         ours = [one for one in taints if one.key == CLAIM and one.value == self.owner]
         if kind == DELETED or not ours:
@@ -71,21 +71,26 @@ class Claims:
             return node
         self._asked.discard(name)
         self.since_s.setdefault(name, self.clock())
+        # Also after a restart: a claim that we find has not been used by us yet, and must not be released
+        # at once.
         self.used_s.setdefault(name, self.clock())
         rest = [one for one in taints if one not in ours]
         return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=rest))
 
     def pod_seen(self, kind: str, pod: objects.Pod) -> None:
-        """A pod of another scheduler: whether a decision about it may be under way."""
+        """Note whether a decision about another scheduler's pod may be under way."""
         said = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
         decided = pod.spec.node_name or pod.ended or kind == DELETED or pod.spec.scheduling_gates
+        # PodScheduled=False is written after a try: its scheduler has nothing under way for it.
         if decided or (said is not None and said.status == "False"):
             self._undecided.pop(pod.metadata.uid, None)
+        # Numbered when first seen waiting, and never again: the number tells who came before a claim was
+        # settled. A dict keeps them in that order, which `wait_until_s` relies on.
         elif pod.metadata.uid not in self._undecided:
             self._undecided[pod.metadata.uid] = next(self._numbers)
 
     def wait_until_s(self, name: str) -> float:
-        """When the node may be used; a node that is not ours yet is asked for. 0 means now."""
+        """Return when the node may be used (0: now); a node that is not ours yet is asked for."""
         now_s = self.clock()
         self.used_s[name] = now_s
         if name in self.since_s:
@@ -93,7 +98,9 @@ class Claims:
             if settled_s > now_s:
                 return settled_s
             # by now everybody has seen the taint: who comes after this does not count
+            # `setdefault`, although a number is drawn each time: only the first counts, and gaps do no harm.
             first_after = self._first_after.setdefault(name, next(self._numbers))
+            # Numbers rise in the order of insertion, so the first is the oldest.
             oldest = next(iter(self._undecided.values()), first_after)
             waits = oldest < first_after and now_s < self.since_s[name] + self.patience_s
             return now_s + max(_AGAIN_S, self.settle_s) if waits else 0.0
@@ -105,6 +112,7 @@ class Claims:
     def release_idle(self, busy: Callable[[str], bool]) -> None:
         """Give back nodes that nobody needs any more."""
         now_s = self.clock()
+        # A list: the watch may change it between two turns of the loop.
         for name in list(self.since_s):
             if now_s - self.used_s.get(name, now_s) > self.release_s and not busy(name):
                 self.used_s[name] = now_s  # once is enough; the watch will tell
@@ -112,6 +120,7 @@ class Claims:
 
     async def give_back(self) -> None:
         """Take all our claims off: without us nobody would, and another scheduler's pods would wait for ever."""
+        # A claim on its way would be written after we took it off.
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*(self._write(name, claimed=False) for name in sorted(self.since_s)))
@@ -124,6 +133,7 @@ class Claims:
     async def _write(self, name: str, claimed: bool) -> None:
         """Put our taint on a node or take it off."""
         if not await write_claim(self.client, name, self.owner if claimed else ""):
+            # Asked again at the next wish for it.
             self._asked.discard(name)
 
 
@@ -136,6 +146,7 @@ async def write_claim(client: Client, name: str, owner: str) -> bool:
     try:
         for _ in range(_TRIES):
             node = await client.get(path, dict)
+            # As plain JSON, so that fields of taints which we do not read survive the writing.
             rest = [one for one in node["spec"].get("taints") or [] if one["key"] != CLAIM]
             if len(rest) < len(node["spec"].get("taints") or []) and owner:
                 return True  # it is there, ours or another's
@@ -160,6 +171,7 @@ async def expired(client: Client, namespace: str, silent_s: float, now: datetime
     ``deploy/claims`` runs `wattflow kube claims --release-expired` by it every minute: a claim ends without its owner.
     """
     nodes = (await client.list_all("/api/v1/nodes", objects.Node, fresh=True)).items
+    # One claim at most stands on a node: `write_claim` adds none where one is.
     owners = {one.metadata.name: t.value for one in nodes for t in one.spec.taints if t.key == CLAIM}
     gone = {owner for owner in set(owners.values()) if await _silent(client, namespace, owner, silent_s, now)}
     return sorted(name for name, owner in owners.items() if owner in gone)
@@ -174,6 +186,7 @@ async def _silent(client: Client, namespace: str, owner: str, silent_s: float, n
             return True
         raise
     renewed = lease.spec.renew_time
+    # Released in order: whoever held it has gone.
     if not renewed or not lease.spec.holder_identity:
         return True
     return (now - datetime.datetime.fromisoformat(renewed.replace("Z", "+00:00"))).total_seconds() > silent_s

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Versioned(Protocol):
-    """What a watch follows: objects with metadata."""
+    """Require of whatever a watch follows that it has metadata."""
 
     metadata: objects.Metadata
 
@@ -38,7 +38,11 @@ _TRIES = 6
 _MOST_WAIT_S = 30.0
 _TOKEN_AGE_S = 60.0
 _LIST_S = 120.0
+# A page is bounded in bytes and in decoding time (one page is decoded without a turn of the event
+# loop).
 _PAGED = {"limit": "2000"}
+# Version "0" means "any version that the server's cache holds": no quorum read of etcd. It may be
+# older than what we have seen, so only a first list uses it (`Mirror.relist`).
 _FROM_CACHE = {**_PAGED, "resourceVersion": "0"}
 
 
@@ -109,7 +113,7 @@ class Client:
         self._bucket = Bucket(per_s, burst, time.monotonic)
         self._most = most
         self._session: aiohttp.ClientSession | None = None
-        self._bearer, self._bearer_at = "", -_TOKEN_AGE_S
+        self._bearer, self._bearer_at = "", -_TOKEN_AGE_S  # expired, so the first request reads the token
         self.throttled = 0
         self._wires: list[Wire] = []
         self._limited = per_s != float("inf")
@@ -146,7 +150,7 @@ class Client:
         return headers
 
     def _head(self) -> str:
-        """The headers of quick requests, made anew with each new token only."""
+        """Return the headers of quick requests, made anew with each new token only."""
         if not self._made or time.monotonic() - self._bearer_at >= _TOKEN_AGE_S:
             lines = {"Host": self._host, **self._headers()}
             self._made = "".join(f"{key}: {value}\r\n" for key, value in lines.items())
@@ -154,7 +158,7 @@ class Client:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """The open session."""
+        """Return the open session."""
         if self._session is None:
             raise RuntimeError("the client is not open; use `async with`")
         return self._session
@@ -169,17 +173,22 @@ class Client:
         content: str = JSON,
         timeout_s: float = 30.0,
     ) -> bytes:
-        """One request; 429 and 503 with Retry-After are waited for and tried again, a few times."""
+        """Send one request; after 429 and 503 with Retry-After, wait and try again a few times."""
         data = msgspec.json.encode(body) if body is not None else None
         for attempt in range(_TRIES):
             await self._bucket.take()
             async with self.session.request(
-                method, self.access.server + path, data=data, params=query, headers=self._headers(content),
+                method,
+                self.access.server + path,
+                data=data,
+                params=query,
+                headers=self._headers(content),
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
-            ) as answer:  # fmt: skip
+            ) as answer:
                 raw = await answer.read()
                 if answer.status < 300:
                     return raw
+                # 504 is the server's own time limit. Without Retry-After it is no invitation: who called decides.
                 wait_s = _retry_after(answer) if answer.status in (429, 503, 504) else None
                 if wait_s is None or attempt == _TRIES - 1:
                     raise _refusal(answer.status, raw)
@@ -188,7 +197,7 @@ class Client:
         raise AssertionError("unreachable")
 
     async def quick(self, method: str, path: str, body: object, timeout_s: float) -> bytes:
-        """One small request over a bare connection, where a general client's work would be most of the cost.
+        """Send one small request over a bare connection, where a general client's work would be most of the cost.
 
         Raises ConnectionError or TimeoutError where it is not known whether the server has acted.
         """
@@ -200,10 +209,14 @@ class Client:
             wire = await self._wire()
             async with asyncio.timeout(timeout_s):
                 answer = await wire.send(request + data)
+            # A connection goes back only after a whole answer. One that timed out has left by the exception,
+            # and must not be used again: its late answer would be taken for the next request's.
             if wire.open:
                 self._wires.append(wire)
             if answer.status < 300:
                 return answer.body
+            # 504 is not tried again: the server may have acted before its limit struck, and `Binder` looks at
+            # the pod instead.
             wait = answer.header(b"retry-after") if answer.status in (429, 503) else None
             if wait is None or attempt == _TRIES - 1:
                 raise _refusal(answer.status, answer.body)
@@ -212,7 +225,7 @@ class Client:
         raise AssertionError("unreachable")
 
     async def _wire(self) -> Wire:
-        """An idle connection, or a new one."""
+        """Take an idle connection, or a new one."""
         while self._wires:
             wire = self._wires.pop()
             if wire.open:
@@ -220,7 +233,7 @@ class Client:
         return await Wire.connect(self.access)
 
     async def get(self, path: str, kind: type[T], *, query: Mapping[str, str] | None = None) -> T:
-        """One object."""
+        """Read one object."""
         return msgspec.json.decode(await self.call("GET", path, query=query), type=kind)
 
     def list_ahead(self, path: str) -> None:
@@ -231,9 +244,11 @@ class Client:
     async def list_all(
         self, path: str, kind: type[T], *, query: Mapping[str, str] | None = None, fresh: bool = False
     ) -> Listed[T]:
-        """All objects of a collection, page by page; not ``fresh`` means from the server's cache, which is cheaper."""
+        """List a collection, page by page; not ``fresh`` means from the server's cache, which is cheaper."""
         pages = _pages_of(kind)
         wanted = (_PAGED if fresh else _FROM_CACHE) | dict(query or {})
+        # A list asked for ahead was asked without a query and from the cache: only the same list may take
+        # it.
         ahead = None if fresh or query else self._ahead.pop(path, None)
         items: list[T] = []
         bad: list[Unreadable] = []
@@ -255,17 +270,22 @@ class Client:
                 log.info("%s: %d listed in %.2f s, %.2f s of them waiting", path, len(items), took_s, waited_s)
                 return Listed(items, page.metadata.resource_version, bad)
             ahead = None
+            # A token of a continued list names its own version; the API refuses both together.
             wanted.pop("resourceVersion", None)
             wanted["continue"] = page.metadata.continue_
 
     async def watch(
         self, path: str, kind: type[V], version: str, *, query: Mapping[str, str] | None = None, for_s: float = 300.0
     ) -> AsyncIterator[list[Change[V]]]:
-        """Changes after a version, in batches as they arrive. Ends when the server ends it; Expired on 410."""
+        """Yield changes after a version, in batches as they arrive. Ends when the server ends it; Expired on 410."""
         wanted = {
-            "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": f"{for_s:.0f}",
-        } | dict(query or {})  # fmt: skip
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": f"{for_s:.0f}",
+        } | dict(query or {})
         decoder = events_of(kind)
+        # The server ends the watch after `for_s`; who is silent for a minute longer is a dead connection.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=for_s + 60)
         async with self.session.get(
             self.access.server + path, params=wanted, headers=self._headers(), timeout=timeout
@@ -273,6 +293,8 @@ class Client:
             if answer.status == 410:
                 raise Expired("the resource version is gone")
             if answer.status >= 300:
+                # A watch is not tried again here: the mirror does, from the version that it has, so nothing is lost
+                # by ending.
                 wait_s = _retry_after(answer)
                 if answer.status in (429, 503) and wait_s is not None:
                     self.throttled += 1
@@ -281,6 +303,7 @@ class Client:
                 raise _refusal(answer.status, await answer.read())
             rest = b""
             async for chunk in answer.content.iter_any():
+                # An event is a line, a chunk is not: the last piece waits for its end.
                 lines = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
                 rest = lines.pop()
                 if lines:
@@ -290,6 +313,7 @@ class Client:
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
     """Make many objects that stay, without a garbage collector that walks them all again and again meanwhile."""
+    # Nested uses must not enable it early: an outer block may still be filling.
     was = gc.isenabled()
     gc.disable()
     try:
@@ -300,21 +324,22 @@ def uncollected() -> Iterator[None]:
 
 
 def _pages_of(kind: type[T]) -> msgspec.json.Decoder[Any]:
-    """A decoder of lists: the page and its objects in one pass."""
+    """Make a decoder of lists: the page and its objects in one pass."""
     fields = [
         ("metadata", objects.ListMeta, msgspec.field(default_factory=objects.ListMeta)),
+        # `kind` is a value here, which the type system cannot use as a type.
         ("items", list[kind], msgspec.field(default_factory=list)),  # type: ignore[valid-type]
     ]
     return msgspec.json.Decoder(msgspec.defstruct(f"{kind.__name__}List", fields))
 
 
 def events_of(kind: type[V]) -> msgspec.json.Decoder[Any]:
-    """A decoder of a watch's lines: the event and its object in one pass."""
+    """Make a decoder of a watch's lines: the event and its object in one pass."""
     return msgspec.json.Decoder(msgspec.defstruct(f"{kind.__name__}Event", [("type", str), ("object", kind)]))
 
 
 def changes(lines: list[bytes], decoder: msgspec.json.Decoder[Any]) -> list[Change[Any]]:
-    """The events of a watch's lines. Raises Expired or ApiError where the server ends the watch by one."""
+    """Return the events of a watch's lines. Raises Expired or ApiError where the server ends the watch by one."""
     found = []
     for line in lines:
         if not line:
@@ -326,6 +351,8 @@ def changes(lines: list[bytes], decoder: msgspec.json.Decoder[Any]) -> list[Chan
             continue
         if event.type == "ERROR":
             raise _ended_by(line)
+        # A bookmark has an object of the kind with nothing but a version in it; it must not be told as a
+        # change.
         kind, item = event.type, event.object
         found.append(Change(kind, None if kind == "BOOKMARK" else item, item.metadata.resource_version))
     return found
@@ -355,6 +382,8 @@ def _page(pages: msgspec.json.Decoder[Any], raw: bytes, kind: type[T], bad: list
     """Decode a page; where an object of it is of another form, the others all the same."""
     try:
         return pages.decode(raw)
+    # One odd object makes the decoder refuse the whole page. The second pass is slow and rare, and
+    # loses only the odd one.
     except msgspec.ValidationError:
         page = _RAW_PAGES.decode(raw)
     found = []
@@ -378,7 +407,7 @@ def _ended_by(line: bytes) -> WattflowError:
 
 
 def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
-    """Seconds to wait as the server says; one second where a 429 does not say."""
+    """Return the seconds to wait that the server asks for; one second where a 429 does not say."""
     text = answer.headers.get("Retry-After", "")
     if text.isdigit():
         return float(text)
@@ -388,6 +417,7 @@ def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
 def _refusal(code: int, raw: bytes) -> ApiError:
     try:
         status = msgspec.json.decode(raw, type=objects.Status)
+        # Proxies on the way answer in HTML: the code is all that can be relied on.
         return ApiError(code, status.reason, status.message)
     except msgspec.MsgspecError:
         return ApiError(code, "", raw[:200].decode(errors="replace"))

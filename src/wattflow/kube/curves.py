@@ -16,9 +16,11 @@ from wattflow.kube.fitting import Fit, fit
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile, Scope
 
+# Prometheus refuses ranges of more than 11,000 points a series.
 _STEP_S, _MOST_POINTS = 60, 10_000
 _WATTS = (
     (
+        # Kepler from 0.10 on; the two others are names of earlier versions.
         'sum by (node_name, node, instance) (rate(kepler_node_cpu_joules_total{zone=~"package|dram"}[5m]))',
         Scope.PACKAGE,
     ),
@@ -74,6 +76,7 @@ async def fitted(client: Client, url: str, days: float) -> list[Fitted]:
         asked = _Asked(session, url.rstrip("/"), days, names)
         watts, scope = await asked.watts()
         busy, ratio = await asked.series(_BUSY[0]), False
+        # node_exporter counts every thread; Kepler's own ratio is there wherever Kepler is.
         if not busy:
             busy, ratio = await asked.series(_BUSY[1]), True
         gpus = await asked.series(_GPUS)
@@ -88,6 +91,7 @@ async def fitted(client: Client, url: str, days: float) -> list[Fitted]:
 def _fitted(node: objects.Node, watts: Series, busy: Series, gpus: Series, scope: Scope, ratio: bool) -> Fitted:
     name, threads = node.metadata.name, power.threads_of(node)
     scale, drawn, loads = threads if ratio else 1, watts.get(name, {}), busy.get(name, {})
+    # Both on the same grid: queries share start and step, so equal times are equal numbers.
     samples = [(at_s, loads[at_s] * scale, value) for at_s, value in drawn.items() if at_s in loads]
     # GPUs that do nothing draw all the same; what they take when busy belongs to their own tasks
     idle_gpu_w = min(gpus.get(name, {}).values(), default=0.0)
@@ -109,7 +113,7 @@ class _Asked:
     names: Iterable[str]
 
     async def watts(self) -> tuple[Series, Scope]:
-        """Watts of nodes by the first words that are known, and what they include."""
+        """Read the watts of nodes by the first words that are known, and what they include."""
         for query, scope in _WATTS:
             found = await self.series(query)
             if found:
@@ -117,9 +121,11 @@ class _Asked:
         return {}, Scope.PACKAGE
 
     async def series(self, query: str) -> Series:
-        """Values by node and time, of nodes of ours."""
+        """Read values by node and time, of nodes of ours."""
+        # On whole steps, so that all queries of one fit answer at the same times.
         end_s = int(time.time()) // _STEP_S * _STEP_S
         span_s = self.days * 86400
+        # Rounded up to whole steps, and below the limit of points also where the division leaves a rest.
         step_s = max(_STEP_S, -(-span_s // _MOST_POINTS) // _STEP_S * _STEP_S + _STEP_S)
         asked = {"query": query, "start": f"{end_s - span_s:.0f}", "end": str(end_s), "step": f"{step_s:.0f}"}
         try:
@@ -139,9 +145,10 @@ class _Asked:
 
 
 def _node_of(labels: Mapping[str, str], known: set[str]) -> str | None:
-    """The node that a series is of, by whichever label names it."""
+    """Return the node that a series is of, by whichever label names it."""
     for key in ("node_name", "node", "exported_instance", "instance", "Hostname"):
         value = labels.get(key, "")
+        # Scrape targets carry a port: "node-1:9100".
         for name in (value, value.rpartition(":")[0]):
             if name in known:
                 return name
@@ -157,7 +164,7 @@ async def listed(client: Client, default: str = "") -> list[str]:
 
 
 def line(name: str, curve: PowerProfile | None, more: str = "") -> str:
-    """One node in words."""
+    """Describe one node in words."""
     if curve is None:
         return f"{name}: unknown"
     said = f"{name}: {curve.idle_w:.1f} to {curve.full_w:.1f} W, {curve.scope.value}, {curve.provenance.value}"

@@ -46,7 +46,7 @@ class TaskConfig(_Body):
 
 
 def read_token(path: Path) -> str:
-    """The token of a file. Raises InvalidInput where it is short, or readable by others."""
+    """Read the token of a file. Raises InvalidInput where it is short, or readable by others."""
     try:
         token, mode = path.read_text(encoding="utf-8").strip(), path.stat().st_mode
     except OSError as error:
@@ -59,11 +59,12 @@ def read_token(path: Path) -> str:
 
 
 def routes(executions: Executions, token: str) -> list[web.RouteDef]:
-    """All routes; each answers 401 without the token."""
+    """Return all routes; each answers 401 without the token."""
 
     def route(method: str, path: str, act: Callable[[str, web.Request, bytes], object]) -> web.RouteDef:
         async def answer(request: web.Request) -> web.StreamResponse:
             given = request.headers.get("Authorization", "")
+            # In constant time: the answer's time must not tell how much of a token was right.
             if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
                 return _problem(401, "a token is needed: Authorization: Bearer …")
             try:
@@ -74,6 +75,7 @@ def routes(executions: Executions, token: str) -> list[web.RouteDef]:
                 return _problem(400, str(error))
             except (msgspec.MsgspecError, ValueError) as error:
                 return _problem(400, f"{method} {request.path}: {error}")
+            # Only False: None stands for an answer without content.
             if found is False:
                 return _problem(404, "there is no such task")
             return web.Response(body=msgspec.json.encode(found or {}), content_type="application/json")

@@ -1,4 +1,4 @@
-"""What the scheduler needs from whoever decides: nodes and load in, pods wanted, placements out.
+"""The port between the scheduler and whoever decides: nodes, load and wanted pods in, placements out.
 
 `wattflow.kube.engine_decider.EngineDecider` fulfils it with the live engine. Amounts are those of `accounting`.
 """
@@ -41,7 +41,7 @@ class Choice(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What one step decided, and when to be asked again without an event.
+    """Carry what one step decided, and when to ask again without an event.
 
     Attributes:
         sleep, wake: Nodes to put to sleep and to wake; answered by `Decider.powered`.
@@ -57,49 +57,49 @@ class Decider(Protocol):
     """Decides where pods go. Never blocks and does no I/O."""
 
     def set_node(self, node: objects.Node, allocatable: accounting.Amounts, power: PowerProfile | None) -> None:
-        """A node is there, or has changed."""
+        """Take up a node that is new or has changed."""
 
     def drop_node(self, name: str) -> None:
-        """A node is gone; pods chosen for it are no longer held."""
+        """Forget a node; pods chosen for it are no longer held."""
 
     def powered(self, name: str, state: Power) -> None:
-        """A node is on, or asleep, now."""
+        """Note that a node is on, or asleep, now."""
 
     def coming_m(self, within_s: float) -> int:
-        """Milli-cores of workflows' tasks that are likely to be wanted within so many seconds, and are not yet."""
+        """Return the milli-cores of workflows' tasks that will likely be wanted within so many seconds."""
 
     def set_load(self, name: str, amounts: accounting.Amounts) -> None:
         """Tell what pods that were not chosen here use on a node, all together."""
 
     def want(self, wanted: Wanted) -> None:
-        """A pod wants a place; the same pod again replaces the wish."""
+        """Queue a pod that wants a place; the same pod again replaces the wish."""
 
     def past(self, pods: Sequence[objects.Pod]) -> None:
-        """Pods that ended well before we came; workflows go on after them."""
+        """Note pods that ended well before we came; workflows go on after them."""
 
     def adopt(self, running: Sequence[tuple[Wanted, str]], now_s: float) -> set[str]:
-        """Pods that are on their nodes already: the uids of those that are held from now on as if chosen here.
+        """Take over pods that run already; returns the uids of those held from now on as if chosen here.
 
         Called before anything is wanted. The others are load.
         """
 
     def unwant(self, uid: str) -> None:
-        """It wants none any more."""
+        """Take a pod out of the queue."""
 
     def started(self, uid: str) -> None:
-        """The choice was carried out."""
+        """Note that the choice was carried out."""
 
     def refused(self, uid: str, until_s: float) -> None:
-        """The choice could not be carried out; not before ``until_s`` again."""
+        """Undo a choice that could not be carried out; not before ``until_s`` again."""
 
     def ended(self, uid: str) -> None:
-        """The pod holds nothing any more."""
+        """Note that the pod holds nothing any more."""
 
     def resized(self, uid: str, amounts: accounting.Amounts) -> None:
-        """A running pod's requests changed in place."""
+        """Note that a running pod's requests changed in place."""
 
     def step(self, now_s: float) -> Chosen:
         """Decide."""
 
     def why(self, uid: str) -> str:
-        """Why a wanted pod is not placed, in one line."""
+        """Say why a wanted pod is not placed, in one line."""

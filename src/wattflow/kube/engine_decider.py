@@ -24,15 +24,15 @@ from wattflow.policy import registry
 from wattflow.policy.base import Policy
 
 _MOST_SHAPES = 2048
-_MOST_PRIORITY, _ORDERS = 200_000, ORDERS  # levels are 32-bit
-_COUNTED = 8
+_MOST_PRIORITY, _ORDERS = 200_000, ORDERS  # product plus one order stays below 2**31: levels are 32-bit
+_COUNTED = 8  # `engine.tables.COUNTABLE`
 """Countable resources that an engine knows by name; further ones are only checked before binding."""
 SleepOf = Callable[[objects.Node], Sleep | None]
 Capped = Callable[[str, accounting.Amounts], accounting.Amounts]
 
 
 def as_requested(policy: Policy | str) -> Policy:
-    """A policy as it can run here: whole requests at nominal frequency.
+    """Return a policy as it can run here: whole requests at nominal frequency.
 
     What a pod is guaranteed stands in its requests, which a scheduler may not edit, and nobody sets a frequency for
     one pod. A policy that would give less than is requested (the HPE rule and what is built on it) would else place
@@ -110,13 +110,13 @@ class EngineDecider:
             )
 
     def use(self, policy: Policy) -> None:
-        """Another policy from now on."""
+        """Use another policy from now on."""
         self.engine.use(as_requested(policy))
 
     # nodes
 
     def set_node(self, node: objects.Node, allocatable: accounting.Amounts, profile: PowerProfile | None) -> None:
-        """A node is there, or has changed. Another power curve counts as soon as nothing of ours is on the node."""
+        """Take up a node that is new or has changed. Another curve counts once nothing of ours is on the node."""
         name = node.metadata.name
         self._later.pop(name, None)
         if name in self._nodes and self._curves[name] != profile:
@@ -133,12 +133,15 @@ class EngineDecider:
             name,
             cores=threads,
             memory_bytes=offered.get(accounting.MEMORY, 0),
+            # A cap may leave none, and a node of no cores is refused (`model.cluster.Node`); a thousandth takes
+            # no pod.
             allocatable_cores=max(1e-3, accounting.cores(offered)),
             speed=power.speed_of(node),
             architecture=node.status.node_info.architecture or "amd64",
             power=profile,
             sleep=self._sleep_of(node),
         )
+        # Sorted, since the first few names that come are the ones that the engine counts.
         for resource in sorted(offered):
             self._counts_by(resource)
         counts = {resource: offered.get(resource, 0) for resource in self._resources}
@@ -148,11 +151,12 @@ class EngineDecider:
             self.set_load(name, self._loads[name])
 
     def drop_node(self, name: str) -> None:
-        """A node is gone. What we placed there ends here; the pods themselves are the cluster's business."""
+        """Forget a node. What we placed there ends here; the pods themselves are the cluster's business."""
         id = self._nodes.pop(name, None)
         if id is None:
             return
         for uid in list(self._on_node.pop(name, ())):
+            # Copied: `ended` takes out of it.
             self.ended(uid)
         self._names.pop(id, None)
         for known in (self._curves, self._loads, self._offered, self._later):
@@ -161,12 +165,12 @@ class EngineDecider:
         self.engine.put(protocol.GONE, id)
 
     def powered(self, name: str, state: protocol.Power) -> None:
-        """A node is on, or asleep, now."""
+        """Note that a node is on, or asleep, now."""
         if name in self._nodes:
             self.engine.put(protocol.NODE, self._nodes[name], state=state)
 
     def coming_m(self, within_s: float) -> int:
-        """Milli-cores of workflows' tasks whose parents are all done or about to be."""
+        """Return the milli-cores of workflows' tasks whose parents are all done or about to be."""
         return self._structure.coming_m(self._now_s, within_s) if self._structure is not None else 0
 
     def set_load(self, name: str, amounts: accounting.Amounts) -> None:
@@ -205,13 +209,15 @@ class EngineDecider:
     # pods
 
     def want(self, wanted: Wanted) -> None:
-        """A pod wants a place; the same pod again replaces the wish."""
+        """Queue a pod that wants a place; the same pod again replaces the wish."""
         uid = wanted.pod.metadata.uid
         self.unwant(uid)
         if self._join(wanted):
             return
         self._needs[uid] = wanted.amounts
         shape = self._shape(wanted)
+        # A pod that is offered certain nodes needs a constraint of its own, which a task in the graph
+        # cannot get.
         found = self._structure.enter(wanted.pod, shape, self._now_s) if self._structure and not wanted.nodes else None
         if found is None:
             tag = next(self._tags)
@@ -220,13 +226,13 @@ class EngineDecider:
         self._uids[found[1]] = uid
 
     def past(self, pods: Sequence[objects.Pod]) -> None:
-        """Pods that ended well before we came."""
+        """Note pods that ended well before we came."""
         if self._structure is not None:
             for pod in pods:
                 self._structure.past(pod)
 
     def adopt(self, running: Sequence[tuple[Wanted, str]], now_s: float) -> set[str]:
-        """Pods that are on their nodes already become tasks that may go nowhere else, and are placed by a step."""
+        """Make running pods tasks that may go nowhere else, and place them by a step."""
         self._now_s = now_s
         where = {wanted.pod.metadata.uid: name for wanted, name in running if name in self._nodes}
         for wanted, name in running:
@@ -239,6 +245,7 @@ class EngineDecider:
                 self.engine.put(protocol.NODE, action.who, state=protocol.Power.ON)
         for placement in result.placements:
             uid = self._uids.get(placement.tag, "")
+            # Not the node it runs on, or not of these at all: undone, it counts as load.
             if self._nodes.get(where.get(uid, "")) != placement.node:
                 self.engine.put(protocol.REFUSED, placement.attempt)
                 continue
@@ -268,7 +275,7 @@ class EngineDecider:
         self._uids[found[1]] = uid
 
     def unwant(self, uid: str) -> None:
-        """It wants none any more; nothing where it is not waiting."""
+        """Take a pod out of the queue; nothing where it is not waiting."""
         self._part(uid)
         self._needs.pop(uid, None)
         task = self._tasks.pop(uid, None)
@@ -280,7 +287,7 @@ class EngineDecider:
             self._structure.left(uid)
 
     def started(self, uid: str) -> None:
-        """The choice was carried out."""
+        """Note that the choice was carried out."""
         attempt = self._attempts.get(uid)
         if attempt is not None:
             self.engine.put(protocol.STARTED, attempt)
@@ -291,11 +298,12 @@ class EngineDecider:
                 gang.started.add(uid)
 
     def refused(self, uid: str, until_s: float) -> None:
-        """The choice could not be carried out."""
+        """Undo a choice that could not be carried out."""
         attempt = self._attempts.pop(uid, None)
         if attempt is None:
             return
         self._leave_node(uid)
+        # A member by itself has a task of its own; only parts of the gang's task can follow.
         follower = self._gangs.follow(uid) if uid not in self._tasks else None
         if follower is not None:  # the others run already
             self.engine.put(protocol.FINISHED, attempt)
@@ -304,7 +312,7 @@ class EngineDecider:
         self.engine.put(protocol.REFUSED, attempt, until_s=until_s if math.isfinite(until_s) else 0.0)
 
     def ended(self, uid: str) -> None:
-        """The pod holds nothing any more."""
+        """Note that the pod holds nothing any more."""
         attempt = self._attempts.pop(uid, None)
         if attempt is None:
             return
@@ -318,7 +326,7 @@ class EngineDecider:
             self._structure.ended(uid)
 
     def resized(self, uid: str, amounts: accounting.Amounts) -> None:
-        """A running pod's requests changed in place."""
+        """Note that a running pod's requests changed in place."""
         attempt = self._attempts.get(uid)
         if attempt is not None:
             cores, memory = accounting.cores(amounts), amounts.get(accounting.MEMORY, 0)
@@ -346,6 +354,7 @@ class EngineDecider:
                 self.engine.put(protocol.REFUSED, placement.attempt)
                 continue
             gang = self._gangs.named(whose)
+            # `uids` sorts them, so part i is the same pod at every call.
             uid = whose if gang is None else gang.uids()[placement.part]
             if gang is not None:
                 self._needs[uid] = gang.amounts()
@@ -355,10 +364,11 @@ class EngineDecider:
         for action in result.actions:
             if action.kind in ordered and action.who in self._names:
                 ordered[action.kind].append(self._names[action.who])
+        # Order of `ordered`: sleep, wake, as `Chosen` has them.
         return Chosen(choices, wake_at_s, *ordered.values())
 
     def task_of(self, uid: str) -> int | None:
-        """The engine's task for a pod that is wanted or held."""
+        """Return the engine's task for a pod that is wanted or held."""
         gang = self._gangs.of(uid)
         return self._tasks.get(uid) if gang is None or uid in self._tasks else gang.task
 
@@ -383,7 +393,7 @@ class EngineDecider:
         return {name: by_group[group] for name, group in at.items() if group in by_group}
 
     def why(self, uid: str) -> str:
-        """Why a wanted pod is not placed."""
+        """Say why a wanted pod is not placed."""
         task = self._tasks.get(uid)
         gang = self._gangs.of(uid)
         if gang is not None and task is None:
@@ -409,7 +419,7 @@ class EngineDecider:
         return True
 
     def _part(self, uid: str, ended: bool = False) -> None:
-        """A pod leaves its gang. Before the gang has started, the others wait for a full number again."""
+        """Take a pod out of its gang. Before the gang has started, the others wait for a full number again."""
         gang = self._gangs.of(uid)
         gone, again = self._gangs.leave(uid, ended)
         if gang is not None and again:
@@ -436,7 +446,7 @@ class EngineDecider:
             self._load_again(name)
 
     def _load_again(self, name: str) -> None:
-        """Something of ours has left an overbooked node, or takes another amount: what is told of the others' anew."""
+        """Tell the others' load anew after something of ours left an overbooked node or was resized."""
         if name in self._loads:
             self.set_load(name, self._loads[name])
 
@@ -448,14 +458,14 @@ class EngineDecider:
                 self.engine.drop(id)
 
     def _shape_like(self, pod: objects.Pod, amounts: accounting.Amounts, function: str | None) -> int:
-        """The shape of a pod that will be like this one, but for its amounts and its function."""
+        """Return the shape of a pod that will be like this one, but for its amounts and its function."""
         notes = {key: value for key, value in pod.metadata.annotations.items() if key != FUNCTION}
         notes |= {} if function is None else {FUNCTION: function}
         metadata = msgspec.structs.replace(pod.metadata, annotations=notes)
         return self._shape(Wanted(msgspec.structs.replace(pod, metadata=metadata), amounts))
 
     def _level(self, pod: objects.Pod) -> int:
-        """Who goes first: the pod's priority class and its workflow's own priority, then, if asked, older workflows."""
+        """Rank a pod by its priority class and its workflow's own priority, then, if asked, older workflows."""
         found = self._flows.of(pod) if self._flows is not None else None
         priority = pod.spec.priority + (found[0].priority if found is not None else 0)
         level = max(-_MOST_PRIORITY, min(_MOST_PRIORITY, priority)) * _ORDERS
@@ -470,6 +480,8 @@ class EngineDecider:
         function = pod.metadata.annotations.get(FUNCTION, "pod")
         counts = {name: value for name, value in amounts.items() if self._counts_by(name)}
         key = (tuple(sorted(amounts.items())), wish, function, level, parts, groups)
+        # A shape with a list of nodes belongs to one pod and is dropped with it; others are shared by all
+        # equal pods.
         if wanted.nodes is None and key in self._shapes:
             self._shapes.move_to_end(key)
             return self._shapes[key]
@@ -480,6 +492,7 @@ class EngineDecider:
             self._own[pod.metadata.uid] = (shape, rule)
             return shape
         self._shapes[key] = shape
+        # The least recently used. Tasks that still use its shape keep the row until they end.
         if len(self._shapes) > _MOST_SHAPES:
             self.engine.drop(self._shapes.popitem(last=False)[1])
         return shape

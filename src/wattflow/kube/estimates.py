@@ -18,16 +18,17 @@ from wattflow.kube.tenant import PREFIX
 FUNCTION, RUNTIME = f"{PREFIX}function", f"{PREFIX}runtime-s"
 INPUT, OUTPUT = f"{PREFIX}input-bytes", f"{PREFIX}output-bytes"
 _TEMPLATE = "workflows.argoproj.io/template"
+# Tenants choose functions and images freely; memory must not grow with their imagination.
 _MOST_KINDS = 10_000
 
 
 def stated_s(annotations: Mapping[str, str]) -> float | None:
-    """The runtime that annotations state, or None."""
+    """Return the runtime that annotations state, or None."""
     return tenant.number(annotations.get(RUNTIME, ""))
 
 
 def stated_bytes(annotations: Mapping[str, str], key: str) -> float:
-    """The bytes that annotations state, or NaN."""
+    """Return the bytes that annotations state, or NaN."""
     found = tenant.number(annotations.get(key, ""))
     return math.nan if found is None else found
 
@@ -36,6 +37,7 @@ def kind_of(pod: objects.Pod) -> str:
     """Tell what a pod is one of."""
     notes, spec = pod.metadata.annotations, pod.spec
     image = spec.containers[0].image if spec.containers else ""
+    # By namespace: the same image may do other work for another tenant.
     return f"{pod.metadata.namespace}/{notes.get(FUNCTION) or notes.get(_TEMPLATE) or image}"
 
 
@@ -53,15 +55,16 @@ class Estimates:
     predicted: Predicted | None = None
 
     def of(self, pod: objects.Pod) -> float | None:
-        """Seconds to expect, None where unknown."""
+        """Return the expected runtime, None where unknown."""
         stated = stated_s(pod.metadata.annotations)
         return stated if stated is not None else self.of_kind(kind_of(pod), pod.metadata.annotations)
 
     def left(self, pod: objects.Pod, now_s: float) -> float | None:
-        """Seconds to expect of a pod that runs already; ``now_s`` since 1970. None where unknown."""
+        """Return what is left of a running pod's expected runtime; ``now_s`` since 1970. None where unknown."""
         whole, began_s = self.of(pod), moment_s(pod.status.start_time)
         if whole is None or began_s is None:
             return whole
+        # Time that has passed counts at the node's own speed, since estimates are seconds at speed 1.
         return max(0.0, whole - max(0.0, now_s - began_s) * self.speed_of(pod.spec.node_name))
 
     def of_kind(self, kind: str, annotations: Mapping[str, str]) -> float | None:
@@ -83,4 +86,5 @@ class Estimates:
         runtime_s = (attempt.end_s - attempt.start_s) * self.speed_of(pod.spec.node_name)
         if self.predicted is not None:
             self.predicted.learn(kind, stated_bytes(pod.metadata.annotations, INPUT), runtime_s)
+        # Running mean: no list of runtimes is kept.
         self.means[kind] = (count + 1, mean_s + (runtime_s - mean_s) / (count + 1))

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from wattflow.kube import objects
@@ -19,8 +20,11 @@ from wattflow.model.errors import WattflowError
 
 PROCESS = "PROCESS"
 STRATEGIES = ("fifo", "rank", "rank_min", "rank_max")
+# `EngineDecider._level` multiplies priorities by it and adds an order: the product must stay within
+# 32 bits.
 ORDERS = 10_000
 """Orders within one priority are 0 to this, less one; higher goes first."""
+# (600 + 1) * 16 < ORDERS: rank and size share one number, the rank first.
 _MOST_RANK, _SIZES = 600, 16
 
 
@@ -29,7 +33,7 @@ class NoExecution(WattflowError):
 
 
 class BadExecution(WattflowError):
-    """What was told does not fit: a name taken, an edge without its vertex, a cycle."""
+    """Refuse what does not fit: a name taken, an edge without its vertex, a cycle."""
 
 
 class NoStrategy(BadExecution):
@@ -62,7 +66,7 @@ class Execution:
     ranks: dict[str, int] = field(default_factory=dict)
 
     def rank_again(self) -> None:
-        """Ranks by process: the most processes on a way from it to the end, itself included. Raises on a cycle."""
+        """Rank each process: the most processes on a way from it to the end, itself included. Raises on a cycle."""
         after: dict[int, list[int]] = {uid: [] for uid in self.vertices}
         missing = dict.fromkeys(self.vertices, 0)
         for source, target in self.edges.values():
@@ -81,13 +85,16 @@ class Execution:
         rank: dict[int, int] = {}
         for uid in reversed(order):
             below = max((rank[target] for target in after[uid]), default=0)
+            # Channels and other vertices between processes connect them, but are no work of their own.
             rank[uid] = below + (self.vertices[uid][1] == PROCESS)
         self.ranks = {self.vertices[uid][0]: value for uid, value in rank.items()}
 
     def order_of(self, task: Task) -> int:
-        """Which of two tasks goes first: higher does."""
+        """Return a task's order; of two tasks the higher goes first."""
         if self.strategy == "fifo":
             return 0
+        # Each step is a factor of 8, the last begins at 2**45 bytes; equal steps are ties, left to the
+        # policy.
         size = min(_SIZES - 1, int(math.log2(task.input_bytes + 1) / 3))
         ties = {"rank": 0, "rank_max": size, "rank_min": _SIZES - 1 - size}[self.strategy]
         return min(_MOST_RANK, self.ranks.get(task.process, 0)) * _SIZES + ties
@@ -117,7 +124,7 @@ class Executions:
     # what the engine of workflows tells
 
     def register(self, name: str, namespace: str, strategy: str) -> None:
-        """A new execution."""
+        """Register a new execution."""
         if name in self.known:
             raise BadExecution(f"{name} is registered already; delete it first")
         order, _, assign = strategy.lower().partition("-")
@@ -129,7 +136,7 @@ class Executions:
         self._keep(name)
 
     def delete(self, name: str) -> None:
-        """It is over; pods that it kept back may go."""
+        """End an execution; pods that it kept back may go."""
         gone = self.of_name(name)
         del self.known[name]
         for task in gone.tasks.values():
@@ -139,21 +146,21 @@ class Executions:
         self.on_released()
 
     def add_vertices(self, name: str, vertices: Iterable[tuple[int, str, str]]) -> None:
-        """Vertices as (uid, label, type); only those of type PROCESS count for ranks."""
+        """Add vertices as (uid, label, type); only those of type PROCESS count for ranks."""
         one = self.of_name(name)
         for uid, label, kind in vertices:
             one.vertices[uid] = (label, kind.upper())
         self._changed(one)
 
     def drop_vertices(self, name: str, uids: Iterable[int]) -> None:
-        """Vertices with their edges."""
+        """Remove vertices with their edges."""
         one, gone = self.of_name(name), set(uids)
         one.vertices = {uid: vertex for uid, vertex in one.vertices.items() if uid not in gone}
         one.edges = {uid: edge for uid, edge in one.edges.items() if not gone & set(edge)}
         self._changed(one)
 
     def add_edges(self, name: str, edges: Iterable[tuple[int, int, int]]) -> None:
-        """Edges as (uid, from, to). Nothing changes where one does not fit."""
+        """Add edges as (uid, from, to). Nothing changes where one does not fit."""
         one = self.of_name(name)
         before, more = dict(one.edges), list(edges)
         lost = sorted({end for _, *ends in more for end in ends if end not in one.vertices})
@@ -163,25 +170,28 @@ class Executions:
         try:
             self._changed(one)
         except BadExecution:
+            # The edges that made the cycle: ranks stay those of before.
             one.edges = before
             raise
 
     def drop_edges(self, name: str, uids: Iterable[int]) -> None:
-        """Edges that are no more."""
+        """Remove edges."""
         one = self.of_name(name)
         for uid in uids:
             one.edges.pop(uid, None)
         self._changed(one)
 
     def add_task(self, name: str, id: int, process: str, pod: str, input_bytes: float) -> None:
-        """A task whose pod is about to be made; it belongs to the batch that is open, if any."""
+        """Add a task whose pod is about to be made, to the open batch if there is one."""
         one = self.of_name(name)
+        # None while the batch is open (`end_batch` tells the number), so a task told afterwards waits for
+        # nobody.
         one.tasks[id] = Task(process, pod, input_bytes, one.batch if one.batches.get(one.batch, 0) is None else 0)
         self._by_pod[one.namespace, pod] = (name, id)
         self._keep(name)
 
     def drop_task(self, name: str, id: int) -> bool:
-        """A task whose pod will not be made; whether there was one."""
+        """Remove a task whose pod will not be made; returns whether there was one."""
         one = self.of_name(name)
         task = one.tasks.pop(id, None)
         if task is None:
@@ -189,20 +199,21 @@ class Executions:
         self._by_pod.pop((one.namespace, task.pod), None)
         count = one.batches.get(task.batch)
         if count is not None:
+            # One fewer to wait for; what it kept back may be complete now.
             one.batches[task.batch] = count - 1
         self._keep(name)
         self.on_released()
         return True
 
     def start_batch(self, name: str) -> None:
-        """Tasks told from now on wait for each other."""
+        """Open a batch: tasks told from now on wait for each other."""
         one = self.of_name(name)
         one.batch += 1
         one.batches[one.batch] = None
         self._keep(name)
 
     def end_batch(self, name: str, count: int) -> None:
-        """The batch has so many tasks: when their pods are all there, they are decided together."""
+        """Close the batch at so many tasks: when their pods are all there, they are decided together."""
         one = self.of_name(name)
         one.batches[one.batch] = count
         self._keep(name)
@@ -211,18 +222,18 @@ class Executions:
     # what the scheduler asks
 
     def of_name(self, name: str) -> Execution:
-        """An execution, or NoExecution."""
+        """Return an execution; raises NoExecution."""
         if name not in self.known:
             raise NoExecution(f"no execution {name!r} is registered")
         return self.known[name]
 
     def of(self, pod: objects.Pod) -> tuple[Execution, Task] | None:
-        """The task that a pod is."""
+        """Return the task that a pod is."""
         found = self._by_pod.get((pod.metadata.namespace, pod.metadata.name))
         return None if found is None else (self.known[found[0]], self.known[found[0]].tasks[found[1]])
 
     def order_of(self, pod: objects.Pod) -> int:
-        """Its place among pods of equal priority; 0 where nobody told of it."""
+        """Return a pod's place among pods of equal priority; 0 where nobody told of it."""
         found = self.of(pod)
         return 0 if found is None else found[0].order_of(found[1])
 
@@ -234,9 +245,11 @@ class Executions:
         one, task = found
         task.state = "UNSCHEDULED"
         count = one.batches[task.batch]
+        # A task leaves RECEIVED_CONFIG when its pod is first seen.
         there = sum(other.batch == task.batch and other.state != "RECEIVED_CONFIG" for other in one.tasks.values())
         if count is None or there < count:
             return True
+        # Once complete it is forgotten: members that are seen again must not wait anew.
         del one.batches[task.batch]
         self._keep(one.name)
         self.on_released()
@@ -257,6 +270,7 @@ class Executions:
 
     def _path(self, name: str) -> Path:
         assert self.folder is not None
+        # Quoted: a name from the network must not leave the folder.
         return self.folder / f"{quote(name, safe='')}.json"
 
     def _keep(self, name: str) -> None:
@@ -270,16 +284,16 @@ class Executions:
         draft.replace(path)
 
 
-def _read(raw: Mapping[str, object]) -> Execution:
-    """An execution as `_keep` wrote it: JSON makes texts of keys and lists of pairs."""
-    table: dict[str, dict[str, object]] = {key: dict(raw[key]) for key in ("vertices", "edges", "tasks", "batches")}  # type: ignore[call-overload]
+def _read(raw: Mapping[str, Any]) -> Execution:
+    """Read an execution as `_keep` wrote it: JSON makes texts of keys and lists of pairs."""
+    table: dict[str, dict[str, Any]] = {key: dict(raw[key]) for key in ("vertices", "edges", "tasks", "batches")}
     return Execution(
         str(raw["name"]),
         str(raw["namespace"]),
         str(raw["strategy"]),
-        {int(uid): (str(one[0]), str(one[1])) for uid, one in table["vertices"].items()},  # type: ignore[index]
-        {int(uid): (int(one[0]), int(one[1])) for uid, one in table["edges"].items()},  # type: ignore[index]
-        {int(id): Task(**one) for id, one in table["tasks"].items()},  # type: ignore[arg-type]
-        int(raw["batch"]),  # type: ignore[call-overload]
-        {int(id): None if count is None else int(count) for id, count in table["batches"].items()},  # type: ignore[call-overload]
+        {int(uid): (str(one[0]), str(one[1])) for uid, one in table["vertices"].items()},
+        {int(uid): (int(one[0]), int(one[1])) for uid, one in table["edges"].items()},
+        {int(id): Task(**one) for id, one in table["tasks"].items()},
+        int(raw["batch"]),
+        {int(id): None if count is None else int(count) for id, count in table["batches"].items()},
     )

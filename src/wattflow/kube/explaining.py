@@ -20,7 +20,7 @@ async def explain(
     journal: Path | None = None,
     release: str = "wattflow/wattflow",
 ) -> str:
-    """A few lines for a person about a pod (namespace and name); with a journal also which other nodes there were."""
+    """Explain a pod (namespace and name) in a few lines; with a journal also which other nodes there were."""
     namespace, name = asked
     async with Client(where) as client:
         try:
@@ -40,7 +40,7 @@ async def explain(
 
 
 def lines(pod: objects.Pod, said: dict[str, object] | None) -> list[str]:
-    """The explanation; ``said`` is what a running scheduler knows of a waiting pod."""
+    """Write the explanation; ``said`` is what a running scheduler knows of a waiting pod."""
     found = [f"{pod.key}: schedulerName {pod.spec.scheduler_name}"]
     note = pod.metadata.annotations.get(DECISION)
     if pod.spec.node_name:
@@ -55,6 +55,7 @@ def lines(pod: objects.Pod, said: dict[str, object] | None) -> list[str]:
         return found
     told = [one for one in pod.status.conditions if one.type == "PodScheduled" and one.status == "False"]
     found += [f"waits: {one.message or one.reason}" for one in told]
+    # What the scheduler says now comes after what stands in the pod, which may be older.
     if said is not None:
         requests = said.get("requests")
         found.append(f"now: {said.get('why')}")

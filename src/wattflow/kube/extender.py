@@ -20,6 +20,8 @@ from wattflow.kube.scheduler import Scheduler
 
 HIGHEST = 10
 """The highest score of an extender; kube-scheduler multiplies it by ten times the extender's weight."""
+# 5,000 nodes in full are some tens of megabytes, where the extender is not marked
+# `nodeCacheCapable`.
 _MOST_BYTES = 64 << 20
 
 
@@ -30,22 +32,23 @@ class NodeList(msgspec.Struct):
 
 
 class Asked(msgspec.Struct):
-    """What kube-scheduler asks: a pod, and the nodes that passed its own filters."""
+    """Carry kube-scheduler's question: a pod, and the nodes that passed its own filters."""
 
+    # Capital letters: the Go structs of extender/v1 have no JSON tags.
     Pod: objects.Pod
     Nodes: NodeList | None = None
     NodeNames: list[str] | None = None
 
     @property
     def names(self) -> list[str]:
-        """The nodes' names, whichever way they came."""
+        """Return the nodes' names, whichever way they came."""
         if self.NodeNames is not None:
             return self.NodeNames
         return [node.metadata.name for node in self.Nodes.items] if self.Nodes is not None else []
 
 
 def scores(costs: Mapping[str, float], names: Iterable[str]) -> dict[str, int]:
-    """Costs as whole scores: the cheapest nodes get 10, others 0 … 9 in between; 0 where the policy would not go."""
+    """Turn costs into scores: the cheapest nodes get 10, others 0 … 9 in between; 0 where the policy would not go."""
     asked = {name: costs.get(name, math.inf) for name in names}
     known = [cost for cost in asked.values() if math.isfinite(cost)]
     if not known:
@@ -57,17 +60,20 @@ def scores(costs: Mapping[str, float], names: Iterable[str]) -> dict[str, int]:
 def _score(cost: float, best: float, worst: float) -> int:
     if not math.isfinite(cost):
         return 0
+    # Only the cheapest reach 10: after rounding, a node that is nearly as cheap must not tie with the
+    # policy's choice.
     return HIGHEST if cost == best else min(HIGHEST - 1, int(HIGHEST * (worst - cost) / (worst - best)))
 
 
 def over_cap(scheduler: Scheduler, pod: objects.Pod, names: Iterable[str]) -> dict[str, str]:
-    """The nodes where the pod would break a power cap, with the reason."""
+    """Return the nodes where the pod would break a power cap, with the reason."""
     cpu = accounting.pod_requests(pod).get(accounting.CPU, 0)
     cap_w, watts = scheduler.settings.cluster_cap_w, scheduler.watts
     drawn_w = watts.cluster_w(scheduler.book.cluster) if cap_w is not None else 0.0
     found = {}
     for name in names:
         view = scheduler.book.cluster.nodes.get(name)
+        # Not told yet by our watch: kube-scheduler may know it, and a node without a known cap breaks none.
         if view is None:
             continue
         room = watts.capped(name, view.allocatable).get(accounting.CPU, 0)
@@ -79,12 +85,13 @@ def over_cap(scheduler: Scheduler, pod: objects.Pod, names: Iterable[str]) -> di
 
 
 def routes(scheduler: Scheduler) -> list[web.RouteDef]:
-    """The two verbs, ``filter`` and ``prioritize``, below ``/extender``."""
+    """Return the two verbs, ``filter`` and ``prioritize``, below ``/extender``."""
 
     async def filter_nodes(request: web.Request) -> web.Response:
         asked = await _asked(request)
         failed = over_cap(scheduler, asked.Pod, asked.names)
         kept = [name for name in asked.names if name not in failed]
+        # `Error` is for failures as a whole, which would keep the pod pending; empty means none.
         result: dict[str, object] = {"FailedNodes": failed, "Error": ""}
         if asked.NodeNames is not None:
             result["NodeNames"] = kept
@@ -101,6 +108,7 @@ def routes(scheduler: Scheduler) -> list[web.RouteDef]:
         assert isinstance(decider, EngineDecider)
         scheduler.book.flush(now_s)
         pod = _without_preferences(asked.Pod)
+        # No rules between pods: kube-scheduler has filtered already.
         wanted = Wanted(pod, accounting.pod_requests(pod), None, scheduler.estimates.of(pod))
         began_s = scheduler.clock()
         found = scores(decider.costs(wanted, now_s), asked.names)
@@ -118,7 +126,7 @@ async def _asked(request: web.Request) -> Asked:
 
 
 def _without_preferences(pod: objects.Pod) -> objects.Pod:
-    """The pod without its preferred nodes: kube-scheduler scores those itself."""
+    """Return the pod without its preferred nodes: kube-scheduler scores those itself."""
     affinity = pod.spec.affinity
     if affinity is None or affinity.node_affinity is None:
         return pod
@@ -132,5 +140,5 @@ def _json(value: object) -> web.Response:
 
 
 def application() -> web.Application:
-    """An application that takes lists of all nodes of a large cluster."""
+    """Make an application that takes lists of all nodes of a large cluster."""
     return web.Application(client_max_size=_MOST_BYTES)

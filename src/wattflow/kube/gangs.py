@@ -45,7 +45,8 @@ class Gang:
         return self.task is None and not self.started
 
     def uids(self) -> list[str]:
-        """Members in a fixed order; part i of the task is the i-th of them."""
+        """List members in a fixed order; part i of the task is the i-th of them."""
+        # More may have come than its size says; the same ones at every call, since part i is the i-th.
         return sorted(self.members)[: self.size]
 
     def amounts(self) -> accounting.Amounts:
@@ -89,14 +90,18 @@ class Gangs:
         found, uid = gang_of(wanted.pod), wanted.pod.metadata.uid
         if found is None:
             return None
+        # The number after "#" tells gangs of one name apart; `rpartition`, because names may hold a "#"
+        # themselves.
         base = f"{found[0]}@{_owner(wanted.pod)}"
         known = [gang for key, gang in self._by_key.items() if key.rpartition("#")[0] == base]
+        # Before an open gang: a controller that replaces a member that ended means the gang that runs.
         running = next((gang for gang in known if gang.lacks(wanted.pod)), None)
         gang = running or next((gang for gang in known if gang.open and gang.size == found[1]), None)
         if gang is None:
             gang = self._made(base, found[1])
         gang.members[uid] = wanted
         self._key_of[uid] = gang.key
+        # It is placed by itself: waiting for a full number again would never end.
         if running is not None:
             return None
         gang.newest = newest(one.pod for one in gang.members.values())
@@ -109,6 +114,7 @@ class Gangs:
             return
         base, newest = f"{found[0]}@{_owner(wanted.pod)}", wanted.pod.metadata.annotations.get(STARTED, "")
         known = (gang for key, gang in self._by_key.items() if key.rpartition("#")[0] == base)
+        # Those that started together carry the same time, whatever their order in the list.
         gang = next((gang for gang in known if gang.newest == newest), None) or self._made(base, found[1])
         gang.newest = newest
         gang.members[uid] = wanted
@@ -133,6 +139,8 @@ class Gangs:
             return None, []
         del gang.members[uid]
         again: list[Wanted] = []
+        # Once one runs, the others go on without it. Before that, the task has too few parts and must be
+        # made anew, with whoever waits beside in a gang that was not full.
         if gang.task is not None and not ended and not gang.started:
             base = gang.key.rpartition("#")[0]
             beside = [one for key, one in self._by_key.items() if one.open and key.rpartition("#")[0] == base]
@@ -163,7 +171,7 @@ def _owner(pod: objects.Pod) -> str:
 
 
 def gang_of(pod: objects.Pod) -> tuple[str, int] | None:
-    """The gang that a pod names, or None; one of fewer than two is none."""
+    """Return the gang that a pod names, or None; one of fewer than two is none."""
     notes = pod.metadata.annotations
     size = tenant.count(notes.get(SIZE, ""))
     if GANG not in notes or size is None or not 2 <= size <= MOST:

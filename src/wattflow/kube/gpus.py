@@ -39,7 +39,7 @@ class Held(NamedTuple):
 
 
 def wrong(pod: objects.Pod) -> str | None:
-    """Why a pod's wish cannot be read, or None."""
+    """Say why a pod's wish cannot be read, or None."""
     notes = pod.metadata.annotations
     if SHARE not in notes:
         return None
@@ -59,11 +59,12 @@ def wish(pod: objects.Pod) -> Wish | None:
         return None
     if share is None or not 0 < share <= 1 or memory <= 0:
         return None
+    # Rounded up, so that shares never sum to more than a GPU; less a trifle, for binary fractions.
     return Wish(math.ceil(share * WHOLE - 1e-9), memory)
 
 
 def offered(node: objects.Node) -> tuple[int, int]:
-    """How many GPUs a node shares, and bytes of each; (0, 0) where it shares none."""
+    """Return how many GPUs a node shares, and bytes of each; (0, 0) where it shares none."""
     labels = node.metadata.labels
     try:
         shared, each = tenant.count(labels.get(COUNT, "0")) or 0, quantity.whole(labels.get(EACH, "0"))
@@ -79,12 +80,14 @@ def held(pod: objects.Pod) -> Held | None:
 
 
 def place(node: objects.Node, taken: Mapping[str, Held], asked: Wish) -> int | None:
-    """The fullest GPU of a node that still has room, the first of equals; None where none has."""
+    """Return the fullest GPU of a node that still has room, the first of equals; None where none has."""
     count, each = offered(node)
     shares, memory = [0] * count, [0] * count
     for one in taken.values():
+        # One beyond `count` was bound before the node's label became smaller; that GPU is offered no more.
         if one.gpu < count:
             shares[one.gpu] += one.wish.share_m
             memory[one.gpu] += one.wish.memory_bytes
     fits = [i for i in range(count) if shares[i] + asked.share_m <= WHOLE and memory[i] + asked.memory_bytes <= each]
+    # The fullest first keeps whole GPUs free for large shares; of equals the first, for a fixed order.
     return max(fits, key=lambda i: (shares[i], -i), default=None)

@@ -22,13 +22,15 @@ from wattflow.kube.filters import interpod, ports, selectors, spread, volumes
 from wattflow.live.protocol import Apart, Together
 
 _ANYWHERE = "0.0.0.0"
+# Each placed pod is matched against each group, so their number bounds the cost of a placement.
 _MOST_GROUPS = 256
+# Fewer than the engine has columns for (`engine.tables.TOPOLOGIES`).
 _MOST_TOPOLOGIES = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the engine is told of a pod.
+    """Tell the engine the groups of a pod, and whom it must be apart from or with.
 
     Attributes:
         groups: Names of the groups that the pod is in.
@@ -42,7 +44,7 @@ class Rules:
 
     @property
     def named(self) -> set[str]:
-        """Groups whose members matter to the pod."""
+        """Return the groups whose members matter to the pod."""
         return {one.group for one in self.apart} | {one.group for one in self.together}
 
 
@@ -72,6 +74,7 @@ class _Group:
     def has(self, pod: objects.Pod) -> bool:
         """Tell whether a pod is in the group; also one that takes the port at one address only."""
         if self.term is not None:
+            # Without labels of namespaces: terms that select by them are never groups (`_mapped`).
             return interpod.selects(self.term, self.owner, pod, {})
         return any(one[1:] == self.port for one in ports.host_ports(pod))
 
@@ -99,9 +102,12 @@ class Groups:
         self.forget(uid)
         new, names = [], []
         for name, group, shy in self._named(pod):
+            # Being apart is mutual, so terms of others' pods count too; whom others want to be with is their
+            # concern.
             if not ours and not shy:
                 continue
             if name not in self._groups:
+                # What finds no place stays with the filters: `rules` leaves it out, and `whole` is false then.
                 if len(self._groups) >= _MOST_GROUPS:
                     continue
                 self._groups[name] = group
@@ -118,7 +124,7 @@ class Groups:
         return new
 
     def forget(self, uid: str) -> None:
-        """A pod names nothing any more: what only it named is no group any longer."""
+        """Forget what a pod named; a group that nobody else names is gone with it."""
         for name in self._names.pop(uid, ()):
             group = self._groups[name]
             for members in (group.named_by, group.shy, group.unseen_shy):
@@ -127,14 +133,14 @@ class Groups:
                 del self._groups[name]
 
     def left(self, uid: str) -> None:
-        """A pod is on no node any more."""
+        """Note that a pod is on no node any more."""
         self._odd.pop(uid, None)
         for group in self._groups.values():
             group.unseen.discard(uid)
             group.unseen_shy.discard(uid)
 
     def placed(self, pod: objects.Pod, carried: Rules | None, names: Iterable[str] | None = None) -> list[str]:
-        """A pod is on a node, counted by the engine under these rules, or (None) not; groups that became unsure."""
+        """Note that a pod is on a node, counted under these rules or (None) not; returns groups now unsure."""
         uid, rules = pod.metadata.uid, carried or NONE
         if any(not self._mapped(term) for term in interpod.anti_affinity_terms(pod)):
             self._odd[uid] = pod
@@ -144,6 +150,7 @@ class Groups:
             before = (bool(group.unseen), bool(group.unseen_shy), group.spoilt)
             _set(group.unseen, uid, name not in rules.groups and group.has(pod))
             _set(group.unseen_shy, uid, uid in group.shy and name not in rules.named)
+            # For good: the engine took the groups with the task and cannot take one back.
             group.spoilt = group.spoilt or (name in rules.groups and not group.carried_by(pod))
             if (bool(group.unseen), bool(group.unseen_shy), group.spoilt) != before:
                 changed.append(name)
@@ -151,6 +158,7 @@ class Groups:
 
     def rules(self, pod: objects.Pod) -> Rules:
         """Tell what the engine can be told of a pod whose groups are registered."""
+        # All groups that it is in, not those that it names: others may wish to be apart from it.
         carried = tuple(name for name, group in self._groups.items() if group.carried_by(pod))
         apart = [Apart(name) for name, group, _ in self._named(pod) if group.port is not None and self._sound(name)]
         for term in interpod.anti_affinity_terms(pod):
@@ -163,6 +171,8 @@ class Groups:
             # somebody unseen may be whom it wants to be with, which the engine would not know
             if self._sound(name) and not self._groups[name].unseen:
                 together.append(Together(name, wanted[0].topology_key))
+        # Every wish that became a rule is counted here, so equal numbers say that none was left out.
+        # Repeats are taken out afterwards only.
         known = len(ports.host_ports(pod)) + len(interpod.anti_affinity_terms(pod)) + len(wanted)
         counted = gpus.SHARE not in pod.metadata.annotations and not spread.hard(pod) and not volumes.claims(pod)
         whole = counted and known == len(apart) + len(together)
@@ -170,6 +180,7 @@ class Groups:
 
     def unsure(self, pod: objects.Pod, rules: Rules) -> bool:
         """Tell whether the filters in Python must be asked too: not all is in the rules, or unseen pods count."""
+        # Terms that are no groups are known by their placed owners only; few, so each is asked.
         if not rules.whole or any(self._selected(odd, pod) for odd in self._odd.values()):
             return True
         if any(not self._sound(name) or self._groups[name].unseen for name in rules.named):
@@ -177,14 +188,14 @@ class Groups:
         return any(name in self._groups and self._groups[name].unseen_shy for name in rules.groups)
 
     def members(self, names: Iterable[str], pods: Iterable[objects.Pod]) -> list[objects.Pod]:
-        """Of some pods those that are in one of these groups."""
+        """Select the pods that are in one of these groups."""
         groups = [self._groups[name] for name in names if name in self._groups]
         return [pod for pod in pods if any(group.has(pod) for group in groups)]
 
     # inside
 
     def _named(self, pod: objects.Pod) -> Iterator[tuple[str, _Group, bool]]:
-        """Groups that a pod's wishes name, and whether it is shy of them."""
+        """Yield the groups that a pod's wishes name, and whether it is shy of them."""
         for term in interpod.anti_affinity_terms(pod):
             if self._mapped(term):
                 yield _name(term, pod), _Group(pod, term, None), True
@@ -202,6 +213,7 @@ class Groups:
         """Tell whether a term means the same to the engine; labels that make domains are taken as they come."""
         if term.namespace_selector is not None or not term.topology_key:
             return False
+        # First come, first served: a label that found no column stays with the filters for good.
         if len(self._topologies) < _MOST_TOPOLOGIES:
             self._topologies.add(term.topology_key)
         return term.topology_key in self._topologies
@@ -222,6 +234,6 @@ def _set(members: set[str], uid: str, there: bool) -> None:
 
 
 def _name(term: objects.PodAffinityTerm, owner: objects.Pod) -> str:
-    """The same for terms that select the same pods."""
+    """Name a term's group: the same for terms that select the same pods."""
     spaces = sorted(term.namespaces or [owner.metadata.namespace])
     return "pods/" + msgspec.json.encode([spaces, term.label_selector]).decode()

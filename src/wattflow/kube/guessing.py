@@ -20,12 +20,16 @@ from wattflow.model.profile import PowerProfile, Provenance
 MODEL = f"{PREFIX}cpu-model"
 _NFD = "feature.node.kubernetes.io/cpu-model."
 _BY_NUMBER = {
-    ("Intel", 6, 94): "ccf:xeon-e3-1260l-tx1320", ("Intel", 6, 158): "ccf:xeon-e2176g-rx1330",
-    ("Intel", 6, 167): "ccf:xeon-e2388g-rx1330", ("Intel", 6, 106): "ccf:xeon-8380-rx2530",
-    ("Intel", 6, 143): "ccf:xeon-8480-rx2540", ("AMD", 23, 49): "ccf:epyc-7742-sr655",
-    ("AMD", 25, 1): "ccf:epyc-7763-dl325", ("AMD", 25, 17): "ccf:epyc-9654p-dl325",
+    ("Intel", 6, 94): "ccf:xeon-e3-1260l-tx1320",
+    ("Intel", 6, 158): "ccf:xeon-e2176g-rx1330",
+    ("Intel", 6, 167): "ccf:xeon-e2388g-rx1330",
+    ("Intel", 6, 106): "ccf:xeon-8380-rx2530",
+    ("Intel", 6, 143): "ccf:xeon-8480-rx2540",
+    ("AMD", 23, 49): "ccf:epyc-7742-sr655",
+    ("AMD", 25, 1): "ccf:epyc-7763-dl325",
+    ("AMD", 25, 17): "ccf:epyc-9654p-dl325",
     ("AMD", 25, 160): "ccf:epyc-9754-dl325",
-}  # fmt: skip
+}
 """Machines of our table by the family and model number of their processors."""
 
 
@@ -37,9 +41,11 @@ def guess(node: objects.Node, threads: int) -> PowerProfile:
     kind = node.status.node_info.architecture or "amd64"
     idle, full = _usual(kind)
     return PowerProfile(
-        (0.0, float(threads)), (idle * threads, full * threads), provenance=Provenance.GUESSED,
+        (0.0, float(threads)),
+        (idle * threads, full * threads),
+        provenance=Provenance.GUESSED,
         source=f"guessed: the median machine of kind {kind} in our table",
-    )  # fmt: skip
+    )
 
 
 def _guessed(curve: PowerProfile, how: str) -> PowerProfile:
@@ -57,9 +63,12 @@ def _by_number(node: objects.Node) -> str | None:
 
 def _by_words(model: str) -> str | None:
     """Return the machine of our table whose processor has the same number in its name, such as 7763 or 8480+."""
+    # The first word with three digits in a row is the processor's number; "v4", "2.3GHz" and the like
+    # are not.
     number = next((word for word in re.split(r"[^0-9A-Za-z]+", model) if re.search(r"[0-9]{3}", word)), None)
     if number is None:
         return None
+    # A whole word: 776 must not find 7763, nor 7763 find 7763P.
     wanted = re.compile(rf"(?<![0-9A-Za-z]){re.escape(number)}(?![0-9A-Za-z])", re.IGNORECASE)
     return next((one.name for one in _machines() if wanted.search(one.about)), None)
 
@@ -70,8 +79,9 @@ def _machines() -> list[profiles.NamedProfile]:
 
 @functools.cache
 def _usual(kind: str) -> tuple[float, float]:
-    """Median watts a thread, idle and full, of the machines of an architecture."""
+    """Return median watts a thread, idle and full, of the machines of an architecture."""
     arm = kind.startswith(("arm", "aarch"))
+    # Our table has two kinds: Ampere machines stand for arm64, all others for amd64.
     chosen = [one for one in _machines() if ("Ampere" in one.about) == arm]
     each = [(one.watts[0] / one.threads, one.watts[-1] / one.threads) for one in chosen if one.threads]
     return statistics.median(idle for idle, _ in each), statistics.median(full for _, full in each)

@@ -25,17 +25,18 @@ TOKEN_HEADER = "X-Wattflow-Token"
 def unhealthy(scheduler: Scheduler) -> str | None:
     """Tell what is wrong, or None."""
     limit_s = scheduler.settings.stale_after_s
+    # A mirror counts from its start, so one that never got an answer becomes unhealthy too.
     old = [f"{mirror.path} {mirror.age_s:.0f} s" for mirror in scheduler.mirrors if mirror.age_s > limit_s]
     return f"watches are silent: {', '.join(old)}" if old else None
 
 
 def unready(scheduler: Scheduler) -> str | None:
-    """Why pods would not be placed now, or None."""
+    """Say why pods would not be placed now, or None."""
     behind = [mirror.path for mirror in scheduler.mirrors if not mirror.synced.is_set()]
     if behind:
         return f"not synced: {', '.join(behind)}"
     leader, elects = scheduler.leader, scheduler.settings.leader_elect and scheduler.settings.mode == "schedule"
-    stands_by = elects and leader.asked and not leader.leads  # ready to take over
+    stands_by = elects and leader.asked and not leader.leads  # ready to take over, so a rolling update may go on
     return unhealthy(scheduler) if scheduler.book.live or stands_by else "takes up the cluster"
 
 
@@ -63,6 +64,7 @@ async def serving(scheduler: Scheduler) -> AsyncIterator[int]:
     if scheduler.executions is not None:
         token = cws.read_token(Path(scheduler.settings.token_file))
         app.router.add_routes(cws.routes(scheduler.executions, token))
+    # No access log: probes and scrapes would fill it.
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, scheduler.settings.address, scheduler.settings.port)
@@ -90,9 +92,12 @@ def _pages(scheduler: Scheduler) -> list[web.RouteDef]:
         return web.json_response(found, status=404 if found is None else 200)
 
     return [
-        web.get("/healthz", health), web.get("/livez", health), web.get("/readyz", ready),
-        web.get("/metrics", metrics), web.get("/explain/{namespace}/{name}", explained),
-    ]  # fmt: skip
+        web.get("/healthz", health),
+        web.get("/livez", health),
+        web.get("/readyz", ready),
+        web.get("/metrics", metrics),
+        web.get("/explain/{namespace}/{name}", explained),
+    ]
 
 
 def let_in(settings: SchedulerSettings, request: web.Request) -> None:
@@ -106,7 +111,10 @@ def let_in(settings: SchedulerSettings, request: web.Request) -> None:
         token = ""
     if not token:
         raise web.HTTPForbidden(text="no token is set (http.token_file): only health is told at this address")
+    # Our header first: through the API server's proxy the bearer token is the caller's own, for the
+    # API.
     shown = request.headers.get(TOKEN_HEADER) or request.headers.get("Authorization", "").removeprefix("Bearer ")
+    # In constant time: the answer's time must not tell how much of a token was right.
     if not hmac.compare_digest(shown.encode(), token.encode()):
         raise web.HTTPUnauthorized(text="the scheduler's token is needed")
 
@@ -115,6 +123,7 @@ def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
+        # A name could resolve to anything; only this one is taken for loopback.
         return address == "localhost"
 
 
@@ -128,6 +137,7 @@ def _add_gauges(scheduler: Scheduler) -> None:
     def pending() -> list[tuple[Labels, float]]:
         refused = len(book.refused)
         queued = sum(record.assumed for record in book.records.values())
+        # Refused pods are among those that wait.
         found = {"active": queued, "unschedulable": len(book.waiting) - refused, "refused": refused}
         return [((("queue", queue),), float(count)) for queue, count in found.items()]
 

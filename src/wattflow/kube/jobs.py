@@ -26,7 +26,7 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """What all pods of a registered cluster have in common.
+    """Describe what all pods of a registered cluster have in common.
 
     Attributes:
         prefix: Words before every command, such as ``chroot /host``.
@@ -72,10 +72,12 @@ class Gone:
 
 
 def manifest(job: Job, template: Template) -> dict[str, Any]:
-    """The pod of a job."""
+    """Make the pod of a job."""
+    # Kubernetes counts milli-cores; a job that asks for less still gets one.
     requests: dict[str, str] = {"cpu": f"{max(1, round(job.cpus * 1000))}m"}
     limits: dict[str, str] = {}
     if job.memory_bytes:
+        # Memory has a limit, CPU has none: spare cores may be used, but memory cannot be taken back.
         requests["memory"] = limits["memory"] = str(job.memory_bytes)
     if job.gpus:
         requests["nvidia.com/gpu"] = limits["nvidia.com/gpu"] = str(job.gpus)
@@ -88,16 +90,26 @@ def manifest(job: Job, template: Template) -> dict[str, Any]:
     mounted = [{"name": f"host{i}", "mountPath": where} for i, where in enumerate(template.mounts)]
     mounted += [{"name": f"claim{i}", "mountPath": where} for i, where in enumerate(template.claims)]
     container = {
-        "name": "main", "image": template.image, "imagePullPolicy": template.pull,
-        "command": [*template.prefix, *job.command], "resources": {"requests": requests, "limits": limits},
-        "env": [{"name": key, "value": value} for key, value in environment.items()], "volumeMounts": mounted,
-    }  # fmt: skip
+        "name": "main",
+        "image": template.image,
+        "imagePullPolicy": template.pull,
+        "command": [*template.prefix, *job.command],
+        "resources": {"requests": requests, "limits": limits},
+        "env": [{"name": key, "value": value} for key, value in environment.items()],
+        "volumeMounts": mounted,
+    }
+    # No token: work of others has no business with the API.
     spec: dict[str, Any] = {
-        "schedulerName": job.scheduler or template.scheduler, "restartPolicy": "Never", "containers": [container],
-        "volumes": volumes, "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False,
-        "nodeSelector": dict(template.node_selector), "hostNetwork": template.host_network,
+        "schedulerName": job.scheduler or template.scheduler,
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": volumes,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "nodeSelector": dict(template.node_selector),
+        "hostNetwork": template.host_network,
         "enableServiceLinks": False,
-    }  # fmt: skip
+    }
     if template.account:
         spec["serviceAccountName"] = template.account
     notes = {f"{PREFIX}runtime-s": f"{job.estimate_s:g}"} if job.estimate_s else {}
@@ -120,6 +132,8 @@ class Jobs:
 
     async def start(self) -> None:
         """Follow the pods. Raises what the first look at the cluster raises."""
+        # First, and without the mirror's retries: a wrong address or missing rights must end `register` at
+        # once.
         await self._mirror.relist()
         self._watch = asyncio.create_task(self._mirror.run())
 
@@ -130,7 +144,7 @@ class Jobs:
             await asyncio.gather(self._watch, return_exceptions=True)
 
     async def room(self) -> tuple[float, int, int]:
-        """CPUs and bytes that the cluster's nodes have together, and the CPUs of the largest."""
+        """Return the CPUs and bytes that the cluster's nodes have together, and the CPUs of the largest."""
         nodes = (await self.client.list_all("/api/v1/nodes", objects.Node)).items
         wanted = self.template.node_selector.items()
         usable = [
@@ -139,6 +153,7 @@ class Jobs:
             if not node.spec.unschedulable and wanted <= node.metadata.labels.items()
         ]
         cpus = [one.get(accounting.CPU, 0) for one in usable]
+        # The largest node bounds one job: a pod cannot span nodes.
         return sum(cpus) / 1000, sum(one.get(accounting.MEMORY, 0) for one in usable), max(cpus, default=0) // 1000
 
     async def launch(self, job: Job) -> asyncio.Future[Gone]:
@@ -147,6 +162,7 @@ class Jobs:
         try:
             await self.client.call("POST", self.path, manifest(job, self.template))
         except ApiError as error:
+            # 409: a process before us made it. Its end may have been told already, so it is looked at now.
             if error.code != 409:
                 self._ends.pop(job.name, None)
                 raise
@@ -171,8 +187,10 @@ class Jobs:
         if future is None or future.done() or not (kind == DELETED or pod.ended):
             return
         states = [one.state.terminated for one in pod.status.container_statuses if one.state.terminated is not None]
+        # Deleted by somebody while it ran.
         phase = pod.status.phase if pod.ended else "Deleted"
         told = f"{states[0].reason} {states[0].message}".strip() if states else ""
+        # The pod's own reason (Evicted, DeadlineExceeded) says more than its container's.
         why = pod.status.reason or told[:_LONGEST_REASON]
         future.set_result(Gone(phase, why, states[0].exit_code if states else None))
         del self._ends[pod.metadata.name]

@@ -14,13 +14,21 @@ import msgspec
 
 from wattflow.model.errors import InvalidInput
 
+# Kepler and Prometheus look every few seconds to a minute: counters of short pods show themselves a
+# little later.
 _MARGIN_S = 120.0
 _QUERIES = (
-    ("pod_id", 'sum by (pod_id) (max by (pod_id, zone) (max_over_time(kepler_pod_cpu_joules_total'
-     '{{pod_namespace="{namespace}",zone=~"package|dram"}}[{seconds}s])))'),
-    ("pod_name", 'sum by (pod_name) (max by (pod_name, container_id) (max_over_time(kepler_container_joules_total'
-     '{{container_namespace="{namespace}"}}[{seconds}s])))'),
-)  # fmt: skip
+    (
+        "pod_id",
+        "sum by (pod_id) (max by (pod_id, zone) (max_over_time(kepler_pod_cpu_joules_total"
+        '{{pod_namespace="{namespace}",zone=~"package|dram"}}[{seconds}s])))',
+    ),
+    (
+        "pod_name",
+        "sum by (pod_name) (max by (pod_name, container_id) (max_over_time(kepler_container_joules_total"
+        '{{container_namespace="{namespace}"}}[{seconds}s])))',
+    ),
+)
 
 
 class _Sample(msgspec.Struct):
@@ -41,12 +49,13 @@ class _Answer(msgspec.Struct):
 async def pod_joules(
     url: str, namespace: str, span_s: tuple[float, float], names: Mapping[str, str]
 ) -> dict[str, float]:
-    """Joules by pod uid of pods that ran in a span of time (since 1970); ``names`` gives each pod's uid by its name.
+    """Read joules by pod uid for a span of time (since 1970); ``names`` gives each pod's uid by its name.
 
     Raises:
         InvalidInput: There is no Prometheus, or it knows nothing of these pods.
     """
     begin_s, end_s = span_s
+    # Prometheus looks back from `time`, which is a margin after the end; one more before the beginning.
     seconds = math.ceil(end_s - begin_s + 2 * _MARGIN_S)
     known = set(names.values())
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
@@ -57,8 +66,10 @@ async def pod_joules(
             for sample in answer.data.result:
                 who = sample.metric.get(label, "")
                 uid, joules = who if label == "pod_id" else names.get(who, ""), float(sample.value[1])
+                # Metrics of other pods in the namespace, and NaN, are left out.
                 if uid in known and math.isfinite(joules):
                     found[uid] = joules
+            # The first generation that knows any of the pods: sums of two would count joules twice.
             if found:
                 return found
     raise InvalidInput(url, f"knows no Kepler metrics of these pods of {namespace} (kepler_pod_cpu_joules_total)")

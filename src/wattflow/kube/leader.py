@@ -78,7 +78,8 @@ class Leader:
             await asyncio.sleep(self.retry_s)
 
     async def attempt(self) -> None:
-        """One try to take or renew the lease."""
+        """Try once to take or renew the lease."""
+        # Before the request, see the module: the lease runs from when the server wrote it, which is later.
         began_s = self.clock()
         lease = await self._read()
         if lease is None:
@@ -94,6 +95,7 @@ class Leader:
         """Give the lease up, so that another need not wait for its end."""
         if not self.leads:
             return
+        # First of all, so that no binding leaves while the release is on its way.
         self._until_s = float("-inf")
         lease = await self._read()
         if lease is not None and lease.spec.holder_identity == self.identity:
@@ -111,6 +113,8 @@ class Leader:
             raise
 
     async def _write(self, method: str, path: str, lease: Lease) -> None:
+        # As for bindings (`Scheduler.binder`): what is under way when we stop leading must fail before
+        # another begins.
         timeout_s = max(1.0, self.lease_s - self.renew_s - 1)
         await self.client.call(method, path, lease, timeout_s=timeout_s)
 
@@ -119,6 +123,8 @@ class Leader:
         spec = lease.spec
         if not spec.holder_identity:
             return True
+        # The pair tells a renewal from silence without comparing clocks: only a change is noted, by our own
+        # clock.
         seen = (spec.holder_identity, spec.renew_time or "")
         if seen != self._seen:
             self._seen, self._seen_at_s = seen, self.clock()
@@ -129,12 +135,16 @@ class Leader:
         metadata = objects.Metadata(name=self.name, namespace=self.namespace)
         acquired, transitions = now, 0
         if old is not None:
+            # The write succeeds only on the version that was read: of two that find it expired, one gets 409.
             metadata.resource_version = old.metadata.resource_version
             same = old.spec.holder_identity == self.identity
             acquired = (old.spec.acquire_time or now) if same else now
             transitions = old.spec.lease_transitions + (not same)
         spec = LeaseSpec(
-            holder_identity=self.identity, lease_duration_seconds=round(self.lease_s), acquire_time=acquired,
-            renew_time=now, lease_transitions=transitions,
-        )  # fmt: skip
+            holder_identity=self.identity,
+            lease_duration_seconds=round(self.lease_s),
+            acquire_time=acquired,
+            renew_time=now,
+            lease_transitions=transitions,
+        )
         return Lease(metadata=metadata, spec=spec)

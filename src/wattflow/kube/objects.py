@@ -10,6 +10,8 @@ import msgspec
 Resources = dict[str, str]
 
 
+# `gc=False`: objects hold no cycles, and tens of thousands of them would make every collection
+# slow.
 class Object(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, gc=False):
     """Base of all: camelCase on the wire."""
 
@@ -27,6 +29,7 @@ class Metadata(Object):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    # msgspec copies an empty default for each object, unlike a plain class.
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     creation_timestamp: str | None = None
@@ -138,10 +141,25 @@ class Named(Object):
 
 
 class VolumeSource(Object):
-    """What is read of any kind of volume."""
+    """Hold what is read of any kind of volume."""
 
     claim_name: str = ""
     read_only: bool = False
+
+
+class PodClaim(Object):
+    """A claim of devices that a pod names: one that is there, or one that is made from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodClaimStatus(Object):
+    """The claim that was made from a template; None where none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
 
 
 class PodSpec(Object):
@@ -161,7 +179,7 @@ class PodSpec(Object):
     priority_class_name: str = ""
     preemption_policy: str = ""
     scheduling_gates: list[Named] = []
-    resource_claims: list[Named] = []
+    resource_claims: list[PodClaim] = []
     host_network: bool = False
 
 
@@ -201,6 +219,7 @@ class PodStatus(Object):
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
     nominated_node_name: str = ""
+    resource_claim_statuses: list[PodClaimStatus] = []
     resources: ResourceNeeds | None = None
     allocated_resources: Resources = {}
     start_time: str | None = None
@@ -320,6 +339,10 @@ class ClaimSpec(Object):
     storage_class_name: str | None = None
     volume_name: str = ""
     access_modes: list[str] = []
+    resources: ResourceNeeds = msgspec.field(default_factory=ResourceNeeds)
+    selector: LabelSelector | None = None
+    volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str | None = None
 
 
 class ClaimStatus(Object):
@@ -345,9 +368,27 @@ class CsiSource(Object):
     volume_handle: str = ""
 
 
+class ClaimReference(Object):
+    """The claim that a volume belongs to, or is meant for."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeStatus(Object):
+    phase: str = ""
+
+
 class PersistentVolumeSpec(Object):
     """Of its kinds those whose attachments nobody needs to count, and the one whose attachments are."""
 
+    capacity: Resources = {}
+    access_modes: list[str] = []
+    storage_class_name: str = ""
+    volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str | None = None
+    claim_ref: ClaimReference | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CsiSource | None = None
     local: VolumeSource | None = None
@@ -366,6 +407,7 @@ class PersistentVolumeSpec(Object):
 class PersistentVolume(Object):
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: PersistentVolumeSpec = msgspec.field(default_factory=PersistentVolumeSpec)
+    status: VolumeStatus = msgspec.field(default_factory=VolumeStatus)
 
     @property
     def key(self) -> str:
@@ -421,7 +463,7 @@ class ListMeta(Object):
 
 
 class Status(Object):
-    """What the API answers instead of an object when it refuses."""
+    """Hold what the API answers instead of an object when it refuses."""
 
     message: str = ""
     reason: str = ""

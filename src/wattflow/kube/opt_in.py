@@ -18,15 +18,20 @@ from wattflow.model.errors import InvalidInput
 
 _GROUP, _VERSIONS = "admissionregistration.k8s.io", ("v1", "v1beta1")
 _OURS = f"{PREFIX}enabled"
-_KINDS = {"MutatingAdmissionPolicy": "mutatingadmissionpolicies",
-          "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings"}  # fmt: skip
+_KINDS = {
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+}
 
 
 def documents(namespace: str, labels: Mapping[str, str], scheduler: str) -> list[dict[str, object]]:
     """Return the policy and its binding."""
     name = _name(namespace, labels, scheduler)
-    about = {"name": name, "labels": {_OURS: "true"},
-             "annotations": {f"{PREFIX}enabled-for": f"{namespace} {_words(labels)} {scheduler}"}}  # fmt: skip
+    about = {
+        "name": name,
+        "labels": {_OURS: "true"},
+        "annotations": {f"{PREFIX}enabled-for": f"{namespace} {_words(labels)} {scheduler}"},
+    }
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     policy: dict[str, object] = {
         "kind": "MutatingAdmissionPolicy", "metadata": about,
@@ -47,11 +52,16 @@ def documents(namespace: str, labels: Mapping[str, str], scheduler: str) -> list
     }  # fmt: skip
     where = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     binding: dict[str, object] = {
-        "kind": "MutatingAdmissionPolicyBinding", "metadata": about,
-        "spec": {"policyName": name, "matchResources": {
-            "namespaceSelector": where, "objectSelector": {"matchLabels": dict(labels)},
-        }},
-    }  # fmt: skip
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": about,
+        "spec": {
+            "policyName": name,
+            "matchResources": {
+                "namespaceSelector": where,
+                "objectSelector": {"matchLabels": dict(labels)},
+            },
+        },
+    }
     return [policy, binding]
 
 
@@ -67,6 +77,7 @@ async def enable(client: Client, namespace: str, labels: Mapping[str, str], sche
         try:
             await client.call("POST", path, {"apiVersion": f"{_GROUP}/{version}", **document})
         except ApiError as error:
+            # 409: it is enabled already; the name holds a hash of all that was asked, so it is the same policy.
             if error.code != 409:
                 raise InvalidInput(path, f"was refused: {error}") from None
     return f"new pods of {namespace} {_words(labels)} go to {scheduler}; `wattflow kube disable {namespace}` ends that"
@@ -97,6 +108,7 @@ async def enabled(client: Client) -> list[str]:
     """Return what is given to us, one line each."""
     try:
         path = f"/apis/{_GROUP}/{await _version(client)}/{_KINDS['MutatingAdmissionPolicy']}"
+        # Read as plain metadata, which any kind has.
         found = (await client.list_all(path, objects.Namespace, query={"labelSelector": _OURS})).items
     except (ApiError, InvalidInput):
         return []
@@ -108,12 +120,17 @@ async def savings(client: Client, url: str, release: str) -> str:
     found = asking.metrics(await asking.ask(client, "/metrics", url, release))
     if "wattflow_shadow_saved_joules" not in found:
         raise InvalidInput(url or release, 'runs no shadow: set mode = "shadow" in its configuration')
+    # `{result="same"}`: the value stands between the quotes.
     pods = {labels.partition('"')[2].rstrip('"'): int(n) for labels, n in found.get("wattflow_shadow_pods", {}).items()}
     joules, watts = found["wattflow_shadow_saved_joules"][""], found["wattflow_shadow_saved_watts"][""]
     whole = sum(found.get("wattflow_node_joules", {}).values())
     part = f", {100 * joules / whole:.1f} % of the {whole / 3.6e6:.3f} kWh that the nodes took" if whole > 0 else ""
-    words = {"same": "to the same node", "other": "to another", "unknown": "where watts are unknown",
-             "wait": "where ours would have waited"}  # fmt: skip
+    words = {
+        "same": "to the same node",
+        "other": "to another",
+        "unknown": "where watts are unknown",
+        "wait": "where ours would have waited",
+    }
     lines = [f"{sum(pods.values())} pods compared since the shadow began"]
     lines += [f"  {pods[key]} {text}" for key, text in words.items() if key in pods]
     lines.append(f"would have saved {joules / 3.6e6:.4f} kWh (modelled){part}")
@@ -137,6 +154,7 @@ async def _version(client: Client) -> str:
 
 def _name(namespace: str, labels: Mapping[str, str], scheduler: str) -> str:
     said = f"{namespace} {_words(labels)} {scheduler}"
+    # Names of objects are short; the hash keeps apart what the cut made equal.
     return f"wattflow-enable-{namespace[:30].rstrip('-')}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
 
 

@@ -37,8 +37,10 @@ class Decisions:
     def into(cls, folder: Path, decider: EngineDecider) -> Decisions:
         """Begin a run's journal; of older runs the last few stay."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Names are times, so sorted is oldest first; with the new one there are `_RUNS`.
         for old in sorted(folder.glob(f"{_PREFIX}*"))[: 1 - _RUNS]:
             shutil.rmtree(old, ignore_errors=True)
+        # Padded, so that names sort as times do.
         return cls(decider, Journal(decider.engine, folder / f"{_PREFIX}{time.time_ns():020}"))
 
     def note(self, uid: str) -> dict[str, object]:
@@ -56,10 +58,11 @@ class Decisions:
 
 
 def candidates(folder: Path, note: Mapping[str, object], most: int = 8) -> list[str]:
-    """Lines about the candidates of a decision that a pod's note names: the cheapest first, with the terms of each."""
+    """Describe the candidates of the decision that a pod's note names, cheapest first, with the terms of each."""
     run, task = note.get("run"), note.get("task")
     if not isinstance(run, str) or not isinstance(task, int):
         return ["candidates: the scheduler kept no journal when it decided ([decisions] journal)"]
+    # The note comes from a pod's annotation: it must not lead out of the folder.
     if "/" in run or not (folder / run).is_dir():
         raise InvalidInput(str(folder), f"it does not hold the journal {run!r} of the scheduler that decided")
     try:
@@ -75,6 +78,8 @@ def _listed(past: Past, most: int) -> list[str]:
         terms = ", ".join(f"{name} {value:.4g}" for name, value in one.terms.items())
         alike = f" and {one.alike - 1} alike" if one.alike > 1 else ""
         said = (
+            # Nodes of unknown watts have a cost beyond all known ones (`UNKNOWN_COST`), which says nothing as a
+            # number.
             f"cost {one.cost:.4g} ({terms})" if one.cost < UNKNOWN_COST else "watts unknown, after all that are known"
         )
         found.append(f"  {past.names.get(one.node, '?')}{alike}: {said}")
@@ -88,6 +93,7 @@ def _moves(past: Past, most: int = 4) -> list[str]:
     if len(known) < 2:
         return []
     first, second = known[:2]
+    # Moves are differences of logarithms of the price; a person reads per cent.
     told = [f"{name} {math.expm1(move):+.1%}" for name, move in first.against(second).items()]
     said = ", ".join(told[:most]).replace("-", "−").replace("%", " %") or "nothing"
     return [

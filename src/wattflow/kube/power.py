@@ -57,13 +57,14 @@ class NodePowerProfile(objects.Object):
         return self.metadata.name
 
     def applies(self, node: objects.Node) -> bool:
-        """By name, or by all labels of its selector."""
+        """Match a node by name, or by all labels of its selector."""
+        # A profile without selector and without names is for nobody, not for all nodes.
         if self.spec.nodes or not self.spec.node_selector:
             return node.metadata.name in self.spec.nodes
         return selectors.matches(objects.LabelSelector(match_labels=self.spec.node_selector), node.metadata.labels)
 
     def profile(self, threads: int) -> PowerProfile:
-        """The curve. Raises InvalidInput where the object does not make one."""
+        """Return the curve. Raises InvalidInput where the object does not make one."""
         spec = self.spec
         if spec.preset:
             return profiles.resolve_profile(spec.preset, threads)
@@ -80,7 +81,7 @@ def _by_label() -> dict[str, str]:
 
 
 def name_as_label(name: str) -> str:
-    """A profile's name in letters that a label's value may have."""
+    """Spell a profile's name in letters that a label's value may have."""
     return name.replace(":", ".").replace("/", ".")
 
 
@@ -96,13 +97,15 @@ def _labelled(value: str, threads: int) -> PowerProfile:
 
 
 def threads_of(node: objects.Node) -> int:
-    """Hardware threads: the node's CPU capacity."""
+    """Return the hardware threads: the node's CPU capacity."""
+    # Capacity, not allocatable: curves are over all threads of the machine, also those kept for the
+    # system.
     stated = accounting.amounts(node.status.capacity or node.status.allocatable)
     return max(1, math.ceil(accounting.cores(stated, 1000)))
 
 
 def speed_of(node: objects.Node) -> float:
-    """How fast the node is, by its label; a value that is no positive number counts as 1, with a warning."""
+    """Return the node's speed by its label; a value that is no positive number counts as 1, with a warning."""
     text = node.metadata.labels.get(SPEED)
     if text is None:
         return 1.0
@@ -139,14 +142,14 @@ class Watts:
     _told: set[str] = field(default_factory=set)
 
     def on_profile(self, kind: str, one: NodePowerProfile) -> None:
-        """A NodePowerProfile came, changed or went."""
+        """Take up a NodePowerProfile that came, changed or went."""
         if kind == DELETED:
             self.known.pop(one.key, None)
         else:
             self.known[one.key] = one
 
     def profile_of(self, node: objects.Node) -> PowerProfile | None:
-        """The node's curve, None where unknown; a mistake is told once and counts as unknown."""
+        """Return the node's curve, None where unknown; a mistake is told once and counts as unknown."""
         name = node.metadata.name
         try:
             found = self._find(node, threads_of(node))
@@ -160,11 +163,13 @@ class Watts:
 
     def _find(self, node: objects.Node, threads: int) -> PowerProfile | None:
         fits = sorted((one for one in self.known.values() if one.applies(node)), key=_most_special)
+        # Also of a node that has lost its profile: an old cap must not stay.
         self._caps.pop(node.metadata.name, None)
         if self.node_cap_w is not None:
             self._caps[node.metadata.name] = self.node_cap_w
         if fits:
             if fits[0].spec.cap_w is not None:
+                # The profile's cap replaces the configured one, higher or lower: it is about these nodes.
                 self._caps[node.metadata.name] = fits[0].spec.cap_w
             return fits[0].profile(threads)
         label = node.metadata.labels.get(LABEL)
@@ -175,20 +180,21 @@ class Watts:
         return guess(node, threads) if self.guesses else None
 
     def node_w(self, view: snapshot.NodeView, more_m: int = 0) -> float | None:
-        """Modelled watts of a node with its requested cores busy, and ``more_m`` milli-cores beside."""
+        """Model the watts of a node with its requested cores busy, and ``more_m`` milli-cores beside."""
         profile = self._profiles.get(view.node.metadata.name)
         if profile is None:
             return None
         return profile.at((view.requested.get(accounting.CPU, 0) + more_m) / 1000)
 
     def _drawn_w(self, name: str, view: snapshot.NodeView) -> float | None:
-        """As `node_w`, of a node asked about again and again: curves are read anew only where requests changed."""
+        """Return `node_w` from a cache; the curve is read anew only where requests changed."""
         profile, cpu = self._profiles.get(name), view.requested.get(accounting.CPU, 0)
         if profile is None:
             return None
         if name in self.asleep_w:
             return self.asleep_w[name]
         known = self._drawn.get(name)
+        # By identity: curves are replaced, never changed.
         if known is None or known[1] != cpu or known[0] is not profile:
             known = self._drawn[name] = (profile, cpu, profile.at(cpu / 1000))
         return known[2]
@@ -199,7 +205,8 @@ class Watts:
         return None if before is None or after is None else after - before
 
     def cluster_w(self, cluster: snapshot.Snapshot) -> float:
-        """Modelled watts of all nodes whose profile is known."""
+        """Sum the modelled watts of all nodes whose profile is known."""
+        # `fsum`: the order of nodes must not change the cap's verdict by a rounding.
         return math.fsum(self._drawn_w(name, view) or 0.0 for name, view in cluster.nodes.items())
 
     def integrate(self, cluster: snapshot.Snapshot, seconds: float) -> None:
@@ -224,18 +231,22 @@ class Watts:
 
 
 def cores_below_m(profile: PowerProfile, cap_w: float) -> int:
-    """The most milli-cores that stay at or below the cap; 0 where even idling is above."""
+    """Return the most milli-cores that stay at or below the cap; 0 where even idling is above."""
     if profile.full_w <= cap_w:
+        # No cap in effect: more cores than any node has, and exact as a float.
         return 2**53
     if profile.idle_w > cap_w:
         return 0
     low, high = 0.0, profile.busy[-1]
+    # 60 halvings are below a double's precision, whatever the curve's span.
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if profile.at(middle) <= cap_w else (low, middle)
+    # A trifle more before cutting: 2000 milli-cores must not become 1999.
     return int(low * 1000 + 1e-6)
 
 
 def _most_special(one: NodePowerProfile) -> tuple[bool, int, str]:
-    """Named nodes before selectors, more labels before fewer, then by name."""
+    """Order profiles: named nodes before selectors, more labels before fewer, then by name."""
+    # The name last, so that two equal selectors always have the same winner.
     return not one.spec.nodes, -len(one.spec.node_selector), one.key

@@ -13,11 +13,15 @@ APPLY = "application/apply-patch+yaml"
 
 
 def document(node: str, curve: PowerProfile) -> dict[str, object]:
-    """The object, named as its node."""
+    """Make the object, named as its node."""
     spec = {
-        "nodes": [node], "busy": list(curve.busy), "watts": list(curve.watts), "scope": curve.scope.value,
-        "provenance": curve.provenance.value, "source": curve.source,
-    }  # fmt: skip
+        "nodes": [node],
+        "busy": list(curve.busy),
+        "watts": list(curve.watts),
+        "scope": curve.scope.value,
+        "provenance": curve.provenance.value,
+        "source": curve.source,
+    }
     return {"apiVersion": "wattflow.io/v1alpha1", "kind": "NodePowerProfile", "metadata": {"name": node}, "spec": spec}
 
 
@@ -32,6 +36,8 @@ async def write_profile(where: Access, node: str, curve: PowerProfile) -> None:
             await client.get(f"/api/v1/nodes/{node}", objects.Node)
         except ApiError as error:
             raise InvalidInput(f"--kube {node}", f"the node cannot be read: {error}") from None
+        # Server-side apply owns only the keys that are sent, so an operator's `capW` stays; `force` takes
+        # over keys that somebody edited by hand, since a measurement is newer.
         query = {"fieldManager": "wattflow-profile", "force": "true"}
         try:
             await client.call("PATCH", f"{GROUP}/{node}", document(node, curve), query=query, content=APPLY)

@@ -18,6 +18,7 @@ from wattflow.predict.serving import ServedModel
 
 log = logging.getLogger(__name__)
 _FIRST, _EVERY, _MOST = 40, 200, 5000
+# Seconds are on a node of speed 1, so one machine stands for all.
 _MACHINE, _RUN_OF = "reference", 20  # rows that ended one after another are taken for one run
 
 
@@ -38,7 +39,7 @@ class Predicted:
     _fitting: Future[runtime.RuntimeModel] | None = None
 
     def of(self, kind: str, size: float) -> float | None:
-        """Seconds of a task of this kind with so many bytes of input (NaN: unknown); None before it is known."""
+        """Predict the seconds of a task by its kind and bytes of input (NaN: unknown); None before it is known."""
         self._take_over()
         if self.served is None:
             return None
@@ -46,7 +47,8 @@ class Predicted:
         return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
     def learn(self, kind: str, size: float, seconds: float) -> None:
-        """A task has ended."""
+        """Learn from a task that has ended."""
+        # Also not NaN.
         if not seconds > 0:
             return
         self._rows.append((kind, size, seconds))
@@ -57,6 +59,8 @@ class Predicted:
             if self.ended % self.every == 0:
                 self.served.refit(self._observations())
         elif self._fitting is None and self.ended >= self.first:
+            # A thread of its own and only for this fit: fitting takes seconds, and the scheduler's loop must
+            # not wait.
             pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="wattflow-fit")
             self._fitting = pool.submit(runtime.fit, self._observations())
             pool.shutdown(wait=False)
@@ -69,6 +73,7 @@ class Predicted:
             self.served = ServedModel(self._fitting.result())
         else:
             log.warning("no model of runtimes: %s", problem)
+            # Not at every further task: rows that cannot be fitted now will not be with one more.
             self.first = self.ended + self.every
         self._fitting = None
 
@@ -76,6 +81,10 @@ class Predicted:
         kinds, sizes, seconds = zip(*self._rows, strict=True)
         runs = [str(number // _RUN_OF) for number in range(len(kinds))]
         return Observations.of(
-            task=kinds, machine=[_MACHINE] * len(kinds), run=runs, runtime_s=seconds,
-            sizes=[[size] for size in sizes], size_names=("input",),
-        )  # fmt: skip
+            task=kinds,
+            machine=[_MACHINE] * len(kinds),
+            run=runs,
+            runtime_s=seconds,
+            sizes=[[size] for size in sizes],
+            size_names=("input",),
+        )

@@ -3,13 +3,14 @@
 Who goes is chosen as kube-scheduler does: on each node all pods of lower priority are thought away, as many as possible
 are let back, those of highest priority first, and the node is taken whose victims matter least. Two things differ:
 nodes on which a budget would be broken are left out, and victims are evicted, not deleted, so that the API server
-enforces the budgets itself. The room is kept for the pod until it is bound or gone.
+enforces the budgets itself. The room is kept for the pod until it is bound or gone, or until evictions would not help
+it any more. While a victim takes its time to end, nobody else is evicted for the same pod.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,9 @@ from wattflow.kube.reflect import DELETED, Mirror
 log = logging.getLogger(__name__)
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 _LOOK_S, _AFTER_S, _AGAIN_S = 1.0, 1.0, 10.0
+_LOST = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
+_THINK_S = 0.2
+"""How long plans may be made in one look: bindings wait meanwhile, for all runs in one loop."""
 _MOST_NODES = 100
 """Nodes on which victims are looked for, at a time."""
 
@@ -67,19 +71,29 @@ class Plan:
     victims: Sequence[objects.Pod]
 
     @property
-    def cost(self) -> tuple[int, int, int, str]:
-        """Compare plans: highest priority among the victims, sum of priorities, their number; ties by name."""
+    def cost(self) -> tuple[int, int, int]:
+        """Compare plans: highest priority among the victims, sum of priorities, their number."""
         levels = [pod.spec.priority for pod in self.victims]
-        return max(levels), sum(level + 2**31 for level in levels), len(levels), self.node
+        return max(levels), sum(level + 2**31 for level in levels), len(levels)
+
+    @property
+    def since(self) -> str:
+        """Return when the first of the most important victims started."""
+        highest = max(pod.spec.priority for pod in self.victims)
+        return min(pod.status.start_time or "" for pod in self.victims if pod.spec.priority == highest)
 
 
 def plan(
     pod: objects.Pod, cluster: snapshot.Snapshot, budgets: Iterable[Budget], serves: Callable[[objects.Node], bool]
 ) -> Plan | None:
-    """Choose the node whose victims matter least, or None where no eviction would help within the budgets."""
+    """Choose the node whose victims matter least, or None where no eviction would help within the budgets.
+
+    Of equal ones that whose victims have run for the shortest time, so that the least work is lost; then by name.
+    """
     known = list(budgets)
-    found = itertools.islice(_plans(pod, cluster, known, serves), _MOST_NODES)
-    return min(found, key=lambda one: one.cost, default=None)
+    found = sorted(itertools.islice(_plans(pod, cluster, known, serves), _MOST_NODES), key=lambda one: one.node)
+    least = min((one.cost for one in found), default=None)
+    return max((one for one in found if one.cost == least), key=lambda one: one.since, default=None)
 
 
 def _plans(
@@ -104,17 +118,28 @@ def _victims(trial: _Trial, lower: Sequence[objects.Pod], budgets: Sequence[Budg
     """Let back whom there is room for; nobody is evicted where a budget would be broken."""
     # who is on the way out already is counted as gone: room comes by itself
     rest = [one for one in lower if one.metadata.deletion_timestamp is None]
-    full = [budget for budget in budgets if budget.status.disruptions_allowed < 1]
-    tight = {one.metadata.uid for one in rest if any(budget.covers(one) for budget in full)}
+    rest.sort(key=lambda one: (-one.spec.priority, one.status.start_time or ""))
+    tight = _protected(rest, budgets)
     # those whom a budget protects come back first, then the others; the higher the priority the sooner
-    rest.sort(key=lambda one: (one.metadata.uid not in tight, -one.spec.priority, one.status.start_time or ""))
+    rest.sort(key=lambda one: one.metadata.uid not in tight)
     victims = [one for one in rest if not trial.lets_back(one)]
+    return victims if tight.isdisjoint(one.metadata.uid for one in victims) else []
+
+
+def _protected(pods: Sequence[objects.Pod], budgets: Sequence[Budget]) -> set[str]:
+    """Tell whose eviction would break a budget if all of those before went, by uid.
+
+    The API server evicts no pod that several budgets cover, whatever they allow; so such a pod counts as protected.
+    """
     left = {budget.key: budget.status.disruptions_allowed for budget in budgets}
-    for one in victims:
-        for budget in budgets:
-            if budget.covers(one):
-                left[budget.key] -= 1
-    return victims if all(count >= 0 for count in left.values()) else []
+    found: set[str] = set()
+    for pod in pods:
+        covering = [budget.key for budget in budgets if budget.covers(pod)]
+        for key in covering:
+            left[key] -= 1
+        if len(covering) > 1 or any(left[key] < 0 for key in covering):
+            found.add(pod.metadata.uid)
+    return found
 
 
 @dataclass(slots=True)
@@ -128,16 +153,13 @@ class _Trial:
     view: snapshot.NodeView = field(init=False)
 
     def __post_init__(self) -> None:
-        view = self.cluster.nodes[self.name]
-        self.view = copy.copy(view)
-        for table in ("requested", "pods", "taken", "gpus", "used_ports"):
-            setattr(self.view, table, dict(getattr(view, table)))
+        self.view = self.cluster.nodes[self.name].copy()
 
     def fits(self) -> bool:
         if feasible.lacking(self.amounts, self.view) is not None:
             return False
         nodes = {**self.cluster.nodes, self.name: self.view}
-        asked = feasible.Question.of(self.pod, snapshot.Snapshot(nodes, self.cluster.namespaces, self.cluster.storage))
+        asked = feasible.Question.of(self.pod, self.cluster.among(nodes))
         return feasible.counted_against(asked, self.view) is None
 
     def lets_back(self, other: objects.Pod) -> bool:
@@ -178,7 +200,7 @@ class Preemptor:
                 await self.look()
 
     async def look(self) -> None:
-        """Consider the waiting pod of highest priority that has not been considered lately."""
+        """Consider the waiting pods that have not been considered lately, those of highest priority first."""
         now_s, book = self.clock(), self.book
         waited = [
             pod for uid, pod in book.waiting.items()
@@ -186,39 +208,70 @@ class Preemptor:
             and now_s - self._tried_s.get(uid, -_AGAIN_S) >= _AGAIN_S and self._may(pod)
         ]  # fmt: skip
         self._tried_s = {uid: at_s for uid, at_s in self._tried_s.items() if uid in book.waiting}
-        for pod in sorted(waited, key=lambda one: -one.spec.priority)[:1]:
+        for pod in sorted(waited, key=lambda one: -one.spec.priority):
+            if pod.metadata.uid not in book.waiting:
+                continue  # placed while a plan before was carried out
+            if self.clock() - now_s > _THINK_S:
+                break
             self._tried_s[pod.metadata.uid] = now_s
-            found = self.plan(pod)
-            if found is not None:
-                await self._carry_out(pod, found)
+            await self._consider(pod)
+
+    async def _consider(self, pod: objects.Pod) -> None:
+        uid, nominated = pod.metadata.uid, self.book.nominated
+        if uid not in nominated and pod.status.nominated_node_name in self.book.cluster.nodes:
+            # victims were evicted for it by a run of us before this one
+            nominated[uid] = Nominated(pod.status.nominated_node_name, pod, accounting.pod_requests(pod))
+        if self._awaits_victims(pod):
+            return
+        found = self.plan(pod)
+        if found is not None:
+            await self._carry_out(pod, found)
+        elif uid in nominated and not self._fits(pod):
+            del nominated[uid]  # nothing helps it now: others may have the room
+            with contextlib.suppress(*_LOST):  # only a note; the next run of us would keep the room a while
+                await self._note(pod, None)
 
     def _may(self, pod: objects.Pod) -> bool:
         refused = pod.metadata.uid in self.book.refused
         return not refused and pod.spec.preemption_policy != "Never" and gangs.gang_of(pod) is None
 
+    def _awaits_victims(self, pod: objects.Pod) -> bool:
+        """Tell whether pods still end on the node that is kept for it: evicting more elsewhere would be too much."""
+        kept = self.book.nominated.get(pod.metadata.uid)
+        view = self.book.cluster.nodes.get(kept.node) if kept is not None else None
+        return view is not None and any(
+            one.metadata.deletion_timestamp is not None and one.spec.priority < pod.spec.priority
+            for one in view.pods.values()
+        )
+
+    def _fits(self, pod: objects.Pod) -> bool:
+        """Tell whether a node could take the pod as it is, what is kept for others left alone."""
+        cluster = self.book.nominated.counted(pod, self.book.cluster)
+        reasons = feasible.feasible(pod, cluster)
+        return any(why is None and self.book.serves(cluster.nodes[name].node) for name, why in reasons.items())
+
     def plan(self, pod: objects.Pod) -> Plan | None:
         """Return whom to evict; nobody where a node could take the pod as it is: then something else keeps it."""
-        cluster, serves = self.book.cluster, self.book.serves
-        reasons = feasible.feasible(pod, cluster)
-        if any(why is None and serves(cluster.nodes[name].node) for name, why in reasons.items()):
+        if self._fits(pod):
             return None
-        return plan(pod, cluster, self.budgets.values(), serves)
+        cluster = self.book.nominated.counted(pod, self.book.cluster)
+        return plan(pod, cluster, self.budgets.values(), self.book.serves)
 
     async def _carry_out(self, pod: objects.Pod, found: Plan) -> None:
-        amounts = accounting.pod_requests(pod)
-        self.book.nominated[pod.metadata.uid] = Nominated(found.node, pod.spec.priority, amounts)
-        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
-        body: Mapping[str, object] = {
-            "status": {"nominatedNodeName": found.node},
-            "metadata": {"uid": pod.metadata.uid},
-        }
+        self.book.nominated[pod.metadata.uid] = Nominated(found.node, pod, accounting.pod_requests(pod))
         try:
-            await self.client.call("PATCH", path, body, content=MERGE)
+            await self._note(pod, found.node)
             for victim in found.victims:
                 await self._evict(victim, pod, found.node)
-        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        except _LOST as error:
             self.book.nominated.pop(pod.metadata.uid, None)
             log.warning("%s: preemption on %s was not carried out: %s", pod.key, found.node, error)
+
+    async def _note(self, pod: objects.Pod, node: str | None) -> None:
+        """Tell in the pod's status which node is kept for it, or that none is."""
+        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
+        body: Mapping[str, object] = {"status": {"nominatedNodeName": node}, "metadata": {"uid": pod.metadata.uid}}
+        await self.client.call("PATCH", path, body, content=MERGE)
 
     async def _evict(self, victim: objects.Pod, pod: objects.Pod, node: str) -> None:
         about = victim.metadata

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 Labels = tuple[tuple[str, str], ...]
+# kube-scheduler's own buckets (from 1 ms, doubled), so that its dashboards and alerts work on ours.
 SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384)
 
 
@@ -37,12 +38,14 @@ class Histogram:
         self.counts = [0] * (len(self.bounds) + 1)
 
     def observe(self, value: float) -> None:
+        # `le` includes its bound.
         self.counts[bisect.bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def lines(self, name: str) -> Iterator[str]:
         so_far = 0
         for bound, count in zip((*(f"{b:g}" for b in self.bounds), "+Inf"), self.counts, strict=True):
+            # Buckets are cumulative in the format.
             so_far += count
             yield f'{name}_bucket{{le="{bound}"}} {so_far}'
         yield f"{name}_sum {self.total:g}"
@@ -74,7 +77,7 @@ class Metrics:
     gauges: dict[str, tuple[str, Callable[[], list[tuple[Labels, float]]]]] = field(default_factory=dict)
 
     def text(self) -> str:
-        """The page that Prometheus reads."""
+        """Return the page that Prometheus reads."""
         lines: list[str] = []
         for name, about, kind, source in (
             ("scheduler_schedule_attempts_total", "Attempts to schedule pods, by result.", "counter", self.attempts),

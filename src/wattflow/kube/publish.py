@@ -23,6 +23,7 @@ from wattflow.kube.tenant import PREFIX
 
 log = logging.getLogger(__name__)
 RESOURCE = f"{PREFIX}watts"
+# Few in a round: publishing must not crowd out bindings on a large cluster.
 _EVERY_S, _MOST = 5.0, 200
 
 
@@ -36,12 +37,14 @@ class Publisher:
     written: int = 0
 
     def due(self) -> list[tuple[objects.Node, int]]:
-        """Nodes whose number is missing or out of date."""
+        """Find nodes whose number is missing or out of date."""
         found = []
         for view in self.book.cluster.nodes.values():
             most_w = self.watts.most_w(view.node.metadata.name)
             if most_w is not None:
+                # Down: a whole number that the node can really give.
                 number, status = math.floor(most_w), view.node.status
+                # As a set: both must be this text.
                 if {str(number)} != {status.capacity.get(RESOURCE), status.allocatable.get(RESOURCE)}:
                     found.append((view.node, number))
         return found
@@ -49,6 +52,7 @@ class Publisher:
     async def run(self, may_act: Callable[[], bool]) -> None:
         """Look again and again."""
         while True:
+            # First, and then the pause: a new leader publishes at once.
             if may_act():
                 for node, number in self.due()[:_MOST]:
                     await self._write(node, number)

@@ -14,15 +14,19 @@ _DECIMAL = {
     "k": Decimal("1e3"), "M": Decimal("1e6"), "G": Decimal("1e9"), "T": Decimal("1e12"), "P": Decimal("1e15"),
     "E": Decimal("1e18"),
 }  # fmt: skip
+# Longer ones would make an exact number of as many digits; the API's own are far shorter.
 _MOST_TEXT = 64
 MOST = 2**60
 """Beyond any machine. Larger quantities count as this: sums over a pod's containers must stay within 64 bits."""
+# ASCII: `\d` would take digits of every script. Exponents of two digits at most, since 10**99 is
+# beyond `MOST` anyway.
 _FORM = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d{1,2})?", re.ASCII)
 
 
 @functools.lru_cache(maxsize=65536)
+# Few different texts stand in tens of thousands of pods.
 def exact(text: str) -> Decimal:
-    """The quantity as an exact number. Raises InvalidInput for what the API would not take."""
+    """Return the quantity as an exact number. Raises InvalidInput for what the API would not take."""
     found = _FORM.fullmatch(text) if len(text) <= _MOST_TEXT else None
     if found is None:
         raise InvalidInput("quantity", f"{text[:_MOST_TEXT]!r} is not a number with a suffix such as m, k, Mi or Gi")
@@ -36,17 +40,18 @@ def exact(text: str) -> Decimal:
 
 @functools.lru_cache(maxsize=65536)
 def whole(text: str) -> int:
-    """The quantity in whole units (bytes, pieces), rounded up."""
+    """Return the quantity in whole units (bytes, pieces), rounded up."""
     return _up(exact(text))
 
 
 @functools.lru_cache(maxsize=65536)
 def milli(text: str) -> int:
-    """The quantity in thousandths (milli-cores), rounded up."""
+    """Return the quantity in thousandths (milli-cores), rounded up."""
     return _up(exact(text) * 1000)
 
 
 def _up(number: Decimal) -> int:
     number = max(Decimal(-MOST), min(Decimal(MOST), number))
     floor = int(number // 1)
+    # `//` of Decimal truncates towards zero, so only positive numbers need one more.
     return floor if floor == number else floor + (number > 0)

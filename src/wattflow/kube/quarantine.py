@@ -15,10 +15,14 @@ from wattflow.kube.prometheus_text import Metrics
 
 log = logging.getLogger(__name__)
 _KINDS = {
-    "pods": "Pod", "nodes": "Node", "namespaces": "Namespace", "workflows": "Workflow",
-    "workflowtemplates": "WorkflowTemplate", "clusterworkflowtemplates": "ClusterWorkflowTemplate",
+    "pods": "Pod",
+    "nodes": "Node",
+    "namespaces": "Namespace",
+    "workflows": "Workflow",
+    "workflowtemplates": "WorkflowTemplate",
+    "clusterworkflowtemplates": "ClusterWorkflowTemplate",
     "nodepowerprofiles": "NodePowerProfile",
-}  # fmt: skip
+}
 _REASON, _MOST_TOLD = "InvalidWish", 10_000
 T = TypeVar("T", objects.Pod, objects.Node)
 
@@ -43,10 +47,12 @@ class Aside:
     def of(self, kind: str, metadata: objects.Metadata, why: str) -> None:
         """Tell of an object what of it was left out, and why."""
         key = (metadata.uid or f"{metadata.namespace}/{metadata.name}", why)
+        # Each change of a bad object comes here again; once is enough.
         if key in self._told:
             return
         self._told[key] = None
         if len(self._told) > _MOST_TOLD:
+            # The oldest. It may be told again, which is better than memory that grows.
             self._told.popitem(last=False)
         self.metrics.set_aside.add(kind=kind)
         log.warning("%s %s/%s: %s", kind, metadata.namespace, metadata.name, why)
@@ -70,6 +76,7 @@ class Aside:
                 log.exception("%s %s: tried again without its notes", kind, item.key)
                 what = f"its {tenant.PREFIX} labels and annotations are left out: {type(error).__name__}: {error}"
                 self.of(kind, item.metadata, what)
+                # What fails again goes to the mirror, which sets the object aside as a whole.
                 receive(change, tenant.without_notes(item))
 
         return careful

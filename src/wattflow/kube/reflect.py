@@ -27,7 +27,7 @@ _MOST_BACKOFF_S = 30.0
 
 
 class Keyed(Protocol):
-    """What a mirrored object must tell."""
+    """Require a key and metadata of a mirrored object."""
 
     @property
     def key(self) -> str: ...
@@ -69,7 +69,7 @@ class Mirror(Generic[K]):
 
     @property
     def age_s(self) -> float:
-        """Seconds since the API server last said anything; bookmarks come about once a minute."""
+        """Return the seconds since the API server last said anything; bookmarks come about once a minute."""
         return time.monotonic() - self.heard_s
 
     async def run(self) -> None:
@@ -81,10 +81,13 @@ class Mirror(Generic[K]):
                     await self.relist()
                 began_s = time.monotonic()
                 await self._follow()
+                # A watch that ends at once is no success: without this a server that closes every connection would
+                # be asked in a loop.
                 if time.monotonic() - began_s > 1:
                     backoff = 0.5
                     continue
             except Expired:
+                # Without a version the next round lists.
                 self.version = ""
                 log.info("%s: version expired, listing anew", self.path)
             except (aiohttp.ClientError, TimeoutError, ApiError, OSError, msgspec.MsgspecError) as error:
@@ -97,6 +100,7 @@ class Mirror(Generic[K]):
                     log.error("%s: %s", self.path, error)
                 else:
                     log.warning("%s: %s; again in %.1f s", self.path, error, backoff)
+            # Spread, so that replicas and mirrors that lost one server do not all come back at the same moment.
             await asyncio.sleep(backoff * random.uniform(0.8, 1.2))
             backoff = min(_MOST_BACKOFF_S, backoff * 2)
 
@@ -108,6 +112,8 @@ class Mirror(Generic[K]):
 
     async def relist(self) -> None:
         """List everything and tell what differs from the copy."""
+        # The first list may come from the server's cache. A later one may not: the cache of another server
+        # can be older than what we have told already, and time must not run backwards for the receiver.
         found = await self.client.list_all(self.path, self.kind, query=self.query, fresh=self.relists > 0)
         self.relists += 1
         self.heard_s = time.monotonic()
@@ -125,21 +131,27 @@ class Mirror(Generic[K]):
             key = item.key
             seen.add(key)
             known = self.items.get(key)
+            # Same name, other uid: deleted and made again while we did not look. The receiver must see both,
+            # since the new object shares nothing with the old one.
             if known is not None and known.metadata.uid != item.metadata.uid:
                 self._apply(DELETED, known)
                 known = None
+            # Equal versions are equal objects, so an unchanged collection tells nothing at all.
             if known is None or known.metadata.resource_version != item.metadata.resource_version:
                 self._apply(ADDED if known is None else MODIFIED, item)
+        # A list of its own: `_apply` takes out of `items`.
         for key in [key for key in self.items if key not in seen]:
             about = self.items[key].metadata
             if (about.namespace, about.name) not in unread:  # what was last read of it holds
                 self._apply(DELETED, self.items[key])
 
     async def _follow(self) -> None:
+        # Spread, as in client-go's reflector: else all mirrors would open their watches anew at once.
         for_s = self.watch_s * random.uniform(1, 2)
         async for batch in self.client.watch(self.path, self.kind, self.version, query=self.query, for_s=for_s):
             self.heard_s = time.monotonic()
             for change in batch:
+                # For unreadable objects too: else every reconnection would send them again.
                 self.version = change.version
                 if change.item is not None:
                     self._apply(change.kind, change.item)
@@ -153,6 +165,8 @@ class Mirror(Generic[K]):
         if kind == DELETED:
             self.items.pop(key, None)
         else:
+            # After a list, a watch may tell ADDED of what we hold already (and MODIFIED of what we set aside):
+            # the copy decides.
             kind = MODIFIED if key in self.items else ADDED
             self.items[key] = item
         try:

@@ -25,6 +25,7 @@ from wattflow.kube.tenant import PREFIX
 
 log = logging.getLogger(__name__)
 GUARANTEE = f"{PREFIX}guarantee"
+# Less than 10 milli-cores is not worth a write; of many that wait only the first 16 are looked at.
 _SHARE_M, _LEAST_M, _MOST_WAITING = 800, 10, 16
 
 
@@ -34,7 +35,7 @@ def base_m(container: objects.Container) -> int:
 
 
 def most_m(container: objects.Container) -> int:
-    """The most that may be guaranteed: a hair below the limit, so that the pod stays burstable."""
+    """Return the most that may be guaranteed: a hair below the limit, so that the pod stays burstable."""
     return accounting.amount(accounting.CPU, container.resources.limits[accounting.CPU]) - 1
 
 
@@ -44,7 +45,7 @@ def asked_m(container: objects.Container) -> int:
 
 
 def flexible(pod: objects.Pod) -> list[objects.Container]:
-    """Containers whose guarantee may move."""
+    """Find containers whose guarantee may move."""
     if pod.metadata.labels.get(GUARANTEE) != "hpe" or pod.status.phase != "Running":
         return []
     if any(one.type == "PodResizePending" for one in pod.status.conditions):
@@ -79,18 +80,20 @@ class Raiser:
         """Tell what should change now: nothing is given while somebody waits, and given back where that helps them."""
         self._look(now_s)
         waiting = [pod for uid, pod in self.book.waiting.items() if uid not in self.book.refused]
+        # While somebody waits, a raise could take the room that the next step would give them.
         if waiting:
             return [change for pod in waiting[:_MOST_WAITING] for change in self._back_for(pod)]
         return [change for view in self.book.cluster.nodes.values() for change in self._give(view)]
 
     def pod_watts(self) -> Iterator[tuple[objects.Pod, float]]:
-        """Watts of our long-running pods: what the node draws above idle, shared by its requested cores, now."""
+        """Yield the watts of our long-running pods: the node's watts above idle, shared by its requested cores."""
         for uid in self.since_s:
             record = self.book.records.get(uid)
             view = self.book.cluster.nodes.get(record.node) if record is not None else None
             if record is None or view is None:
                 continue
             total_m, own_m = view.requested.get(accounting.CPU, 0), record.amounts.get(accounting.CPU, 0)
+            # Idle is the same curve with nothing requested.
             drawn_w, idle_w = self.watts.node_w(view), self.watts.node_w(view, -total_m)
             if drawn_w is not None and idle_w is not None and total_m:
                 yield record.pod, (drawn_w - idle_w) * own_m / total_m
@@ -109,13 +112,15 @@ class Raiser:
             for uid, record in self.book.records.items()
             if self.book.owns(record.pod) and record.pod.status.phase == "Running"
         }
+        # Rebuilt, so that pods which ended are forgotten; those seen before keep their time.
         self.since_s = {uid: self.since_s.get(uid, now_s) for uid in ours}
 
     def _long(self, view: snapshot.NodeView) -> list[Record]:
-        """Flexible pods of ours on a node that have run for a while, the oldest first."""
+        """List our flexible pods on a node that have run for a while, the oldest first."""
         now_s = self.clock()
         old = [uid for uid in view.pods if now_s - self.since_s.get(uid, now_s) >= self.after_s]
         found = [record for record in map(self.book.records.__getitem__, old) if flexible(record.pod)]
+        # Oldest first, then by name, so that each look gives to the same ones.
         return sorted(found, key=lambda one: (self.since_s[one.pod.metadata.uid], one.pod.key))
 
     def _give(self, view: snapshot.NodeView) -> Iterator[Change]:
@@ -132,6 +137,7 @@ class Raiser:
         """Give back on the first node on which that makes room for a pod that waits."""
         needs = accounting.pod_requests(pod)
         for view in self.book.cluster.nodes.values():
+            # Only CPU can be given back: where something else lacks, it would help nobody.
             if feasible.standing(pod, view.node) is not None or feasible.lacking(needs, view) != accounting.CPU:
                 continue
             changes = [
@@ -142,6 +148,7 @@ class Raiser:
             ]
             freed_m = sum(_now_m(change) - change.cpu_m for change in changes)
             short_m = needs.get(accounting.CPU, 0) + view.requested.get(accounting.CPU, 0)
+            # Only where all of it makes room; else work is slowed for nothing.
             if changes and short_m - freed_m <= view.allocatable.get(accounting.CPU, 0):
                 yield from changes
                 return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import time
@@ -17,12 +18,13 @@ from typing import Any
 
 import msgspec
 
-from wattflow.kube import accounting, carbon_hold, gangs, gpus, objects, sleeping
+from wattflow.kube import accounting, actuators, carbon_hold, gangs, gpus, objects, sleep_facts, sleeping
 from wattflow.kube.binder import Binder, BindingEnd, Bound
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
 from wattflow.kube.client import Client, uncollected
 from wattflow.kube.decider_port import Choice, Chosen, Decider
+from wattflow.kube.dra.claim_writer import ClaimWriter
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
 from wattflow.kube.frame.reservations import Ledger, Page
@@ -45,6 +47,8 @@ from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
 DECISION = f"{PREFIX}decision"
+Step = Callable[[objects.Pod, str, Callable[[str | None], None]], bool]
+"""Something to do before a binding; False where the pod needs none of it, else the callback is called at its end."""
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
 _GATHER_S = 0.002
 
@@ -63,6 +67,7 @@ class Scheduler:
     book: Book = field(init=False)
     binder: Binder = field(init=False)
     shelves: Shelves = field(init=False)
+    claim_writer: ClaimWriter = field(init=False)
     teller: Teller = field(init=False)
     leader: Leader = field(init=False)
     claims: Claims | None = None
@@ -105,6 +110,7 @@ class Scheduler:
         self.book.offers.capped = self.watts.capped
         self.shelves = Shelves(self.client, self.book, self._wake.set)
         self.shelves.storage.provisions = settings.provision and settings.mode == "schedule"
+        self.claim_writer = ClaimWriter(self.client, self.book, self._wake.set)
         if settings.mode == "shadow":
             self.shadow = Shadow(self.book, self.watts, self.clock)
         if self.role is not None:
@@ -123,11 +129,13 @@ class Scheduler:
             self.raiser = Raiser(self.client, self.book, self.watts, self.clock, settings.resize_after_s)
         if settings.forecast and settings.mode == "schedule":
             self.holds = carbon_hold.Holds(self.client, Path(settings.forecast))
-        if settings.hook and settings.mode == "schedule":
+        hook = actuators.make(settings, self.client) if settings.mode == "schedule" else None
+        if hook is not None:
             in_use = lambda name: self.book.in_use(name, sleeping.is_daemon)  # noqa: E731
             self.sleeper = Sleeper(
-                self.client, settings.name, settings.hook, in_use, self._powered, self._unwoken, settings.settle_s,
+                self.client, settings.name, hook, in_use, self._powered, self._unwoken, settings.settle_s,
                 told=lambda node, reason, text: self.binder.event_of("Node", node, "Normal", reason, text),
+                replay=self._on_node,
             )  # fmt: skip
             sleeping.allow(self.sleeper, settings, self.book.cluster.nodes, self.clock)
         wake, aside = self._wake.set, Aside(self.binder, self.metrics, settings.mode == "schedule")
@@ -165,7 +173,9 @@ class Scheduler:
     def _on_node(self, kind: str, node: objects.Node) -> None:
         if self.claims is not None:
             node = self.claims.seen(kind, node)
-        self.book.on_node(kind, self.sleeper.seen(kind, node) if self.sleeper is not None else node)
+        shown = self.sleeper.seen(kind, node) if self.sleeper is not None else node
+        if shown is not None:
+            self.book.on_node(kind, shown)
 
     def _on_namespace(self, kind: str, namespace: objects.Namespace) -> None:
         self.book.on_namespace(kind, namespace)
@@ -212,6 +222,8 @@ class Scheduler:
             for job in self.extra:
                 tasks.create_task(job())
             tasks.create_task(self.shelves.run())
+            if self.settings.allocate and self.settings.mode == "schedule":
+                tasks.create_task(self.claim_writer.run(lambda: self.may_bind))
             for mirror in self.mirrors:
                 await mirror.synced.wait()
             log.info("synced: %d nodes, %d pods wait", len(self.book.cluster.nodes), len(self.book.waiting))
@@ -220,6 +232,8 @@ class Scheduler:
                 await self.leader.elected.wait()
                 log.info("leading as %s", self.settings.who)
             await self._pods.news()  # the lists were asked for while the engine was loaded
+            for node in await self.sleeper.begin() if self.sleeper is not None else ():
+                self.book.on_node("ADDED", node)
             self._begin()
             for _ in range(self.settings.concurrency):
                 tasks.create_task(self._bind_worker())
@@ -315,8 +329,10 @@ class Scheduler:
             self.sleeper.wake(name)  # type: ignore[union-attr]
 
     def _wake_ahead(self) -> None:
-        """Wake nodes for tasks of workflows that will be wanted about when a node woken now is ready."""
+        """Wake what the operator wants on, and nodes for tasks that will be wanted about when these are ready."""
         assert self.sleeper is not None
+        for name in self.sleeper.keep_on():
+            self.decider.powered(name, Power.WAKING)
         missing_m = self.decider.coming_m(self.settings.wake_s) if self.sleeper.states else 0
         for name in self.sleeper.wake_ahead(missing_m, self.book.cluster.nodes) if missing_m else ():
             self.decider.powered(name, Power.WAKING)
@@ -324,20 +340,33 @@ class Scheduler:
     def _powered(self, name: str, state: Power) -> None:
         """A node fell asleep, or is on: what waited for it goes now."""
         self.decider.powered(name, state)
-        if state is Power.ASLEEP:
-            self.watts.asleep_w[name] = self.settings.sleep_w
+        view = self.book.cluster.nodes.get(name)
+        if state is Power.ASLEEP and view is not None:
+            self.watts.asleep_w[name] = sleep_facts.of(view.node, self.settings.sleep_state).watts
         elif state is Power.ON:
             self.watts.asleep_w.pop(name, None)
-            for waiting in self._until_awake.pop(name, ()):
-                if waiting[0] in self.book.records:
+            for waiting, record in self._for(name):
+                # minutes have passed since the node was chosen: a cordon or a taint that came meanwhile wins
+                reason = self.book.against(record)
+                if reason is None:
                     self._send(waiting)
+                else:
+                    self._give_back(waiting[0], reason)
         self._wake.set()
 
+    def _for(self, name: str) -> list[tuple[tuple[str, str, float], Record]]:
+        """Take what waits for a node to wake and is still meant for it."""
+        found = ((waiting, self.book.records.get(waiting[0])) for waiting in self._until_awake.pop(name, ()))
+        return [(one, record) for one, record in found if record is not None and record.assumed and record.node == name]
+
     def _unwoken(self, name: str) -> None:
+        for waiting, _ in self._for(name):
+            self._give_back(waiting[0], "the node did not wake")
+
+    def _give_back(self, uid: str, reason: str) -> None:
         now_s = self.clock()
-        for uid, _, _ in self._until_awake.pop(name, ()):
-            self.book.forget(uid, now_s)
-            self._undo(uid, "the node did not wake", now_s)
+        self.book.forget(uid, now_s)
+        self._undo(uid, reason, now_s)
 
     def _take(self, choices: list[Choice], began_s: float) -> None:
         """Assume placements and send them off, or undo all of them with the reason."""
@@ -367,19 +396,27 @@ class Scheduler:
                     self._send(waiting)
                 else:
                     self._until_awake.setdefault(choice.node, []).append(waiting)
+                    # whatever the engine believes of the node: who waits for one that sleeps has it woken
+                    self.sleeper.wake(choice.node)
 
     def _send(self, waiting: tuple[str, str, float]) -> None:
-        """Have a pod bound, after its volumes are made where there are any to make."""
+        """Have a pod bound, after its volumes are made and its devices allocated where there are any."""
+        self._prepare(waiting, [self.shelves.makes, self.claim_writer.makes])
+
+    def _prepare(self, waiting: tuple[str, str, float], steps: list[Step]) -> None:
+        """Go through the steps that have something to do for the pod, one after the other, then to its binding."""
         uid, node, _ = waiting
 
-        def made(why: str | None) -> None:
-            if why is None:
-                self._queue.put_nowait([waiting])
-            else:
+        def done(why: str | None, rest: list[Step]) -> None:
+            if why is not None:
                 self._report(BindingEnd(uid, Bound.FAILED, why))
+            elif uid in self.book.records:  # it may have been deleted meanwhile
+                self._prepare(waiting, rest)
 
-        if not self.shelves.makes(self.book.records[uid].pod, node, made):
-            self._queue.put_nowait([waiting])
+        for number, step in enumerate(steps, 1):
+            if step(self.book.records[uid].pod, node, functools.partial(done, rest=steps[number:])):
+                return
+        self._queue.put_nowait([waiting])
 
     def _capped(self, choice: Choice) -> str | None:
         cap_w = self.settings.cluster_cap_w

@@ -14,11 +14,13 @@ import aiohttp
 import msgspec
 
 from wattflow.frames.frame import Frame
-from wattflow.kube import engine_decider, settings, sleeping
+from wattflow.kube import actuators, engine_decider, karpenter, settings, sleep_facts, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
 from wattflow.kube.client import ApiError, Client
+from wattflow.kube.consolidation import Consolidator
+from wattflow.kube.dra import claim_writer
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
@@ -36,7 +38,6 @@ from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.scores import replicas
 from wattflow.kube.settings import SchedulerSettings
 from wattflow.live.rehearsing import adviser
-from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput, Problem, WattflowError
 from wattflow.policy import registry
 
@@ -53,7 +54,8 @@ _APIS = ("/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1")
 async def missing(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> list[Problem]:
     """Tell what the cluster or our rights lack, all at once."""
     found = []
-    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.hook else _NEEDS
+    actuators.make(chosen, client)  # raises for a login that is not there: now, not at the first node that sleeps
+    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.actuators else _NEEDS
     if chosen.mode == "extender":
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
     elif chosen.joules < 1:
@@ -61,9 +63,18 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
     if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))
     if chosen.provision:
-        needs = (*needs, ("", "persistentvolumeclaims", "patch"), ("storage.k8s.io", "storageclasses", "list"))
-    if chosen.preempt:
+        needs = (
+            *needs,
+            ("", "persistentvolumeclaims", "patch"),
+            ("", "persistentvolumes", "patch"),
+            ("storage.k8s.io", "storageclasses", "list"),
+        )
+    if chosen.allocate:
+        needs = (*needs, *claim_writer.RIGHTS)
+    if chosen.preempt or chosen.consolidate:
         needs = (*needs, ("", "pods/eviction", "create"), ("policy", "poddisruptionbudgets", "list"))
+    if chosen.karpenter:
+        needs = (*needs, *karpenter.RIGHTS)
     if chosen.publish:
         needs = (*needs, ("", "nodes/status", "patch"))
     if chosen.resize:
@@ -77,6 +88,7 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
         try:
             await client.call("GET", path)
         except ApiError as error:
+            # A wrong token is no missing API: nothing else can be asked either.
             if error.code == 401:
                 raise
             if error.code == 404:
@@ -87,6 +99,7 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
         name, _, sub = resource.partition("/")
         asked = {"group": group, "resource": name, "subresource": sub, "verb": verb}
         if name == "leases":
+            # A right to the lease may be limited to its name; one to list cannot be.
             asked |= {"namespace": chosen.lease_namespace} | ({"name": chosen.lease} if verb == "update" else {})
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
                 "spec": {"resourceAttributes": asked}}  # fmt: skip
@@ -128,10 +141,11 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
     if executions is not None:
         executions.restore()
     rehearsing = adviser(policy.name)
-    sleep = Sleep(chosen.sleep_w, chosen.wake_s, chosen.enter_s) if chosen.hook else None
+    usual = chosen.sleep_state if chosen.actuators else None
     decider = EngineDecider(
         policy, 0 if extends else chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
-        lambda node: sleep if sleeping.may_sleep(node) else None, rehearsing, chosen.data,
+        lambda node: sleep_facts.of(node, usual) if usual is not None and sleeping.may_sleep(node) else None,
+        rehearsing, chosen.data,
     )  # fmt: skip
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions, role=role)
     if chosen.journal:
@@ -139,15 +153,25 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
         scheduler.note_of = decisions.note
         scheduler.extra.append(decisions.run)
     if chosen.joules < 1 and not extends:
+        # Before pods, so that most owners are listed when their pods come.
         scheduler.mirrors[:0] = scheduler.book.offers.replicas.mirrors(client)
     if chosen.preempt and chosen.mode == "schedule":
         preemptor = Preemptor(client, scheduler.book, scheduler.binder, scheduler.clock)
         scheduler.mirrors.insert(0, preemptor.mirror())
         scheduler.extra.append(lambda: preemptor.run(lambda: scheduler.may_bind and scheduler.book.live))
+    if chosen.consolidate and scheduler.sleeper is not None:
+        watts, sleeper = scheduler.watts, scheduler.sleeper
+        emptier = Consolidator(
+            client, scheduler.book, scheduler.binder, watts, sleeper, chosen.sleep_state, scheduler.clock
+        )
+        scheduler.mirrors.insert(0, emptier.mirror())
+        scheduler.extra.append(lambda: emptier.run(lambda: scheduler.may_bind and scheduler.book.live))
     if flows is not None:
         told = scheduler.aside.told
         flows.on_unread = lambda workflow, what: scheduler.aside.of("Workflow", workflow.metadata, what)
         template, workflow = flows.on_template, flows.on_workflow
+        # Templates before workflows before pods: a pod whose workflow is not known yet is placed as one
+        # without structure.
         scheduler.mirrors[:0] = [
             Mirror(client, f"{ARGO}/clusterworkflowtemplates", ArgoTemplate, template, aside=told, optional=True),
             Mirror(client, f"{ARGO}/workflowtemplates", ArgoTemplate, template, aside=told, optional=True),
@@ -158,7 +182,9 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
 
 async def run(where: Access, chosen: SchedulerSettings, config: Path | None = None, role: Role | None = None) -> None:
     """Run until SIGTERM or SIGINT; the lease is given back."""
+    # 16 beside the bindings: watches, lists and writes of other parts.
     async with Client(where, per_s=chosen.per_s, burst=chosen.burst, most=chosen.concurrency + 16) as client:
+        # Asked for first: the server's answers to these two are the longest wait of a start.
         for path in ("/api/v1/pods", "/api/v1/nodes"):
             client.list_ahead(path)
         problems = await missing(client, chosen, role)
@@ -174,6 +200,7 @@ async def run(where: Access, chosen: SchedulerSettings, config: Path | None = No
         async with serving(scheduler) as port:
             log.warning("scheduling for %r by %s; http://%s:%d", chosen.name, chosen.policy, chosen.address, port)
             await _until_told(scheduler.run())
+            # Before the lease: another leader must not find claims of one that is gone.
             if scheduler.claims is not None and scheduler.may_bind:
                 await scheduler.claims.give_back()
             await _give_back(scheduler.leader)
@@ -192,6 +219,7 @@ async def _until_told(job: Coroutine[None, None, None]) -> None:
     task = asyncio.create_task(job)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
+        # Cancelled, not stopped: `finally` blocks and context managers run.
         loop.add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -220,6 +248,7 @@ async def follow(config: Path, scheduler: Scheduler) -> None:
                 continue
             seen = changed
             new = settings.read(config)
+            # In a frame the lease's name differs by placer.
             role = scheduler.role
             reload(scheduler, new if role is None else fleet.placer_settings(new, role.index))
         except WattflowError as error:
@@ -238,18 +267,22 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
-             "token_file", "executions", "hook", "wake_s", "enter_s", "forecast", "publish", "resize",
+             "token_file", "executions", "hook", "redfish", "redfish_login", "redfish_ca", "wake_on_lan", "suspend",
+             "broadcast", "karpenter", "wake_s", "enter_s", "forecast", "publish", "resize",
              "resize_after_s", "data", "predict", "journal", "joules",
-             "provision", "preempt", "guess", "shadow_namespace")  # fmt: skip
+             "provision", "allocate", "preempt", "consolidate", "guess", "shadow_namespace")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)
     other = (old.policy, dict(old.params)) != (new.policy, dict(new.params))
+    # The engine keeps its State; only the rule is exchanged.
     if other and isinstance(scheduler.decider, EngineDecider):
         scheduler.decider.use(registry.load(new.policy, **new.params))
+    # Fixed keys keep their old value, so that what is shown is what runs.
     scheduler.settings = dataclasses.replace(new, **{key: getattr(old, key) for key in fixed})
     if old.node_cap_w != new.node_cap_w:
         scheduler.watts.node_cap_w = new.node_cap_w
+        # Nodes are told again with other room.
         for view in scheduler.book.cluster.nodes.values():
             scheduler.book.tell_node(view)
     log.warning("configuration taken over: policy %s", new.policy)

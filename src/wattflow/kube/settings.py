@@ -12,6 +12,7 @@ from pathlib import Path
 from wattflow.clusters import resolve_profile
 from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.kube.allowance import windows
+from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import registry
 
@@ -20,7 +21,7 @@ MODES = ("schedule", "shadow", "extender")
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    """What a scheduler runs with. ``docs/kube.md`` describes every key.
+    """Configure a scheduler. ``docs/kube.md`` describes every key.
 
     Attributes:
         name: The ``schedulerName`` of the pods that it owns.
@@ -36,9 +37,12 @@ class SchedulerSettings:
         joules: How far below the best node's scores a node may lie to be chosen for its joules; see
             `wattflow.kube.scores.node_offers`.
         provision: Whether volumes that wait for their first pod are asked for; see `wattflow.kube.storage`.
+        allocate: Whether devices are given to claims that pods name; see `wattflow.kube.dra`.
         preempt: Whether pods of lower priority are evicted for one that fits nowhere; see `wattflow.kube.preempt`.
         journal: Folder in which past decisions can be looked up; see `wattflow.kube.past_decisions`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
+        consolidate: Whether nodes that are nearly empty are emptied to sleep; see `wattflow.kube.consolidation`.
+        hook, redfish, wake_on_lan, karpenter: What switches nodes, one of them; see `wattflow.kube.actuators`.
     """
 
     name: str = "wattflow"
@@ -82,10 +86,18 @@ class SchedulerSettings:
     resize_after_s: float = 60.0
     joules: float = 0.1
     provision: bool = False
+    allocate: bool = False
     preempt: bool = False
     journal: str = ""
     forecast: str = ""
     hook: str = ""
+    redfish: str = ""
+    redfish_login: str = ""
+    redfish_ca: str = ""
+    wake_on_lan: str = ""
+    suspend: str = ""
+    broadcast: str = "255.255.255.255"
+    karpenter: bool = False
     sleep_w: float = 10.0
     wake_s: float = 120.0
     enter_s: float = 30.0
@@ -94,7 +106,19 @@ class SchedulerSettings:
     cooldown_s: float = 0.0
     switches_per_hour: int = 0
     never: str = ""
+    dedicated: str = ""
+    consolidate: bool = False
     dry_run: bool = False
+
+    @property
+    def actuators(self) -> tuple[str, ...]:
+        """Keys of what switches nodes that are set; exactly one where nodes sleep."""
+        return tuple(key for key in ("hook", "redfish", "wake_on_lan", "karpenter") if getattr(self, key))
+
+    @property
+    def sleep_state(self) -> Sleep:
+        """Sleep of a node of which nothing was learned yet."""
+        return Sleep(self.sleep_w, self.wake_s, self.enter_s)
 
     @property
     def lease(self) -> str:
@@ -108,6 +132,7 @@ class SchedulerSettings:
     @property
     def who(self) -> str:
         """This process among those that want the Lease."""
+        # Unique among replicas on one host too.
         return self.identity or f"{socket.gethostname()}_{os.getpid()}"
 
 
@@ -169,11 +194,19 @@ def _read(root: StrictTable) -> SchedulerSettings:
         ("carbon", ("forecast",)),
         ("scores", ("joules",)),
         ("volumes", ("provision",)),
+        ("devices", ("allocate",)),
         ("priority", ("preempt",)),
         (
             "sleep",
             (
                 "hook",
+                "redfish",
+                "redfish_login",
+                "redfish_ca",
+                "wake_on_lan",
+                "suspend",
+                "broadcast",
+                "karpenter",
                 "sleep_w",
                 "wake_s",
                 "enter_s",
@@ -182,6 +215,8 @@ def _read(root: StrictTable) -> SchedulerSettings:
                 "cooldown_s",
                 "switches_per_hour",
                 "never",
+                "dedicated",
+                "consolidate",
                 "dry_run",
             ),
         ),
@@ -190,8 +225,11 @@ def _read(root: StrictTable) -> SchedulerSettings:
         table = root.table(section)
         if table is not None:
             found |= _section(table, keys, base)
+    # After all sections: keys that nobody asked for are told.
     root.finish()
     settings = SchedulerSettings(**found)  # type: ignore[arg-type]
+    # `Leader` gives itself `renew_s`, and bindings time out within lease_s - renew_s - 1: both must be
+    # positive.
     if not settings.retry_s < settings.renew_s < settings.lease_s - 1:
         root.problem("lease", "retry_s < renew_s < lease_s − 1 must hold, or two schedulers could bind at once")
     if settings.default_profile:
@@ -205,7 +243,11 @@ def _read(root: StrictTable) -> SchedulerSettings:
         root.problem("limits", "events_per_s must be more than 0; 0.01 is as good as none")
     if settings.executions and not settings.token_file:
         root.problem("workflows", "executions needs http.token_file: whoever may tell of workflows must show a token")
-    beyond = settings.hook or settings.claim or settings.executions or settings.forecast or settings.journal
+    if len(settings.actuators) > 1:
+        root.problem("sleep", f"{' and '.join(settings.actuators)}: one of them switches the nodes")
+    if settings.consolidate and not settings.actuators:
+        root.problem("sleep", "consolidate empties nodes to sleep: say what switches them")
+    beyond = settings.actuators or settings.claim or settings.executions or settings.forecast or settings.journal
     if settings.mode == "extender" and beyond:
         root.problem("mode", "extender scores one pod at a time: no sleep, claims, gates, workflows or journal")
     try:
@@ -223,6 +265,7 @@ def _section(table: StrictTable, keys: tuple[str, ...], base: SchedulerSettings)
         if not table.has(key):
             continue
         usual = getattr(base, key)
+        # Before `int`: a bool is one in Python.
         if isinstance(usual, bool):
             value = table.value(key)
             if not isinstance(value, bool):

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Shadow:
-    """What came of the comparison.
+    """Compare our choices with another scheduler's, and sum the difference.
 
     Attributes:
         pods: How many went to the ``same`` node, to an ``other`` one, to one whose watts or ours are ``unknown``, or
@@ -41,7 +41,7 @@ class Shadow:
 
     @property
     def saved_j(self) -> float:
-        """Modelled joules so far: each pod's watts for as long as it has run."""
+        """Sum the modelled joules so far: each pod's watts for as long as it has run."""
         now_s = self.clock()
         return self._done_j + sum(watts * (now_s - since_s) for watts, since_s in self._running.values())
 
@@ -50,6 +50,7 @@ class Shadow:
         uid = pod.metadata.uid
         if kind == DELETED or pod.ended or not pod.spec.node_name:
             self._later.pop(uid, None)
+            # Zeros for one that is not compared: nothing is added.
             watts, since_s = self._running.pop(uid, (0.0, 0.0))
             self._done_j += watts * (self.clock() - since_s)
             return False
@@ -60,7 +61,7 @@ class Shadow:
         return False
 
     def settle(self) -> None:
-        """A step has been made: take over what was kept."""
+        """Take over what was kept, after a step has been made."""
         for pod in self._later.values():
             self._compare(pod)
             self.book.on_pod("MODIFIED", pod)
@@ -69,9 +70,11 @@ class Shadow:
     def _compare(self, pod: objects.Pod) -> None:
         record, node = self.book.records.get(pod.metadata.uid), pod.spec.node_name
         if record is None:
+            # We have looked at it and would have had it wait.
             if pod.metadata.uid in self.book.waiting:
                 self.pods["wait"] += 1
             return
+        # Compared before, or bound when we came.
         if not record.assumed:
             return
         if record.node == node:
@@ -87,6 +90,7 @@ class Shadow:
             log.info("%s: ours %s, theirs %s, watts unknown", pod.key, record.node, node)
             return
         self.pods["other"] += 1
+        # `mine` is negative: what our node would draw less without the pod.
         self.saved_w += other + mine
         self._running[pod.metadata.uid] = (other + mine, self.clock())
         log.info("%s: ours %s, theirs %s, %+.1f W", pod.key, record.node, node, other + mine)

@@ -1,10 +1,10 @@
-"""Nodes put to sleep and woken through a command of the operator's: an autoscaler, Redfish, wake-on-LAN.
+"""Nodes put to sleep and woken by an actuator: a command, Redfish, wake-on-LAN, Karpenter (`wattflow.kube.actuators`).
 
 The engine asks; here it is carried out. A node that holds nothing but daemons gets our taint, is looked at once more
-after what others had under way has shown itself, and is handed to ``HOOK sleep NODE``. Nothing is ever evicted: a node
-that turns out to be in use stays on. ``HOOK wake NODE`` brings it back; it is used when its kubelet says ready *after*
-the order: what it said before it fell asleep does not count. Cordons are the operator's alone: none is set, none is
-taken off, and a node that has one is left as it is. Only nodes with the label ``wattflow.io/sleep: "true"`` take part.
+after what others had under way has shown itself, and is then switched. Nothing is ever evicted: a node that turns out
+to be in use stays on. A woken node is used when its kubelet says ready *after* the order: what it said before it fell
+asleep does not count. Cordons are the operator's alone: none is set, none is taken off, and a node that has one is left
+as it is. Only nodes with the label ``wattflow.io/sleep: "true"`` take part.
 """
 
 from __future__ import annotations
@@ -12,29 +12,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shlex
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 
 import aiohttp
 import msgspec
 
-from wattflow.kube import accounting, objects
+from wattflow.kube import accounting, objects, sleep_facts
 from wattflow.kube.allowance import OF_SLEEP, SWITCH, Allowance, held, windows
 from wattflow.kube.client import MERGE, ApiError, Client
 from wattflow.kube.filters import snapshot
+from wattflow.kube.karpenter import NodeClaims
 from wattflow.kube.leader import Lease
 from wattflow.kube.reflect import DELETED
 from wattflow.kube.settings import SchedulerSettings
 from wattflow.kube.tenant import PREFIX
+from wattflow.levels.power_hooks import HookFailed, PowerHook
 from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
 MAY_SLEEP = f"{PREFIX}sleep"
 ASLEEP = f"{PREFIX}asleep"
 """Annotation and taint of a node that sleeps by our order; their value is the scheduler's name."""
-_HOOK_S, _LEASE_S = 300.0, 2.0
+_LEASE_S = 2.0
 _TRIES = 3
+_WATTS_S = 60.0
+"""A machine that was told to sleep draws as much as one that sleeps after this long."""
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 Sign = tuple[str, str | None]
 """Boot id and heartbeat of a kubelet: either is another one once it has spoken again."""
@@ -66,10 +69,12 @@ class Sleeper:
     """Sleep of the nodes of one scheduler.
 
     Attributes:
+        hook: What switches nodes.
         busy: Whether a node holds pods that would be lost.
         tell: Called with a node and its state when it has changed: ON, ASLEEP.
-        failed: Called with a node that did not wake.
+        failed: Called with a node that did not wake, or is gone: what waits for it goes elsewhere.
         told: Called with a node and a sentence for its events.
+        replay: Called with a change of a node that was held back while it was away, after all.
         allowance: What the operator allows.
         dry_run: Whether what would be switched is only told.
         states: Nodes that are not simply on.
@@ -77,13 +82,14 @@ class Sleeper:
 
     client: Client
     owner: str
-    hook: str
+    hook: PowerHook
     busy: Callable[[str], bool]
     tell: Callable[[str, Power], None]
     failed: Callable[[str], None] = lambda name: None
     settle_s: float = 2.0
     wake_limit_s: float = 900.0
     told: Callable[[objects.Metadata, str, str], None] = lambda node, reason, text: None
+    replay: Callable[[str, objects.Node], None] = lambda kind, node: None
     allowance: Allowance | None = None
     dry_run: bool = False
     states: dict[str, Power] = field(default_factory=dict)
@@ -91,25 +97,39 @@ class Sleeper:
     _before: dict[str, Sign] = field(default_factory=dict)
     _ready: dict[str, asyncio.Event] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _tidying: set[str] = field(default_factory=set)
+    _away: dict[str, tuple[str, objects.Node] | None] = field(default_factory=dict)
+    """Nodes that are given back while they sleep, and the last change that was not passed on."""
 
-    def seen(self, kind: str, node: objects.Node) -> objects.Node:
+    def seen(self, kind: str, node: objects.Node) -> objects.Node | None:
         """Return a node as we look at it: one that sleeps by our order lacks what sleep alone put there.
 
-        A cordon stays in sight: it is somebody else's, and such a node takes no pods, asleep or not.
+        None where the change is of a node that is given back while it sleeps: for us it stays as it was. A cordon, and
+        whatever else makes the node somebody's business, stays in sight, and our taint with it: such a node takes no
+        pods, asleep or not, since nobody would wake it.
         """
         name = node.metadata.name
+        if name in self._away:
+            self._away[name] = kind, node
+            return None
         if kind == DELETED:
-            self.states.pop(name, None)
             self._nodes.pop(name, None)
+            if self.states.pop(name, None) is not None:
+                self.failed(name)  # who waits for it to wake would wait for good
+            if name in self._ready:
+                self._ready[name].set()
             return node
+        first = name not in self._nodes
         self._nodes[name] = node
-        if node.metadata.annotations.get(ASLEEP) != self.owner:
-            return node
-        if name not in self.states:  # of a scheduler before us
-            self.states[name] = Power.ASLEEP
         if name in self._ready and ready(node) and sign_of(node) != self._before.get(name):
             self._ready[name].set()
-        rest = [one for one in node.spec.taints if one.key != ASLEEP and one.key not in OF_SLEEP]
+        if node.metadata.annotations.get(ASLEEP) != self.owner:
+            return node
+        # only of a node that is new to us: the watch may tell of our own mark after we have taken it off
+        if first and name not in self.states:
+            self.states[name] = Power.ASLEEP
+        keep_off = self._held(node) is not None
+        rest = [one for one in node.spec.taints if keep_off or (one.key != ASLEEP and one.key not in OF_SLEEP)]
         return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=rest))
 
     def awake(self, name: str) -> bool:
@@ -118,7 +138,8 @@ class Sleeper:
 
     def sleep(self, name: str) -> None:
         """Put a node to sleep if nothing would be lost and nobody objects; `tell` says what became of it."""
-        if self.busy(name) or name in self.states or self._against(name) is not None:
+        covered = self.hook.covers(name)
+        if not covered or self.busy(name) or name in self.states or self._against(name) is not None:
             self.tell(name, self.states.get(name, Power.ON))
             return
         if self.dry_run:
@@ -129,8 +150,8 @@ class Sleeper:
         self._start(self._sleep(name))
 
     def wake(self, name: str) -> None:
-        """Wake a node; nothing where it is on, on its way, or somebody else's business."""
-        if name in self._nodes and held(self._nodes[name]) is not None:
+        """Wake a node that sleeps. One that is on is told to be so, lest the engine waits for it."""
+        if name in self._nodes and self._held(self._nodes[name]) is not None:
             self.failed(name)
             return
         if self.states.get(name) in (Power.ASLEEP, Power.FALLING):
@@ -138,15 +159,42 @@ class Sleeper:
             self.states[name] = Power.WAKING
             if was is Power.ASLEEP:  # one that is falling asleep is woken when it has
                 self._start(self._wake(name))
+        elif name not in self.states and name in self._nodes:
+            self.tell(name, Power.ON)
 
     def on_namespace(self, namespace: objects.Namespace) -> None:
-        """Look at the operator's switch: off wakes every node that sleeps by our order, and keeps all on."""
+        """Look at the operator's switch; `keep_on` of whoever leads carries it out."""
+        if self.allowance is not None:
+            self.allowance.off = namespace.metadata.annotations.get(SWITCH) == "off"
+
+    def keep_on(self) -> list[str]:
+        """Wake what the operator wants on now: all by the switch or the schedule, else minimum and headroom.
+
+        Called again and again, since what is short may be so because of a cordon, a full node or the time of day; a
+        node that somebody holds is passed over until they let go of it.
+        """
+        self._tidy_marks()
         if self.allowance is None:
-            return
-        self.allowance.off = namespace.metadata.annotations.get(SWITCH) == "off"
-        if self.allowance.off:
-            for name in sorted(self.states):
-                self.wake(name)
+            return []
+        asleep = [name for name in sorted(self.states) if self.states[name] is Power.ASLEEP]
+        free = [name for name in asleep if name in self._nodes and self._held(self._nodes[name]) is None]
+        woken = self.allowance.wanted(free)
+        for name in woken:
+            self.wake(name)
+        return woken
+
+    def _tidy_marks(self) -> None:
+        """Take our mark off nodes that are on: writing that may have failed while the API server was away."""
+        for name, node in self._nodes.items():
+            ours = node.metadata.annotations.get(ASLEEP) == self.owner
+            if ours and name not in self.states and name not in self._tidying:
+                self._tidying.add(name)
+                self._start(self._tidy(name))
+
+    async def _tidy(self, name: str) -> None:
+        await self._mark(name, asleep=False)
+        await asyncio.sleep(_LEASE_S)  # for the watch to tell of it
+        self._tidying.discard(name)
 
     def wake_ahead(self, missing_m: int, views: Mapping[str, snapshot.NodeView]) -> list[str]:
         """Wake nodes until those that are on or waking have so many more milli-cores free; returns which."""
@@ -157,12 +205,40 @@ class Sleeper:
         for name in sorted(name for name, state in self.states.items() if state is Power.ASLEEP):
             if missing_m <= 0:
                 break
-            if name in views and held(views[name].node) is None:
+            if name in views and self._held(views[name].node) is None:
                 missing_m -= views[name].allocatable.get(accounting.CPU, 0)
                 woken.append(name)
         for name in woken:
             self.wake(name)
         return woken
+
+    async def begin(self) -> list[objects.Node]:
+        """Take up what sleeps by the order of whoever led before; returns nodes that exist nowhere but with us.
+
+        Who only stood by has seen nodes fall asleep and wake without a say in it: what stands on them now counts.
+        """
+        self.states.clear()
+        for name, known in self._nodes.items():
+            if known.metadata.annotations.get(ASLEEP) == self.owner:
+                self.states[name] = Power.ASLEEP
+        if not isinstance(self.hook, NodeClaims):
+            return []
+        found = []
+        for node in await self.hook.remembered():
+            name = node.metadata.name
+            if name in self._nodes:  # the claim was not deleted: the scheduler before us ended in between
+                await self.hook.forget(name)
+                continue
+            self.states[name], self._nodes[name], self._away[name] = Power.ASLEEP, node, None
+            found.append(node)
+        return found
+
+    def _held(self, node: objects.Node) -> str | None:
+        """Return why a node is somebody else's business now."""
+        other = node.metadata.annotations.get(ASLEEP, self.owner)
+        if other != self.owner:
+            return f"it sleeps by the order of {other}"
+        return held(node) if self.allowance is None else self.allowance.held(node)
 
     def _against(self, name: str) -> str | None:
         return None if self.allowance is None else self.allowance.against(name)
@@ -184,8 +260,9 @@ class Sleeper:
             self._on(name)
             return
         await asyncio.sleep(self.settle_s)
-        wanted = self.states.get(name) is Power.WAKING or self._against(name) is not None
-        if wanted or self.busy(name) or not await self._run("sleep", name):
+        # woken meanwhile, or deleted and made anew, which is another node
+        wanted = self.states.get(name) is not Power.FALLING or self._against(name) is not None
+        if wanted or self.busy(name) or not await self._suspend(name):
             await self._mark(name, asleep=False)
             self._on(name)
             return
@@ -193,44 +270,82 @@ class Sleeper:
         if self.states.get(name) is Power.WAKING:
             await self._wake(name)
             return
+        if name not in self.states:  # deleted meanwhile
+            return
         self.states[name] = Power.ASLEEP
         self.tell(name, Power.ASLEEP)
+        self._start(self._read_watts(name))
+
+    async def _suspend(self, name: str) -> bool:
+        """Switch a node off; one that is given back stays in our book as it is at this moment."""
+        if isinstance(self.hook, NodeClaims):
+            self._away[name] = None
+        if await self._order("sleep", self.hook.suspend, name):
+            return True
+        missed = self._away.pop(name, None)
+        if missed is not None:
+            self.replay(*missed)
+        return False
 
     async def _wake(self, name: str) -> None:
-        self._ready[name] = asyncio.Event()
+        told = self._ready[name] = asyncio.Event()
         if name in self._nodes:
             self._before[name] = sign_of(self._nodes[name])
         renewed = await self._renewed(name)
+        clock = asyncio.get_running_loop().time
+        began_s = clock()
         try:
             async with asyncio.timeout(self.wake_limit_s):
                 for attempt in range(_TRIES):
-                    if await self._run("wake", name):
+                    if await self._order("wake", self.hook.resume, name):
                         break
                     await asyncio.sleep(2.0**attempt)
                 else:
                     raise TimeoutError
-                await self._until_ready(name, renewed)
+                if isinstance(self.hook, NodeClaims):
+                    await self._succeeded(name, self.hook, clock() - began_s)
+                    return
+                await self._until_ready(name, told, renewed)
         except TimeoutError:
-            log.error("node %s did not wake", name)
-            self.states[name] = Power.ASLEEP
-            self.tell(name, Power.ASLEEP)
-            self.failed(name)
+            if name in self.states:
+                self._say(name, "NotWoken", "it did not wake; its pods go elsewhere, and it is tried again when needed")
+                self.states[name] = Power.ASLEEP
+                self.tell(name, Power.ASLEEP)
+                self.failed(name)
             return
         finally:
-            self._ready.pop(name, None)
-        await self._mark(name, asleep=False)
-        self._switched(name, "Awake", "it is on again")
+            if self._ready.get(name) is told:  # a node that was made anew meanwhile may be on its way itself
+                del self._ready[name]
+        if name not in self._nodes or self.states.get(name) is not Power.WAKING:  # deleted while it woke
+            return
+        took_s = clock() - began_s
+        await self._mark(name, asleep=False, notes=sleep_facts.learn(self._nodes[name], took_s))
+        self._switched(name, "Awake", f"it is on again, {took_s:.0f} s after the order")
         self._on(name)
 
-    async def _until_ready(self, name: str, renewed: str | None) -> None:
+    async def _succeeded(self, name: str, claims: NodeClaims, took_s: float) -> None:
+        """A node that was given back has come as another one: the old one leaves our book, its pods choose anew."""
+        new = claims.successors.pop(name)
+        while new not in self._nodes or not ready(self._nodes[new]):  # the watch has to tell of it first
+            await asyncio.sleep(_LEASE_S / 10)
+        await self._note(new, sleep_facts.learn(self._nodes[name], took_s))
+        await claims.forget(name)
+        self._switched(new, "Awake", f"it came in the place of {name}, {took_s:.0f} s after the order")
+        old = self._nodes.pop(name)
+        self._away.pop(name, None)
+        self.states.pop(name, None)
+        self.failed(name)
+        self.replay(DELETED, old)
+
+    async def _until_ready(self, name: str, told: asyncio.Event, renewed: str | None) -> None:
         """Wait for a word of the kubelet that is newer than the order: its status, or its lease while it says ready.
 
         A machine that slept shortly comes back with the same boot id, and tells its status only every few minutes.
         """
-        while not self._ready[name].is_set():
+        while not told.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEASE_S):
-                    await self._ready[name].wait()
+                    await told.wait()
             again = await self._renewed(name)
             if None not in (renewed, again) and again != renewed and name in self._nodes and ready(self._nodes[name]):
                 return
@@ -243,6 +358,14 @@ class Sleeper:
             return None
         return lease.spec.renew_time
 
+    async def _read_watts(self, name: str) -> None:
+        """Learn what a sleeping node draws, where its controller measures it."""
+        await asyncio.sleep(_WATTS_S)
+        with contextlib.suppress(HookFailed):
+            drawn_w = await self.hook.watts(name)
+            if drawn_w is not None and self.states.get(name) is Power.ASLEEP:
+                await self._note(name, {sleep_facts.SLEEP_W: f"{drawn_w:.1f}"})
+
     def _switched(self, name: str, reason: str, text: str) -> None:
         if self.allowance is not None:
             self.allowance.switched(name)
@@ -252,41 +375,38 @@ class Sleeper:
         self.states.pop(name, None)
         self.tell(name, Power.ON)
 
-    async def _run(self, what: str, name: str) -> bool:
-        """Run the hook; whether it succeeded. Its output goes to our log."""
+    async def _order(self, what: str, act: Callable[[str], Coroutine[None, None, None]], name: str) -> bool:
+        """Give one order; whether it was taken."""
         try:
-            process = await asyncio.create_subprocess_exec(
-                *shlex.split(self.hook), what, name,
-                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-            )  # fmt: skip
-        except OSError as error:
-            log.error("power hook %s: %s", self.hook, error)
+            await act(name)
+        except (HookFailed, TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError) as error:
+            log.error("%s %s: %s", what, name, error or type(error).__name__)
             return False
-        try:
-            async with asyncio.timeout(_HOOK_S):
-                said, _ = await process.communicate()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-            log.error("power hook: %s %s took more than %g s", what, name, _HOOK_S)
-            return False
-        if process.returncode:
-            log.error("power hook: %s %s: exit %d: %s", what, name, process.returncode, said.decode(errors="replace"))
-        return process.returncode == 0
+        return True
 
-    async def _mark(self, name: str, asleep: bool) -> bool:
+    async def _note(self, name: str, notes: Mapping[str, str]) -> None:
+        """Write annotations of ours on a node; what cannot be written is learned another time."""
+        try:
+            body = {"metadata": {"annotations": dict(notes)}}
+            await self.client.call("PATCH", f"/api/v1/nodes/{name}", body, content=MERGE)
+        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.warning("node %s: %s not written: %s", name, ", ".join(notes), error)
+
+    async def _mark(self, name: str, asleep: bool, notes: Mapping[str, str] | None = None) -> bool:
         """Put our taint and annotation on a node, or take both off; cordons and others' taints stay as they are."""
         path = f"/api/v1/nodes/{name}"
         mine = [{"key": ASLEEP, "value": self.owner, "effect": "NoSchedule"}] if asleep else []
         try:
             for _ in range(_TRIES + 5):
                 node = await self.client.get(path, dict)
-                if asleep and node["spec"].get("unschedulable"):
-                    return False  # cordoned meanwhile
+                # the watch may be behind: what stands in the object that is written decides, and a change in between
+                # is answered with 409, since the version that was read goes with the write
+                if asleep and self._held(msgspec.convert(node, objects.Node)) is not None:
+                    return False
                 rest = [one for one in node["spec"].get("taints") or [] if one["key"] != ASLEEP]
                 version = {"resourceVersion": node["metadata"]["resourceVersion"]}
-                notes = {ASLEEP: self.owner if asleep else None}
-                body = {"metadata": {"annotations": notes} | version, "spec": {"taints": rest + mine}}
+                noted = {ASLEEP: self.owner if asleep else None, **(notes or {})}
+                body = {"metadata": {"annotations": noted} | version, "spec": {"taints": rest + mine}}
                 try:
                     await self.client.call("PATCH", path, body, content=MERGE)
                     return True
@@ -307,4 +427,5 @@ def allow(
     sleeper.allowance = Allowance(
         views, sleeper.states, clock, min_on=chosen.min_on, headroom_m=round(chosen.headroom_cores * 1000),
         cooldown_s=chosen.cooldown_s, per_hour=chosen.switches_per_hour, never=windows(chosen.never),
+        dedicated=frozenset(chosen.dedicated.split()),
     )  # fmt: skip

@@ -17,7 +17,7 @@ _USUAL = ("wattflow", "kube-system")
 
 
 async def status(where: Access, name: str, lease: str) -> str:
-    """A few lines for a person. ``lease`` is NAMESPACE/NAME; without one it is looked for where it usually is."""
+    """Describe a scheduler in a few lines. ``lease`` is NAMESPACE/NAME; without one the usual places are tried."""
     async with Client(where) as client:
         holder = await _holder(client, [lease] if lease else [f"{space}/{name}" for space in _USUAL])
         pods = (await client.list_all("/api/v1/pods", objects.Pod)).items
@@ -55,6 +55,7 @@ def _pods(name: str, pods: list[objects.Pod]) -> list[str]:
 def _watts(watts: Watts, cluster: Snapshot) -> list[str]:
     found = {}
     for name, view in cluster.nodes.items():
+        # For its side effect: `node_w` reads the curve that this finds.
         watts.profile_of(view.node)
         value = watts.node_w(view)
         if value is not None:

@@ -1,8 +1,8 @@
 """Volume claims, volumes and what limits their attachments, followed from the first pod of ours that names a claim.
 
 Most clusters never need it. Where we may (`[volumes] provision`), volumes of classes that wait for their first pod are
-asked for as kube-scheduler does: the claim gets the node's name as an annotation, whoever provisions makes the volume,
-and the pod is bound when its claims are.
+asked for as kube-scheduler does: a volume that lies ready gets the claim's name, else the claim gets the node's name as
+an annotation and whoever provisions makes the volume; the pod is bound when its claims are.
 """
 
 from __future__ import annotations
@@ -76,12 +76,17 @@ class Shelves:
     async def _make(self, asked: Asked) -> None:
         """Ask for the volumes and wait until all are there; what a provisioner gives up is no longer asked for."""
         keys = self.storage.to_make(asked.pod)
+        uid = asked.pod.metadata.uid
+        ready = {key: name for name, (owner, key) in self.storage.promised.items() if owner == uid}
         try:
             async with asyncio.timeout(self.wait_s):
                 for key in keys:
-                    await self._select(key, asked.node)
+                    if key in ready:
+                        await self._tie(ready[key], key)
+                    else:
+                        await self._select(key, asked.node)
                 while any(not self._is_bound(key) for key in keys):
-                    for key in keys:
+                    for key in (key for key in keys if key not in ready):
                         claim = self.storage.claims.get(key)
                         if claim is None or claim.metadata.annotations.get(volumes.SELECTED_NODE) is None:
                             asked.done(f"the volume of claim {key} could not be made on {asked.node}")
@@ -94,6 +99,16 @@ class Shelves:
             asked.done(f"a volume could not be asked for: {error}")
         else:
             asked.done(None)
+
+    async def _tie(self, name: str, key: str) -> None:
+        """Write a claim into a volume that lies ready; the controller that binds the two does the rest."""
+        about, volume = self.storage.claims[key].metadata, self.storage.volumes[name]
+        ref = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": about.namespace, "name": about.name,
+               "uid": about.uid, "resourceVersion": about.resource_version}  # fmt: skip
+        # as it was read: whoever ties it to another claim meanwhile was quicker
+        metadata = {"resourceVersion": volume.metadata.resource_version, "annotations": {volumes.TIED: "yes"}}
+        path = f"/api/v1/persistentvolumes/{name}"
+        await self.client.call("PATCH", path, {"metadata": metadata, "spec": {"claimRef": ref}}, content=MERGE)
 
     async def _select(self, key: str, node: str) -> None:
         space, _, name = key.partition("/")
@@ -147,5 +162,9 @@ class Shelves:
         self._changed.set()
         known = self.storage.claims
         self.book.storage_changed(
-            lambda pod: any(known[key].spec.volume_name == volume.key for key in volumes.claims(pod) if key in known)
+            lambda pod: any(
+                known[key].spec.volume_name == volume.key or self.storage.waits_for_pod(key)
+                for key in volumes.claims(pod)
+                if key in known
+            )
         )

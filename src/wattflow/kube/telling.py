@@ -11,6 +11,7 @@ from wattflow.kube.book import Book
 from wattflow.kube.decider_port import Decider
 from wattflow.kube.prometheus_text import Metrics
 
+# Most pods are placed within half a second and need no word. Twenty in a round: each is a write.
 _AFTER_S, _AGAIN_S, _AT_ONCE = 0.5, 20.0, 20
 
 
@@ -34,10 +35,11 @@ class Teller:
                 continue
             now_s = self.clock()
             due = [
-                uid for uid in self.book.waiting
+                uid
+                for uid in self.book.waiting
                 if now_s - self.book.since_s.get(uid, now_s) >= _AFTER_S
                 and now_s - self._told.get(uid, ("", -1e9))[1] >= _AGAIN_S
-            ]  # fmt: skip
+            ]
             for uid in due[:_AT_ONCE]:
                 await self.tell(uid, now_s)
 
@@ -48,6 +50,7 @@ class Teller:
             return
         text = self.why(uid)
         before = self._told.get(uid, ("", 0.0))[0]
+        # Also where it is the same, so that it is not due again at once.
         self._told[uid] = (text, now_s)
         if text == before:
             return
@@ -60,5 +63,5 @@ class Teller:
         return self.book.refused.get(uid) or self.decider.why(uid)
 
     def forget(self, uid: str) -> None:
-        """A pod waits no more."""
+        """Forget a pod that waits no more."""
         self._told.pop(uid, None)

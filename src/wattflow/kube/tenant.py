@@ -1,4 +1,4 @@
-"""What tenants write into annotations and labels: read within bounds, told by name where it cannot be.
+"""Read what tenants write into annotations and labels, within bounds; name what cannot be read.
 
 Whatever somebody writes into an object costs that object its wish and nothing else. So every number of theirs is read
 here, and a receiver that fails all the same is asked again with the object's ``wattflow.io/`` notes left out.
@@ -14,7 +14,9 @@ import msgspec
 from wattflow.kube import objects
 
 PREFIX = "wattflow.io/"
+# Nine digits fit into 32 bits.
 _COUNT = re.compile(r"[0-9]{1,9}")
+# Bounded lengths: `float` of a megabyte of digits takes long.
 _NUMBER = re.compile(r"[0-9]{0,30}\.?[0-9]{1,30}(?:[eE][+-]?[0-9]{1,3})?")
 MOST_NUMBER = 1e18
 """More than any seconds or bytes that somebody can mean."""

@@ -29,8 +29,10 @@ class Bucket:
         if self.per_s == float("inf"):
             return 0.0
         now = self.clock()
+        # Never more than a burst is saved up, however long nobody asked.
         self.tokens = min(self.burst, self.tokens + (now - self.updated_s) * self.per_s)
         self.updated_s = now
+        # Below zero is a debt: whoever comes next waits longer, which keeps their order.
         self.tokens -= 1
         return max(0.0, -self.tokens / self.per_s)
 

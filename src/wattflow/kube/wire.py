@@ -16,14 +16,16 @@ _END = b"\r\n\r\n"
 
 
 class Answer(NamedTuple):
-    """Status code, headers in lower case as they came, and the body."""
+    """Hold the status code, the head in lower case, and the body."""
 
     status: int
     head: bytes
     body: bytes
 
     def header(self, name: bytes) -> bytes | None:
-        """The value of one header."""
+        """Return the value of one header."""
+        # The head keeps the \r\n before each header and after the last, so a name matches only where a line
+        # begins.
         at = self.head.find(b"\r\n" + name + b":")
         if at < 0:
             return None
@@ -55,6 +57,7 @@ class Wire(asyncio.Protocol):
 
     async def send(self, request: bytes) -> Answer:
         """Send one request and wait for its answer. A cancelled wait closes the connection."""
+        # No pipelining: an answer carries no number, only its order says whose it is.
         if not self.open or self._waiting is not None:
             raise ConnectionError("the connection is closed or busy")
         self._waiting = asyncio.get_running_loop().create_future()
@@ -62,6 +65,7 @@ class Wire(asyncio.Protocol):
         try:
             return await self._waiting
         except asyncio.CancelledError:
+            # Its answer may still come, and would be taken for that of the next request.
             self.close()
             raise
         finally:
@@ -88,22 +92,26 @@ class Wire(asyncio.Protocol):
             end = self._buffer.find(_END)
             if end < 0:
                 return
+            # Lower case once, since header names are case-insensitive; values that matter here (numbers,
+            # "close", "chunked") are too. One \r\n of the two stays, for `Answer.header`.
             self._head = bytes(self._buffer[: end + 2]).lower()
             del self._buffer[: end + 4]
         body = self._body(self._head)
         if body is None:
             return
         head, self._head = self._head, None
+        # An answer that nobody asked for: what follows on this connection cannot be trusted.
         if self._waiting is None or self._waiting.done():
             self.close()
             return
-        answer = Answer(int(head[9:12]), head, body)
+        answer = Answer(int(head[9:12]), head, body)  # "http/1.1 200": the code is at a fixed place
+        # Before the result is set, so that `Client.quick` does not keep the connection.
         if answer.header(b"connection") == b"close":
             self.close()
         self._waiting.set_result(answer)
 
     def _body(self, head: bytes) -> bytes | None:
-        """The whole body, or None while more is to come."""
+        """Return the whole body, or None while more is to come."""
         at = head.find(b"\r\ncontent-length:")
         if at >= 0:
             length = int(head[at + 17 : head.index(b"\r\n", at + 2)])
@@ -114,18 +122,22 @@ class Wire(asyncio.Protocol):
             return body
         if b"\r\ntransfer-encoding: chunked" in head:
             return self._chunks()
+        # Neither length nor chunks: 204, or a body up to the connection's end, which API servers do not
+        # send.
         self._buffer.clear()
         return b""
 
     def _chunks(self) -> bytes | None:
-        """The body of a chunked answer once its last chunk is here."""
+        """Return the body of a chunked answer once its last chunk is here."""
         parts, at = [], 0
         while True:
             line = self._buffer.find(b"\r\n", at)
             if line < 0:
                 return None
+            # A size may be followed by extensions (RFC 9112, 7.1.1).
             size = int(bytes(self._buffer[at:line]).split(b";")[0], 16)
             if len(self._buffer) < line + 2 + size + 2:
+                # Parsed anew from the first chunk with each piece of data: answers here are a few kilobytes.
                 return None
             parts.append(bytes(self._buffer[line + 2 : line + 2 + size]))
             at = line + 4 + size

@@ -1,4 +1,4 @@
-"""What keeps a pod waiting and what it asks for, in the words of whoever reads its events."""
+"""Say what keeps a pod waiting and what it asks for, in the words of whoever reads its events."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ _PLAIN = ("asleep", "down", "draining")
 
 
 def waiting(why: Why) -> str:
-    """One line, as kube-scheduler's reads: how many nodes can take the pod, and what is against the others."""
+    """Write one line as kube-scheduler does: how many nodes can take the pod, and what is against the others."""
     if not why.reasons:
         return why.state
     fitting = why.nodes - sum(why.reasons.values())
+    # Most frequent first, then by name: equal states must give equal texts, or each would be a new
+    # event.
     against = sorted(why.reasons.items(), key=lambda item: (-item[1], item[0]))
     said = ", ".join(f"{count} {_words(reason)}" for reason, count in against)
     return f"{fitting}/{why.nodes} nodes are available: {said}"
@@ -33,13 +35,14 @@ def _words(reason: str) -> str:
 
 
 def asked(amounts: Mapping[str, int]) -> str:
-    """Amounts for a person: cores, bytes, pieces."""
+    """Spell amounts for a person: cores, bytes, pieces."""
     parts = []
     for name, value in amounts.items():
         if name == accounting.CPU:
             parts.append(f"{value / 1000:g} cores")
         elif name in (accounting.MEMORY, accounting.EPHEMERAL):
             parts.append(f"{value / 2**20:,.4g} MiB of {name}")
+        # Every pod is one pod.
         elif name != accounting.PODS:
             parts.append(f"{value} {name}")
     return ", ".join(parts) or "nothing"

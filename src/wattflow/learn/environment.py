@@ -81,7 +81,7 @@ class Episode:
         return self.judge.trial.simulation.world
 
     def restart(self) -> None:
-        """Back to the first event."""
+        """Go back to the first event."""
         self.judge.trial.restart(self.theta)
         self.course = renewing.course(self.judge)
         self.course.standard[renewing.READY] *= self._renews
@@ -89,12 +89,12 @@ class Episode:
         self.joules[0] = 0.0
 
     def follow(self, theta: NDArray[np.float64]) -> None:
-        """From now on by these weights, where it goes by weights at all."""
+        """Go by these weights from now on, where it goes by weights at all."""
         self.theta = theta
         learned.use(self.state, theta)
 
     def step(self, chosen: int, out: Any) -> int:
-        """To the next decision: its rows, or 0 at the end."""
+        """Go to the next decision: its rows, or 0 at the end."""
         simulation = self.judge.trial.simulation
         while True:
             with np.errstate(over="ignore"):
@@ -110,19 +110,19 @@ class Episode:
             chosen = caller_choice.NONE
 
     def grow(self) -> None:
-        """More room in the tables."""
+        """Make more room in the tables."""
         grow(self.state, self.world, self.judge.trial.simulation.options)
         self.course.standard[renewing.READY] = 0.0
 
     def closing_reward(self) -> float:
-        """At the end: the price of late seconds, on the flagship's scale."""
+        """Return, at the end, the price of late seconds, on the flagship's scale."""
         with np.errstate(over="ignore"):
             kernel.settle(self.state.handle(), self.world.handle())
         return 1.0 - self.judge.penalty(self.judge.trial.result())
 
 
 def checked(n: int) -> int:
-    """The number of rows, unless it says that something is wrong."""
+    """Return the number of rows, unless it says that something is wrong."""
     if n == episode.BAD:
         raise BrokenPolicy("a cost is no number")
     if n == episode.STUCK:
@@ -171,7 +171,7 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
         return self._seen(), reward, self._shown == 0, False, self._info()
 
     def _waits(self) -> int:
-        """Waiting, unless nothing runs that could end it: then the first row."""
+        """Wait, unless nothing runs that could end it: then the first row."""
         assert self._episode is not None
         return caller_choice.NONE if int(self._episode.state.counts.running[0]) > 0 else 0
 
@@ -181,7 +181,7 @@ class SchedulingEnv(gymnasium.Env[Any, Any]):
         return np.clip(seen, -MOST, MOST)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Rows that there are (the name that sb3-contrib's MaskablePPO asks for)."""
+        """Return rows that there are (the name that sb3-contrib's MaskablePPO asks for)."""
         return np.arange(self._rows) < max(1, self._shown)
 
     def _info(self) -> dict[str, Any]:
@@ -234,7 +234,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """New streams, each run to its first decision; without a seed those that come next."""
+        """Draw new streams, each run to its first decision; without a seed those that come next."""
         if seed is None:
             self._numbers += self.num_envs
         else:
@@ -249,13 +249,13 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self._shared(self._out), {"action_mask": self._shared(self._mask)}
 
     def _drawn(self, i: int) -> Episode:
-        """The stream of a place's number, before its first event."""
+        """Draw the stream of a place's number, before its first event."""
         number, renews = int(self._numbers[i]), self._plays is None
         self._played[i] = 0
         return Episode(self._draw(number), number, self._joint, self._rows, self._priced, self._theta, renews)
 
     def follow(self, theta: NDArray[np.float64]) -> None:
-        """Other weights in the flagship's place, from the next decision on (an environment that was given some)."""
+        """Put other weights in the flagship's place, from the next decision on (an environment that was given some)."""
         self._theta = theta
         for one in self.episodes:
             one.follow(theta)
@@ -277,7 +277,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._at = np.ascontiguousarray(np.array(at, np.int64).T)
 
     def _advance(self, chosen: NDArray[np.int64], count: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """So many decisions of each, from the second on by the first row; what they brought, and how many ended."""
+        """Make so many decisions of each, from the second on by the first row; what they brought, how many ended."""
         reward, ended = np.empty(self.num_envs), np.zeros(self.num_envs, np.int64)
         left, turn = np.full(self.num_envs, count), np.zeros(1, np.int64)
 
@@ -325,7 +325,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return reward
 
     def _next(self, i: int) -> Episode:
-        """What follows an episode that ended: the same stream again, or another."""
+        """Begin what follows an episode that ended: the same stream again, or another."""
         self._played[i] += 1
         if self._plays is not None and self._played[i] >= self._plays:
             self._numbers[i] += self.num_envs
@@ -335,7 +335,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.episodes[i]
 
     def _allowed(self, actions: Any) -> NDArray[np.int64]:
-        """The actions, as the compiled code reads them.
+        """Return the actions, as the compiled code reads them.
 
         Raises:
             ResetNeeded: Nothing is open yet.
@@ -357,7 +357,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return table.copy() if self._copy else table
 
     def _final(self, over: NDArray[np.bool_]) -> dict[str, Any]:
-        """What the ended ones saw last, as Gymnasium wants it of SAME_STEP: no rows."""
+        """Return what the ended ones saw last, as Gymnasium wants it of SAME_STEP: no rows."""
         seen = np.full(self.num_envs, None, object)
         for i in np.flatnonzero(over).tolist():
             seen[i] = self._last_seen.copy()
@@ -367,7 +367,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return {"final_obs": seen, "_final_obs": over, "final_info": info, "_final_info": over}
 
     def step(self, actions: Any) -> tuple[Observation, NDArray[np.float64], Any, Any, dict[str, Any]]:
-        """One choice of each; what is beyond its rows waits, as in `SchedulingEnv`."""
+        """Make one choice of each; what is beyond its rows waits, as in `SchedulingEnv`."""
         reward, ended = self._advance(self._allowed(actions))
         over, info = ended > 0, {"action_mask": self._shared(self._mask)}
         if over.any():
@@ -375,7 +375,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self._shared(self._out), reward, over, np.zeros(self.num_envs, bool), info
 
     def play(self, decisions: int) -> tuple[Observation, NDArray[np.float64], NDArray[np.int64], dict[str, Any]]:
-        """So many decisions of each stream by its first row, all in compiled code.
+        """Make so many decisions of each stream by its first row, all in compiled code.
 
         Streams that are taken to different points first do not all begin and end together, and what is learned from
         them is less alike. Returns what is seen then, the rewards' sums, how many episodes ended, and the mask.

@@ -49,7 +49,7 @@ def step_one(state, world, ask, functions, chosen, joules):
 
 @inner
 def _least(ask, n, row):
-    """The least price among rows of the same task and variant."""
+    """Return the least price among rows of the same task and variant."""
     least = math.inf
     for r in range(n):
         other = ask.rows[r]
@@ -60,7 +60,7 @@ def _least(ask, n, row):
 
 @inner
 def _as_first(state, row):
-    """The encoder looks at a candidate by its number: the row's place is made the first."""
+    """Make a row's place the first candidate: the encoder looks at candidates by their number."""
     candidate = state.candidates[0]
     candidate.node = row.node_row
     candidate.device = row.device
@@ -68,7 +68,7 @@ def _as_first(state, row):
 
 @inner
 def _know_parts(state, ask, n, parts, longest):
-    """The price of each row before what was learned, and what it is made of.
+    """Work out the price of each row before what was learned, and what it is made of.
 
     Those of a task whose rows were priced here are known, unless the policy did not price them so.
     """
@@ -90,7 +90,7 @@ def _know_parts(state, ask, n, parts, longest):
 
 @inner
 def describe(state, ask, n, out):
-    """Features of the rows, as the learned policy sees them; rows of nodes and waiting have only what they share."""
+    """Write the features of the rows, as the learned policy sees them; nodes and waiting have only what they share."""
     memory = state.memory
     first = view.place_of(state, learned.NOTES.scratch)
     facts = view.place_of(state, learned.NOTES.facts)
@@ -125,7 +125,7 @@ def describe(state, ask, n, out):
 
 
 def step(state, world, ask, functions, chosen, joules, out):
-    """`step_one` and, where ``out`` has rows, what they look like."""
+    """Run `step_one` and, where ``out`` has rows, describe them."""
     n = step_one(state, world, ask, functions, chosen, joules)
     if n > 0 and out.shape[0] > 0:
         describe(state, ask, min(n, out.shape[0]), out)
@@ -134,7 +134,7 @@ def step(state, world, ask, functions, chosen, joules, out):
 
 @inner
 def _turn(state, world, ask, functions, course, chosen, joules):
-    """`step_one`, and what it brought; an episode that ended begins again, END where that has to be done outside."""
+    """Run `step_one`, and note what it brought; an episode that ended begins again, END where Python has to."""
     before = joules[0]
     n = step_one(state, world, ask, functions, chosen, joules)
     reward = (before - joules[0]) / course.standard[renewing.REFERENCE]
@@ -151,7 +151,7 @@ def _turn(state, world, ask, functions, course, chosen, joules):
 def step_many(
     state, world, ask, functions, course, places, turn, chosen, left, shown, joules, reward, ended, mask, out
 ):
-    """`step` for many episodes by the addresses of their tables; the first five say of which types.
+    """Run `step` for many episodes by the addresses of their tables; the first five say of which types.
 
     What is beyond an episode's rows waits. ``left`` are the decisions that each is to make, by its first row
     from the second on; some stay where compiled code cannot go on. Afterwards ``reward`` is what they brought,
@@ -162,6 +162,7 @@ def step_many(
     rows = mask.shape[1]
     count = places.shape[1]
     while True:
+        # Atomic, so that threads need no lock and share the work by how fast they are.
         begin = claim(turn, AT_ONCE)
         if begin >= count:
             break
@@ -174,6 +175,7 @@ def step_many(
             n = shown[i]
             was = n
             one = chosen[i]
+            # An action beyond the rows is a choice to wait, as masks of a fixed width have it.
             if one >= min(n, rows):  # waiting, unless nothing runs that could end it
                 one = np.int64(NONE) if own.counts[0].running > 0 else np.int64(0)
             reward[i] = 0.0
@@ -214,7 +216,7 @@ def _compiled(state: Any, world: Any, ask: Any, course: Any) -> tuple[Any, Any]:
 
 
 def kernels(state: Any, world: Any, ask: Any, course: Any) -> tuple[Any, Any]:
-    """`step` and `step_many` for these tables, compiled when they are first asked for."""
+    """Compile `step` and `step_many` for these tables when they are first asked for."""
     return _compiled(state.kind, world.kind, ask.kind, course.kind) if jit.COMPILED else (step, None)
 
 

@@ -54,7 +54,7 @@ class Desk(caller_choice.Ask):
     )
 
     def clear(self) -> None:
-        """Before the first event."""
+        """Clear all, as before the first event."""
         slow, joint = int(self.ask["slow"][0]), int(self.ask["joint"][0])
         self.ask[:] = np.zeros(1, ASK)
         self.ask["slow"], self.ask["joint"] = slow, joint
@@ -64,7 +64,7 @@ class Desk(caller_choice.Ask):
 
 
 def desk(state: Any, rows: int, joint: bool = False) -> Desk:
-    """A desk for the decisions of a State; ``joint``: all shapes' first tasks together."""
+    """Make a desk for the decisions of a State; ``joint``: all shapes' first tasks together."""
     follows = _follows(state)
     made = Desk(
         ask=record_table(ASK, 1),
@@ -82,7 +82,7 @@ def desk(state: Any, rows: int, joint: bool = False) -> Desk:
 
 
 def _is_known(state: Any) -> bool:
-    """Whether the queue goes by static priority, passes over what does not fit, and no task has a place of its own."""
+    """Tell whether the queue goes by static priority, passes over misfits, and no task has a place of its own."""
     rules, tasks = state.rules[0], state.tasks
     ordered = rules.queue == SKIP and rules.selection == ORDERED and rules.dynamic == 0 and rules.has_priority == 1
     alike = (tasks["pinned"] < 0).all() and (tasks["pinned_variant"] < 0).all() and (state.shapes["level"] == 0).all()
@@ -90,7 +90,7 @@ def _is_known(state: Any) -> bool:
 
 
 def _follows(state: Any) -> Any:
-    """Variants that differ from the one before them in their frequency alone, on classes that take that one too."""
+    """Find variants that differ from the one before in their frequency alone, on classes that take that one too."""
     rules, variants = state.rules[0], state.variants
     found = np.zeros(len(variants), np.int8)
     if rules.wakes != 1 or rules.limits == 1 or rules.score_limit > 0 or rules.samples == 1:
@@ -107,7 +107,7 @@ def _follows(state: Any) -> Any:
 
 
 def _nowhere_faster(state: Any) -> Any:
-    """Whether a variant takes at least as long as the one before it on every class, for each but the first."""
+    """Tell whether a variant takes at least as long as the one before it on every class, for each but the first."""
     variants, speeds = state.variants, state.frequency_speed
     level = np.minimum(variants["frequency"], speeds.shape[1] - 1)  # no class takes one beyond its levels
     speed = np.where(level == 0, 1.0, speeds[:, level])
@@ -116,7 +116,7 @@ def _nowhere_faster(state: Any) -> Any:
 
 
 def _needs(state: Any, follows: Any) -> Any:
-    """A row of `NEEDS` for each shape."""
+    """Write a row of `NEEDS` for each shape."""
     rules, variants = state.rules[0], state.variants
     found = record_table(NEEDS, len(state.shapes))
     if rules.tainted == 1 or rules.pods > 0 or rules.limits == 1:

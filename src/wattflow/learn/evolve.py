@@ -125,6 +125,7 @@ class Trainer:
     def generation(self) -> float:
         """Try all directions and take a step; returns the mean reward of the trials."""
         now, settings = self.progress, self.settings
+        # By the generation, not one stream for all: a run that goes on from a file draws what it would have drawn.
         rng = np.random.default_rng([settings.seed, now.generation, 31])
         ways = rng.normal(0.0, 1.0, (settings.directions, len(now.theta)))
         ways *= movable(now.generation < settings.warm)
@@ -138,6 +139,7 @@ class Trainer:
 
         tried = np.array(list(self.pool.map(pair, range(settings.directions))))
         most = settings.most
+        # Clipped by difference, not by reward: what is hard about a scenario is in both halves of a pair.
         won, fined = np.moveaxis(np.clip(tried[:, :, 0] - tried[:, :, 1], -most, most), -1, 0)
         # Fitness of a pair = Δ gain − price × Δ penalty; their sum along the directions is the slope.
         slope = (won - now.price * fined).mean(axis=1) @ ways / (2.0 * settings.sigma * settings.directions)

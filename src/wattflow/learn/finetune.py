@@ -78,8 +78,9 @@ class Verdict:
 
 
 def shadow(present: Floats, candidate: Floats, judges: Sequence[Judge]) -> Verdict:
-    """Both weights on the same work."""
+    """Judge both weights on the same work."""
     pairs = [(one.trial.run(present), one.trial.run(candidate)) for one in judges]
+    # Draws of one block share its work: they are no independent tests.
     block = [id(one.scenario) for one in judges]
     saved, error = over_blocks(block, [math.log(a.energy_j / b.energy_j) for a, b in pairs])
     waits = [math.log(max(1e-9, b.mean_s) / max(1e-9, a.mean_s)) for a, b in pairs]
@@ -89,7 +90,7 @@ def shadow(present: Floats, candidate: Floats, judges: Sequence[Judge]) -> Verdi
 
 
 def over_blocks(block: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
-    """Mean of the blocks' means, and its standard error: inf where there is one block."""
+    """Return mean of the blocks' means, and its standard error: inf where there is one block."""
     found = np.asarray(values, np.float64)
     means = np.array([found[np.asarray(block) == one].mean() for one in dict.fromkeys(block)])
     error = float(means.std(ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.inf
@@ -97,12 +98,12 @@ def over_blocks(block: Sequence[int], values: Sequence[float]) -> tuple[float, f
 
 
 def tested(blocks: Sequence[Recorded], draws: int = DRAWS) -> list[Judge]:
-    """Judges of all blocks, for an alarm: they came after the weights."""
+    """Return judges of all blocks, for an alarm: they came after the weights."""
     return [Judge(one, 100 + seed) for one in blocks for seed in range(draws)]
 
 
 def parted(blocks: Sequence[Recorded], draws: int = DRAWS) -> tuple[list[Judge], list[Judge]]:
-    """Judges of the blocks to train on, and of the last ones, which are kept for the shadow test."""
+    """Return judges of the blocks to train on, and of the last ones, which are kept for the shadow test."""
     if len(blocks) < 3:
         raise InvalidInput("record", f"{len(blocks)} blocks of workflows are too few: at least 3 are needed")
     last = max(1, round(SHARE * len(blocks)))
@@ -125,7 +126,7 @@ class FineTuner(Trainer):
         self.flagship_kept = 1.0
 
     def judge(self, theta: Floats) -> tuple[float, float, float]:
-        """As the shadow test will: joules saved beside the weights in use, which is worth nothing where people wait.
+        """Judge as the shadow test will: joules saved beside the weights in use, nothing where people wait.
 
         Half as long a wait as the test allows is free; beyond it a per cent costs ten of joules.
         """
@@ -138,7 +139,7 @@ class FineTuner(Trainer):
         return saved - 10.0 * beyond - missed, -saved, float(beyond == 0.0 and missed == 0)
 
     def run(self, seconds: float, generations: int = 1 << 30) -> Floats:
-        """The best weights found on the recent blocks; those in use where none are better."""
+        """Find the best weights on the recent blocks; those in use where none are better."""
         began = time.monotonic()
         while self.progress.generation < generations and time.monotonic() - began < seconds:
             self.generation()

@@ -21,7 +21,7 @@ _BAD = np.int64(BAD)
 
 @inner
 def _those_that_take(state, variant, found):
-    """Of the candidates of the variant before, those whose class takes this one; how many."""
+    """Keep, of the candidates of the variant before, those whose class takes this one; how many."""
     kept = 0
     for c in range(found):
         node = state.candidates[c].node
@@ -34,7 +34,7 @@ def _those_that_take(state, variant, found):
 
 @inner
 def _is_passed_over(state, ask, task, variant, found):
-    """Whether the flagship surely passes over all candidates of a variant, told without their prices.
+    """Tell whether the flagship surely passes over all candidates of a variant, told without their prices.
 
     It does where the task would be late and end later than by waiting for room elsewhere (`wattflow.pass_over`).
     """
@@ -57,7 +57,7 @@ def _is_passed_over(state, ask, task, variant, found):
 
 @inner
 def _room_comes(state, ask, task, finish_s):
-    """Whether a task would rather wait for a place that is about to come than take one of so many seconds.
+    """Tell whether a task would rather wait for a place that is about to come than take one of so many seconds.
 
     The place for which the last one of its shape waited is looked at first: it will mostly do for this one too.
     """
@@ -73,7 +73,7 @@ def _room_comes(state, ask, task, finish_s):
 
 @inner
 def _is_better(state, task, cost, c, best):
-    """Whether candidate c goes before the best so far, as `choose` has it."""
+    """Tell whether candidate c goes before the best so far, as `choose` has it."""
     choice = state.choice[0]
     if best < 0 or cost != choice.best_cost:
         return best < 0 or cost < choice.best_cost
@@ -90,7 +90,7 @@ def _is_better(state, task, cost, c, best):
 
 @inner
 def _write(state, ask, r, task, variant, c, cost):
-    """Row r: candidate c of a variant."""
+    """Write row r: candidate c of a variant."""
     row = ask.rows[r]
     place = state.candidates[c]
     row.cost = cost
@@ -108,10 +108,11 @@ def _write(state, ask, r, task, variant, c, cost):
 
 @inner
 def _keep_parts(state, ask, r, c):
-    """What the candidate's price is made of, for those who describe the row; no number where nobody knows."""
+    """Keep what a candidate's price is made of, for those who describe the row; no number where nobody knows."""
     at = pricing.slot(view.place_of(state, learned.NOTES.kept), c)
     for i in range(pricing.WIDTH):
         ask.parts[r, i] = state.memory[at + i]
+    # Parts are kept of the first candidates only, and none where the flagship has no prices.
     if c >= pricing.MOST or state.rules[0].has_score == 0 or view.param(state, wattflow.DIAL.wait) == math.inf:
         ask.parts[r, pricing.PRICE] = math.nan
 
@@ -125,7 +126,7 @@ def _swap(ask, a, b):
 
 @inner
 def _priced(state, ask, score, task, v, n, best):
-    """Rows for the candidates of one variant that have a price, from row n on; (rows, row of the best)."""
+    """Write rows for the candidates of one variant that have a price, from row n on; (rows, row of the best)."""
     choice = state.choice[0]
     found = state.counts[0].candidate_n
     cost = state.cost[:found]
@@ -161,7 +162,7 @@ def _priced(state, ask, score, task, v, n, best):
 
 @inner
 def rows_of(state, ask, score, task):
-    """(rows, whether there is any room): places of a task that the flagship's rules allow, the cheapest first."""
+    """Write the places of a task that the flagship's rules allow, the cheapest first; (rows, whether there is room)."""
     form = state.shapes[state.tasks[task].form]
     pinned = state.tasks[task].pinned_variant
     n = np.int64(0)
@@ -172,8 +173,10 @@ def rows_of(state, ask, score, task):
     for v in range(form.variant_first, form.variant_first + form.variant_n):
         if pinned >= 0 and v - form.variant_first != pinned:
             continue
+        # It ends no sooner than the one before on any class, so whoever passed over that one passes over it.
         if ask.follows[v] == SLOWER and passed:
             continue
+        # It differs in its frequency alone: what fits the one before fits it, and the search need not be made again.
         if ask.follows[v] > 0 and found >= 0:
             found = _those_that_take(state, v, found)
         else:
@@ -189,6 +192,7 @@ def rows_of(state, ask, score, task):
         n, best = _priced(state, ask, score, task, v, n, best)
         if n == BAD:
             return n, fits
+    # Row 0 is what the flagship would do: a learner that always takes it must run as the flagship does.
     if best > 0:
         _swap(ask, 0, best)
     return n, fits

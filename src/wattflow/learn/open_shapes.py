@@ -23,13 +23,13 @@ _NOWHERE = np.int64(-1)
 
 @inner
 def _has_thread(state, variant, node):
-    """Whether the flagship would use the node: it does not where a task on a node in use has no thread of its own."""
+    """Tell whether the flagship would use the node: not where a task on a node in use has no thread of its own."""
     return view.busy_cores(state, node) <= 0.0 or not patient.crowded(state, variant, node)
 
 
 @inner
 def _takes(state, variant, need_u, memory, node, threads):
-    """Whether a node has room for a plain variant and, asked so, a thread."""
+    """Tell whether a node has room for a plain variant and, asked so, a thread."""
     row = state.nodes[node]
     if row.used_u + need_u > row.capacity_u or row.used_mem + memory > row.capacity_mem:
         return False
@@ -40,7 +40,7 @@ def _takes(state, variant, need_u, memory, node, threads):
 
 @inner
 def _taken_by(state, ask, shape, node, threads):
-    """The same for any variant of a plain shape."""
+    """Tell the same for any variant of a plain shape."""
     needs = ask.needs[shape]
     if needs.plain == ONE:
         return _takes(state, needs.variant, needs.need_u, needs.memory, node, threads)
@@ -54,7 +54,7 @@ def _taken_by(state, ask, shape, node, threads):
 
 @inner
 def _taken_anywhere(state, ask, shape, threads):
-    """The first node of which the same is true; −1 without one."""
+    """Find the first node of which the same is true; −1 without one."""
     needs = ask.needs[shape]
     for at in range(state.counts[0].active_n):
         group = state.groups[state.active_groups[at]]
@@ -67,16 +67,18 @@ def _taken_anywhere(state, ask, shape, threads):
 
 @inner
 def _is_open(state, ask, shape):
-    """Whether a task of the shape may find a place now; where it surely does not, the shape is closed."""
+    """Tell whether a task of the shape may find a place now; where it surely does not, the shape is closed."""
     if ask.needs[shape].plain == 0:
         return True
     threads = state.rules[0].has_score == 1
+    # Tried first: the node that had room last mostly has it still, and one look then answers.
     last = ask.opening[shape]
     if last >= 0 and _taken_by(state, ask, shape, last, threads):
         return True
     epoch = state.clock[0].epoch
     since = ask.closed[shape]
     found = _NOWHERE
+    # Below the floor the ring of freed nodes has lost some of those that gained room: all must be looked at.
     if since == 0 or epoch - since > FEW or since < state.choice[0].floor:
         found = _taken_anywhere(state, ask, shape, threads)
     else:
@@ -94,14 +96,14 @@ def _is_open(state, ask, shape):
 
 @inner
 def close(state, ask, shape):
-    """No task of the shape finds a place until a node gains room."""
+    """Note that no task of the shape finds a place until a node gains room."""
     ask.closed[shape] = state.clock[0].epoch
     ask.opening[shape] = _NOWHERE
 
 
 @inner
 def first_open(state, ask):
-    """The first waiting task whose shape is not closed; −1 without one.
+    """Find the first waiting task whose shape is not closed; −1 without one.
 
     Of shapes whose first task stands behind one that is open nobody needs to know.
     """
@@ -119,7 +121,7 @@ def first_open(state, ask):
 
 @inner
 def _count_before(state, ask, shape, task):
-    """Waiting tasks of a shape that stand before a task and behind the one that was looked at last."""
+    """Count waiting tasks of a shape that stand before a task and behind the one that was looked at last."""
     asked = ask.ask[0]
     heap = state.tasks
     stack = ask.stack
@@ -158,5 +160,6 @@ def set_apart(state, ask, task):
             continue
         if ask.needs[shape].plain > 0 and _taken_anywhere(state, ask, shape, False) >= 0:
             asked.apart += _count_before(state, ask, shape, task)
+    # The next count goes on behind this task: none is set apart twice.
     asked.key = state.tasks[task].key
     asked.sequence = state.tasks[task].sequence

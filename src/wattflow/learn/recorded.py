@@ -52,7 +52,7 @@ class Recorded:
         return SimOptions(runtime_error=self.runtime_error, power_error=self.power_error)
 
     def draw(self, seed: int) -> Workload:
-        """The same work for every seed: what differs is by how much estimates err."""
+        """Draw the same work for every seed: what differs is by how much estimates err."""
         return self.workload
 
 
@@ -119,7 +119,7 @@ class _Tape:
             self._reports.append((kind, who[0]))
 
     def _step(self, now_s: float, told: Any) -> None:
-        """Reports count from the step that folds them; placements are this step's."""
+        """Read a step: reports count from the step that folds them; placements are this step's."""
         for task in self._new:
             task.release_s = now_s if math.isnan(task.release_s) else task.release_s
         self._new.clear()
@@ -136,7 +136,7 @@ class _Tape:
             self._placed[placement.attempt] = placement, self._factor(placement)
 
     def _factor(self, placement: Placement) -> float:
-        """Seconds on the node per second of the task's runtime, alone there, by what the engine knows."""
+        """Return seconds on the node per second of the task's runtime, alone there, by what the engine knows."""
         state = self.engine.state
         shape = state.shapes[int(state.tasks["form"][row_of(placement.task)])]
         cls = int(state.nodes["cls"][row_of(placement.node)])
@@ -150,7 +150,7 @@ class _Tape:
         return factor
 
     def workload(self, name: str) -> Workload:
-        """All that ended, in the order in which it came."""
+        """List all that ended, in the order in which it came."""
         known = {one: task for one, task in self.tasks.items() if math.isfinite(task.runtime_s)}
         if not known:
             raise InvalidInput(name, "no task that began and ended is in this journal: there is nothing to learn from")
@@ -211,7 +211,7 @@ def from_journal(
 def with_attempts(
     workload: Workload, attempts: NDArray[np.void], cluster: Cluster, names: Mapping[str, Sequence[str]] | None = None
 ) -> Workload:
-    """A workload with the runtimes that a run of it had: the last attempt that was done, by the node's speed.
+    """Give a workload the runtimes that a run of it had: the last attempt that was done, by the node's speed.
 
     ``names``: what the run calls the task (``task_id``) and the node (``node_name``) of each row, where that is known.
 
@@ -259,7 +259,7 @@ def _check_same(
 
 
 def blocks(name: str, workload: Workload, cluster: Cluster, most: int = 12) -> list[Recorded]:
-    """The workflows in the order of their arrival, in at most so many blocks of `FEWEST` or more."""
+    """Cut the workflows, in the order of their arrival, into at most so many blocks of `FEWEST` or more."""
     order = np.argsort(workload.workflow_submit_s, kind="stable")
     count = max(1, min(most, len(order) // FEWEST))
     return [
@@ -268,7 +268,7 @@ def blocks(name: str, workload: Workload, cluster: Cluster, most: int = 12) -> l
 
 
 def only(workload: Workload, flows: NDArray[np.int64]) -> Workload:
-    """Some of the workflows, from the first of them on."""
+    """Cut out some of the workflows, from the first of them on."""
     number = np.full(len(workload.workflow_submit_s), -1, np.int64)
     number[np.sort(flows)] = np.arange(len(flows))
     kept = np.flatnonzero(number[workload.workflow] >= 0)

@@ -46,7 +46,7 @@ class Course(Tables):
 
 
 def course(judge: Judge) -> Course:
-    """The course of a judge's scenario, with its trial's tables where they are now."""
+    """Return the course of a judge's scenario, with its trial's tables where they are now."""
     trial = judge.trial
     count = len(trial._due_s)
     standard = np.zeros(READY + 1)
@@ -68,7 +68,7 @@ def course(judge: Judge) -> Course:
 
 
 def _parts(tables: Tables) -> Any:
-    """(from, to) in words: where tables lie that a new beginning has to bring back, those side by side as one."""
+    """List (from, to) in words: tables that a new beginning has to bring back, those side by side as one."""
     start = tables.one_piece().ctypes.data
     found: list[list[int]] = []
     for name in tables.NAMES:
@@ -92,7 +92,7 @@ def _bring_back(now, then, parts):
 
 @inner
 def _mean(state, world, course):
-    """Mean seconds that workflows took; their ends are left in ``end``."""
+    """Return mean seconds that workflows took; their ends are left in ``end``."""
     end = course.end
     count = end.size
     for w in range(count):
@@ -109,7 +109,7 @@ def _mean(state, world, course):
 
 @inner
 def _newly_missed(course):
-    """Workflows that ended after their time and would not have under the punctual policy."""
+    """Return workflows that ended after their time and would not have under the punctual policy."""
     missed = 0
     for w in range(course.end.size):
         if course.end[w] > course.due[w] + 1e-6 and course.excused[w] == 0:
@@ -119,7 +119,7 @@ def _newly_missed(course):
 
 @inner
 def _tail(state, course):
-    """Mean seconds of the slowest quarter of the workflows; ``end`` is used up."""
+    """Return mean seconds of the slowest quarter of the workflows; ``end`` is used up."""
     end = course.end
     count = end.size
     for w in range(count):
@@ -138,7 +138,7 @@ def _tail(state, course):
 
 @inner
 def closing_reward(state, world, course):
-    """At the end: 1 less the price of late seconds, as `Judge.penalty` has it."""
+    """Return, at the end, 1 less the price of late seconds, as `Judge.penalty` has it."""
     kernel.settle_all(state, world)
     standard = course.standard
     slower = _mean(state, world, course) / standard[MEAN]
@@ -154,7 +154,7 @@ def closing_reward(state, world, course):
 
 @inner
 def begin_anew(state, world, ask, course):
-    """Back to the time before the first event; False where the tables have grown since and Python has to do it."""
+    """Go back before the first event; False where the tables have grown since and Python has to do it."""
     if course.standard[READY] == 0.0:
         return False
     _bring_back(course.state_now, course.state_then, course.state_parts)

@@ -41,13 +41,13 @@ class Scenario:
         return SimOptions(runtime_error=self.runtime_error, power_error=self.power_error)
 
     def draw(self, seed: int) -> Workload:
-        """The workload of a seed, its requests cut to the cluster's largest node."""
+        """Draw the workload of a seed, its requests cut to the cluster's largest node."""
         drawn = self.stream.draw(self.cluster, seed)
         return replace(drawn, shapes=tuple(_within(shape, self.cluster) for shape in drawn.shapes))
 
 
 def _within(shape: Shape, cluster: Cluster) -> Shape:
-    """Recorded requests come from other machines: no more cores and bytes than the largest node has."""
+    """Cut requests, recorded on other machines, to the cores and bytes of the largest node."""
     cores = max(node.cores for node in cluster.nodes)
     memory = max(node.memory_bytes for node in cluster.nodes if node.cores == cores)
     variants = tuple(
@@ -64,7 +64,7 @@ def stream_of(application: str, load: float, tasks: int, files: Sequence[str] | 
 
 
 def random_cluster(rng: np.random.Generator, name: str, sleep: bool = True) -> Cluster:
-    """2–64 nodes of 1–6 types with about 8–400 cores in all."""
+    """Draw 2–64 nodes of 1–6 types with about 8–400 cores in all."""
     kinds = int(rng.integers(1, 7))
     count = max(kinds, round(2.0 ** rng.uniform(1.0, 6.0)))
     budget = max(count * 2, int(2.0 ** rng.uniform(3.0, 8.6)))
@@ -76,18 +76,6 @@ def random_cluster(rng: np.random.Generator, name: str, sleep: bool = True) -> C
         model = _node(rng, f"t{kind}", int(np.clip(2 ** round(float(size)), 2, 64)), sleep)
         nodes += [replace(model, name=f"t{kind}-{i}") for i in range(many)]
     return Cluster(name, tuple(nodes[:MOST_NODES]), about="drawn at random")
-
-
-def remixed(cluster: Cluster, rng: np.random.Generator) -> Cluster:
-    """The kinds of nodes of a cluster in other shares, about as many nodes."""
-    kinds = list({node.class_key: node for node in cluster.nodes}.values())
-    shares = rng.dirichlet(np.full(len(kinds), 1.0))
-    nodes = [
-        replace(kind, name=f"{kind.name}-{i}")
-        for kind, share in zip(kinds, shares.tolist(), strict=True)
-        for i in range(max(1, round(share * len(cluster.nodes))))
-    ]
-    return replace(cluster, name=f"{cluster.name}-mixed", nodes=tuple(nodes[:MOST_NODES]))
 
 
 def _node(rng: np.random.Generator, name: str, cores: int, sleep: bool) -> Node:
@@ -116,7 +104,7 @@ def _node(rng: np.random.Generator, name: str, cores: int, sleep: bool) -> Node:
 
 
 def draw(seed: int, applications: Sequence[str], tasks: int = 500, load: float | None = None) -> Scenario:
-    """A random scenario: any application, load and deadline, errors of 0–30 %, on one cluster in six no node sleeps."""
+    """Draw a scenario: any application, load and deadline, errors of 0–30 %, on one cluster in six no node sleeps."""
     rng = np.random.default_rng([seed, 23])
     application = str(rng.choice(np.array(sorted(applications))))
     cluster = random_cluster(rng, f"random-{seed}", sleep=bool(rng.random() < 5 / 6))

@@ -51,7 +51,7 @@ class Stream:
     slack: float = 4.0
 
     def draw(self, cluster: Cluster, seed: int) -> Workload:
-        """The workload of this seed."""
+        """Draw the workload of this seed."""
         parts = [instance(path) for path in self.instances]
         rng = np.random.default_rng([seed, 0x57E])
         chosen = rng.integers(len(parts), size=self.workflows)
@@ -73,7 +73,7 @@ def instances_of(application: str) -> tuple[str, ...]:
 
 @cache
 def instance(path: str) -> Workload:
-    """One recorded workflow, read once in a process."""
+    """Read one recorded workflow, once in a process."""
     loaded: Workload = traces.load(path)
     if len(loaded.workflow_names) != 1:
         raise InvalidInput(path, f"holds {len(loaded.workflow_names)} workflows; a stream needs one in each file")

@@ -46,7 +46,7 @@ class Trial:
         self._lock = threading.Lock()
 
     def restart(self, theta: Floats | None = None) -> None:
-        """Back to the time before the first event. Weights of no length are zeros."""
+        """Go back before the first event. Weights of no length are zeros."""
         sim = self.simulation
         try:
             sim.state.copy_from(self._state)
@@ -95,7 +95,7 @@ class Wish:
     wait: float = 0.0
 
     def policy(self) -> Policy:
-        """The learned policy, told so."""
+        """Return the learned policy, told so."""
         energy = 1.0 - self.response - self.makespan
         return registry.load("learned", energy=energy, response=self.response, makespan=self.makespan, wait=self.wait)
 
@@ -108,7 +108,7 @@ class Drawn(Protocol):
     @property
     def options(self) -> SimOptions: ...
     def draw(self, seed: int) -> Workload:
-        """The workload of a seed."""
+        """Draw the workload of a seed."""
 
 
 class Judge:
@@ -139,11 +139,11 @@ class Judge:
         self.fined = self.penalty(self.reference)
 
     def like(self, scenario: Drawn) -> Judge:
-        """The same seed and wish in another scenario."""
+        """Take the same seed and wish in another scenario."""
         return Judge(scenario, self.seed, self.wish)
 
     def beside(self, baseline: Result) -> None:
-        """From now on what is slower than this is fined."""
+        """Fine what is slower than this from now on."""
         self.baseline = baseline
         self.fined = self.penalty(self.reference)
 
@@ -153,7 +153,7 @@ class Judge:
         return self.gain(found), self.penalty(found)
 
     def gain(self, found: Result) -> float:
-        """Log-ratio of the reference's joules (and seconds, as wished) to ours."""
+        """Return log-ratio of the reference's joules (and seconds, as wished) to ours."""
         wish = self.wish
         gain = (1.0 - wish.response - wish.makespan) * math.log(self.reference.energy_j / found.energy_j)
         gain += wish.response * math.log(self.reference.mean_s / found.mean_s)

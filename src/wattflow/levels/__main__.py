@@ -27,10 +27,13 @@ log = logging.getLogger(__name__)
 def wait_for_end(pid: int, began: str) -> None:
     """Return when a process is gone, at once where it is already."""
     try:
+        # A descriptor names the process itself: a number that is used again later cannot be mistaken for
+        # it.
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     try:
+        # The number may have been used again before the descriptor was opened.
         if started(pid) == began:
             select.select([handle], [], [])
     finally:

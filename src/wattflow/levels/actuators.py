@@ -32,6 +32,7 @@ def notes_folder(environment: Mapping[str, str] = os.environ) -> Path:
     if named:
         return Path(named)
     run = Path("/run")
+    # /run is for root's agents; others have a folder of their own, and cannot set most knobs anyway.
     if os.access(run, os.W_OK):
         return run / "wattflow-levels"
     return Path(tempfile.gettempdir()) / f"wattflow-levels-{os.getuid()}"

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from wattflow.files.reading import small_text
 from wattflow.files.whole import write_text
@@ -20,6 +21,7 @@ from wattflow.model.errors import InvalidInput
 
 VERSION = 1
 MOST_RUNS = 6
+# 1.02 and not 1: a level whose seconds differ by noise counts as no slower.
 SLACKS = (1.02, 1.3, float("inf"))
 SETTLED = 0.03
 """Half width of the widest interval, as a part of the value, at which no more runs are needed."""
@@ -50,7 +52,7 @@ class FunctionProfile:
 
     @property
     def response(self) -> Response:
-        """The curve through the runs."""
+        """Return the curve through the runs."""
         return Response(self.runs, self.idle_w)
 
     def age_days(self, today: datetime.date | None = None) -> int:
@@ -71,7 +73,9 @@ def choose_runs(measure: Measure, levels: Sequence[float], idle_w: float, most: 
     """
     full = max(levels)
     runs = [measure(full)]
+    # Ties go to the higher level, which is the safer run.
     second = min(levels, key=lambda level: (abs(level - SECOND * full), -level))
+    # A device with one level has nothing else to run.
     if second != full:
         runs.append(measure(second))
     response = Response(runs, idle_w)
@@ -84,6 +88,7 @@ def choose_runs(measure: Measure, levels: Sequence[float], idle_w: float, most: 
 def next_level(response: Response, levels: Sequence[float]) -> float | None:
     """Choose the level that is worth a run; None when nothing is left to learn."""
     ran = {run.level for run in response.runs}
+    # For each slack that a scheduler may have: those are the levels that it will ask for.
     best = [response.best(levels, slack) for slack in SLACKS]
     for level in best:
         if level not in ran:
@@ -118,12 +123,14 @@ def read_profile(path: Path, model: str | None = None) -> FunctionProfile:
 
 
 def _parse(document: Mapping[str, object], source: str) -> FunctionProfile:
-    facts = dict(document)
+    facts: dict[str, Any] = dict(document)
     if facts.pop("version") != VERSION:
         raise InvalidInput(source, f"has version {document['version']}; this program reads {VERSION}")
     rows = facts.pop("runs")
     assert isinstance(rows, list)
-    profile = FunctionProfile(runs=tuple(LevelRun(**row) for row in rows), **facts)  # type: ignore[arg-type]
+    profile = FunctionProfile(runs=tuple(LevelRun(**row) for row in rows), **facts)
+    # Raises on what is no date: the age is asked for later, where nobody would know which file it was.
     datetime.date.fromisoformat(profile.measured_at)
+    # Raises on runs that make no curve.
     _ = profile.response
     return profile

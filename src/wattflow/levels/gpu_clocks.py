@@ -11,13 +11,14 @@ import ctypes
 import importlib
 import math
 import os
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 from wattflow.energy.meters import nvml
 from wattflow.energy.meters.port import NoReading
 from wattflow.levels.port import Kind, Knob, LevelRefused
 
+T = TypeVar("T")
 SM = 1
 """NVML's number of the clock of the multiprocessors."""
 MHZ_STEP = 15.0
@@ -54,6 +55,7 @@ class NvmlActuator:
             self._nvml.nvmlInit()
             count = self._nvml.nvmlDeviceGetCount()
             self._handles = [self._nvml.nvmlDeviceGetHandleByIndex(i) for i in range(count)]
+        # nvidia-ml-py raises its own class, the ctypes driver OSError.
         except Exception as error:
             raise NoReading(f"NVML does not answer: {error}") from error
         self._knobs = [knob for i in range(count) for knob in (*self._clock(i), *self._limit(i))]
@@ -75,6 +77,7 @@ class NvmlActuator:
         elif value is None:
             self._do(knob, self._nvml.nvmlDeviceResetGpuLockedClocks, handle)
         else:
+            # Down to the lowest, so that an idle card may still save.
             self._do(knob, self._nvml.nvmlDeviceSetGpuLockedClocks, handle, round(knob.low), round(value))
 
     def users(self, knob: Knob) -> frozenset[int]:
@@ -83,6 +86,7 @@ class NvmlActuator:
             found = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle(knob))
         except Exception:
             return frozenset({UNKNOWN_PROCESS})
+        # nvidia-ml-py gives objects, our driver plain numbers.
         return frozenset(int(getattr(one, "pid", one)) for one in found)  # type: ignore[call-overload]
 
     def close(self) -> None:
@@ -106,17 +110,17 @@ class NvmlActuator:
     def _default_limit(self, handle: object) -> int:
         return int(self._nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle))
 
-    def _ask(self, call: object, *arguments: object) -> object | None:
+    def _ask(self, call: Callable[..., T], *arguments: object) -> T | None:
         """Return the call's answer, or None where the card or driver does not support it."""
         try:
-            return call(*arguments)  # type: ignore[operator, no-any-return]
+            return call(*arguments)
         except Exception:
             return None
 
-    def _do(self, knob: Knob, call: object, *arguments: object) -> None:
+    def _do(self, knob: Knob, call: Callable[..., object], *arguments: object) -> None:
         """Make a call that changes something; NVML's errors become one kind."""
         try:
-            call(*arguments)  # type: ignore[operator]
+            call(*arguments)
         except Exception as error:
             raise LevelRefused(f"{knob.id}: NVML refuses: {error}; {knob.who} may set it") from error
 
@@ -128,6 +132,7 @@ def _knob(index: int, kind: Kind, numbers: tuple[float, float, float], readable:
 
 def _sane(value: object | None, scale: float) -> float | None:
     """Return a positive finite number, scaled; anything else that a library may answer is unknown."""
+    # 0 and NaN are no answers that a device could run at.
     if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         return None
     return float(value) * scale
@@ -139,6 +144,7 @@ def load_calls() -> Calls:
         return importlib.import_module("pynvml")
     except ImportError:
         found = nvml.load_library()
+        # pynvml is missing, so the other way was taken.
         assert isinstance(found, nvml.Driver)
         return SettingDriver(found.library)
 
@@ -185,5 +191,6 @@ class SettingDriver(nvml.Driver):
     def nvmlDeviceGetComputeRunningProcesses(self, handle: object) -> Sequence[object]:
         count = ctypes.c_uint(MOST_PROCESSES)
         found = (_Process * MOST_PROCESSES)()
+        # Version 3 of the call fills the second version of the structure.
         self._call("nvmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), found)
         return [found[i].pid for i in range(count.value)]

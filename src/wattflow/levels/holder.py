@@ -36,10 +36,12 @@ class Setting:
 
 def own_child(pid: int) -> bool:
     """Return whether a process descends from this one, or is it."""
+    # Deeper trees are taken for foreign: not touching a device is the safe mistake.
     for _ in range(64):
         if pid == os.getpid():
             return True
         try:
+            # The parent's number is the second field after the name, which may itself hold brackets.
             pid = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()[1])
         except (OSError, IndexError, ValueError):
             return False
@@ -62,11 +64,13 @@ class Holder:
         self._actuators = tuple(actuators)
         self._watchdog = Watchdog(folder) if watched else None
         self._pid, self._started = os.getpid(), started(os.getpid()) or ""
+        # First of all: a process that was killed may have left a knob that this one would take for
+        # "before".
         self.recover()
 
     @property
     def knobs(self) -> list[Knob]:
-        """Every knob of this machine."""
+        """Return every knob of this machine."""
         return [knob for _, knob in self._by_knob.values()]
 
     def read(self, knob: str) -> float | None:
@@ -90,7 +94,9 @@ class Holder:
         found.check(value)
         with self.notes.lock():
             prior = self.notes.of(knob)
+            # What it was before anybody of us turned it: a note that stands already knows better than the knob.
             note = Note(knob, self._may(actuator, found, prior), value, self._pid, self._started)
+            # In this order, as the module says: note, watchdog, knob.
             self.notes.write(note)
             if self._watchdog is not None:
                 self._watchdog.start()
@@ -100,6 +106,7 @@ class Holder:
         """Return one knob to what it was. False where this process holds nothing of it, or it cannot be returned."""
         with self.notes.lock():
             note = self.notes.of(knob)
+            # Only one's own: another process's level is not ours to end.
             return note is not None and self._mine(note) and self._return(note)
 
     def give_back_all(self, *, of_others: bool = False) -> list[str]:
@@ -114,9 +121,11 @@ class Holder:
         gone: dict[str, str] = {}
         with self.notes.lock():
             for note in self.notes.all():
+                # Knobs that are gone (an unplugged device) can be neither read nor returned.
                 if self._mine(note) and note.knob in self._by_knob and (why := self._lost(note)):
                     gone[note.knob] = why
                     self._return(note)
+        # It may have been killed; what is held must not be without one.
         if self._watchdog is not None and any(map(self._mine, self.notes.all())):
             self._watchdog.start()
         return gone
@@ -145,6 +154,7 @@ class Holder:
             actuator.write(knob, note.value)
             return Setting(knob.id, note.value, self._in_force(actuator, knob, note.value))
         except (LevelRefused, OSError) as error:
+            # Forced: the device may have taken a part of the order, so whatever is read now is our doing.
             if not self._return(note, forced=True) and not knob.mine:
                 self.notes.drop(knob.id)  # who may not turn it back did not turn it either
             raise _refused(knob, error) from error
@@ -159,6 +169,7 @@ class Holder:
             raise LevelRefused(f"{knob.id}: process {note.pid} holds it at {knob.shown(note.value)}; not touched")
         if note is not None:
             return note.before
+        # Such a knob returns to what the device does by itself (None).
         if not knob.readable:
             return None
         before = _number(actuator, knob)
@@ -171,6 +182,7 @@ class Holder:
 
     def _in_force(self, actuator: Actuator, knob: Knob, value: float) -> float:
         """Read a setting back, once for a setting and until it has settled for a clock that results from one."""
+        # A setting is there at once or never; a clock falls with the load.
         until_s = time.monotonic() + (0.0 if knob.readable else SETTLE_S)
         while True:
             seen = _number(actuator, knob)
@@ -196,6 +208,7 @@ class Holder:
             return False
         actuator, knob = self._by_knob[note.knob]
         seen = _number(actuator, knob)
+        # Only a setting that can be read tells whether somebody else has changed it.
         if knob.readable and seen is not None and not forced and not _matches(knob, seen, note.value):
             if note.before is None or not _matches(knob, seen, note.before):
                 log.warning("%s: somebody else set %s meanwhile; left as it is", knob.id, knob.shown(seen))
@@ -221,6 +234,7 @@ def _number(actuator: Actuator, knob: Knob) -> float | None:
 
 def _matches(knob: Knob, seen: float, value: float) -> bool:
     """Return whether what is read fits what was set: equal but for a step, or a clock not above its ceiling."""
+    # For a clock any value up to the ceiling fits: an idle device runs slower by itself.
     return seen <= value + knob.step if not knob.readable else abs(seen - value) <= knob.step
 
 

@@ -32,6 +32,7 @@ class CommandRuns:
 
     def __post_init__(self) -> None:
         sampled = [domain.name for domain in self.meter.domains if not domain.counter]
+        # Sampled watts are too coarse to compare two levels of a short run.
         if sampled:
             raise MissingMeter(f"{', '.join(sampled)} of {self.meter.name} only shows watts; a profile needs a counter")
 
@@ -39,10 +40,12 @@ class CommandRuns:
         """Run once; the highest level is what the device does by itself."""
         try:
             for knob in self.knobs:
+                # At the highest level nothing is set: a ceiling at full clock is not the same as none.
                 if level < knob.high:
                     self.holder.set(knob.id, level)
             return self._run(level)
         finally:
+            # Also where the command failed or was interrupted.
             for knob in self.knobs:
                 self.holder.give_back(knob.id)
 
@@ -79,6 +82,7 @@ class CommandRuns:
 
     def _joules(self, spent: Energy) -> float:
         """Add up the device's own domains, or those that make up the node."""
+        # A GPU's level is judged by the GPU's joules; where there is none, by the node's.
         gpus = [spent.joules.get(domain.name) for domain in self.meter.domains if domain.kind == "gpu"]
         known = [joules for joules in gpus if joules is not None]
         total = sum(known) if gpus and len(known) == len(gpus) else None if gpus else self._node(spent)

@@ -44,9 +44,11 @@ class Note:
 def started(pid: int) -> str | None:
     """Read when a process began, in the kernel's words; None where there is none, or only its body is left."""
     try:
+        # The name in brackets may hold spaces: count from the last bracket. Field 22 is the start.
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
         return None
+    # A zombie holds nothing.
     return None if fields[0] in "ZX" else fields[19]
 
 
@@ -61,6 +63,7 @@ class Notes:
         self.folder = folder
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # `lstat`: a link would let somebody else choose where notes are written.
             about = folder.lstat()
         except OSError as error:
             raise LevelRefused(f"{folder}: cannot be made ({error.strerror}); no level is set without a note") from None
@@ -70,6 +73,7 @@ class Notes:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes out."""
+        # Not inherited: a child that outlives us must not keep the lock.
         handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -91,6 +95,7 @@ class Notes:
 
     def write(self, note: Note) -> None:
         """Note a setting, on disk before this returns."""
+        # Whole or not at all: half a note could not be used to give the knob back.
         write_text(self._path(note.knob), json.dumps(asdict(note)))
 
     def drop(self, knob: str) -> None:

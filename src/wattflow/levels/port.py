@@ -47,11 +47,11 @@ class Knob:
 
     @property
     def id(self) -> str:
-        """Its name, unique on this machine."""
+        """Return its name, unique on this machine."""
         return f"{self.device}.{self.kind}"
 
     def shown(self, value: float) -> str:
-        """A value with its unit."""
+        """Write a value with its unit."""
         return f"{value:g} {UNITS[self.kind]}"
 
     def check(self, value: float) -> None:
@@ -67,7 +67,7 @@ class Actuator(Protocol):
     name: str
 
     def knobs(self) -> Sequence[Knob]:
-        """Every knob that was found."""
+        """Return every knob that was found."""
 
     def read(self, knob: Knob) -> float | None:
         """Read what is in force: the setting, or for a knob that is not readable the clock that results."""

@@ -11,7 +11,7 @@ Between runs the curve is bent through them: its log-residuals are interpolated.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +19,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 CUBE = 3.0
+# A run cannot slow down by much more than the clock falls; beyond is noise.
 STEEPEST = 1.5
 KNEES = 120
+# Weak against a single run's squared log error (NOISE²), strong enough to decide where runs are
+# missing.
 PRIOR_SLOPE, PRIOR_JOULES = 4e-4, 0.02
 THROTTLED = 0.97
 NOISE, SPREAD, REACH = 0.01, 0.05, 0.12
@@ -95,15 +98,20 @@ class Response:
 
     @property
     def full(self) -> float:
-        """The level of full clock."""
+        """Return the level of full clock."""
         return float(self._levels[-1])
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The curve in numbers, for people."""
+        """Return the curve in numbers, for people."""
         base, knee, slope = self._curve.time
-        return {"seconds": math.exp(base), "knee": math.exp(knee), "slope": slope,
-                "fixed_j": self._curve.work[0], "clock_j": self._curve.work[1]}  # fmt: skip
+        return {
+            "seconds": math.exp(base),
+            "knee": math.exp(knee),
+            "slope": slope,
+            "fixed_j": self._curve.work[0],
+            "clock_j": self._curve.work[1],
+        }
 
     def seconds(self, level: float) -> Estimate:
         """Estimate the seconds at a level."""
@@ -118,6 +126,7 @@ class Response:
 
         Ties go to the faster; full clock is always allowed.
         """
+        # A trifle, so that full clock is within a slowdown of 1.
         limit_s = slowdown * self.seconds(self.full).value * (1 + 1e-9)
         allowed = [level for level in levels if self.seconds(level).value <= limit_s] or [self.full]
         return min(allowed, key=lambda level: (self.joules(level).value, -level))
@@ -131,6 +140,8 @@ class Response:
         levels, seconds, joules = self._levels[use], self._seconds[use], self._joules[use]
         full = float(levels[-1])
         time = _fit_seconds(levels, seconds)
+        # Only the run at full level: there a lower clock means a power limit, elsewhere it is the ceiling
+        # that was set.
         seen = [run.clock_seen for run in self.runs if run.level == full and run.clock_seen is not None]
         throttled = bool(seen) and float(np.median(seen)) < THROTTLED * full
         ceiling = min(full, math.exp(time[1])) if throttled else full
@@ -142,21 +153,26 @@ class Response:
     def _left_out(self) -> tuple[float, float]:
         """Estimate how far off the curve is where nothing was run: each run below full clock left out once."""
         errors: list[tuple[float, float]] = []
+        # The last level is full clock, which the curve is anchored to; it is never left out.
         for left in range(self._levels.size - 1):
             use = np.arange(self._levels.size) != left
             if use.sum() >= 2:
                 curve, level = self._fit(use), self._levels[left : left + 1]
                 errors.append(
-                    (math.log(self._seconds[left] / curve.seconds(level)[0]),
-                     math.log(self._joules[left] / curve.joules(level)[0]))
-                )  # fmt: skip
+                    (
+                        math.log(self._seconds[left] / curve.seconds(level)[0]),
+                        math.log(self._joules[left] / curve.joules(level)[0]),
+                    )
+                )
+        # As if two runs had been off by SPREAD: with few runs the prior speaks, with many the errors do.
         squares = [2 * SPREAD**2 + sum(error[i] ** 2 for error in errors) for i in (0, 1)]
         return math.sqrt(squares[0] / (2 + len(errors))), math.sqrt(squares[1] / (2 + len(errors)))
 
-    def _estimate(self, level: float, curve: object, bend: Floats, spread: float) -> Estimate:
+    def _estimate(self, level: float, curve: Callable[[Floats], Floats], bend: Floats, spread: float) -> Estimate:
         at = np.array([level])
         bent = np.interp(np.log(at), np.log(self._levels), bend)
-        value = float(curve(at)[0] * math.exp(bent[0]))  # type: ignore[operator]
+        value = float(curve(at)[0] * math.exp(bent[0]))
+        # Zero at a level that was run; at REACH away the whole spread, never more than twice of it.
         gap = float(np.min(np.abs(np.log(self._levels) - math.log(level)))) / REACH
         half = Z95 * math.hypot(NOISE, spread * min(2.0, gap))
         return Estimate(value, value * math.exp(-half), value * math.exp(half))
@@ -168,6 +184,7 @@ def _fit_seconds(levels: Floats, seconds: Floats) -> tuple[float, float, float]:
     if levels.size == 1:
         return float(times[0]), float(logs[0]), 1.0
     best = (math.inf, 0.0, 0.0, 0.0)
+    # Just above the lowest level: a knee there or below would leave nothing on the slope.
     for knee in np.linspace(logs[0] + 0.01, logs[-1], KNEES):
         below = np.maximum(0.0, knee - logs)
         spread = below - below.mean()
@@ -177,6 +194,7 @@ def _fit_seconds(levels: Floats, seconds: Floats) -> tuple[float, float, float]:
         slope = min(STEEPEST, max(0.0, slope))
         base = float((times - slope * below).mean())
         error = float(((times - base - slope * below) ** 2).sum()) + PRIOR_SLOPE * (slope - 1.0) ** 2
+        # Strictly better: of equal knees the lowest, whatever the rounding.
         if error < best[0] - 1e-12:
             best = (error, base, float(knee), slope)
     return best[1:]
@@ -190,4 +208,5 @@ def _fit_work(shares: Floats, dynamic_j: Floats, joules: Floats) -> tuple[float,
     found, *_ = np.linalg.lstsq(
         np.vstack((rows, prior)), np.concatenate((dynamic_j / joules, prior @ [half, half])), rcond=None
     )
+    # Work never costs less than nothing; least squares may say so where runs are few.
     return max(0.0, float(found[0])), max(0.0, float(found[1]))

@@ -48,13 +48,14 @@ class FileActuator:
     def write(self, knob: Knob, value: float | None) -> None:
         file = self._files[knob.id]
         wanted = file.default if value is None else value
+        # The kernel's files take whole numbers.
         file.path.write_text(str(round(wanted / _SCALE[knob.kind])))
 
     def users(self, knob: Knob) -> frozenset[int]:
         return frozenset()
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file is kept open."""
 
 
 def powercap(sysfs: Path) -> FileActuator:
@@ -64,6 +65,7 @@ def powercap(sysfs: Path) -> FileActuator:
 
 def _powercap(root: Path) -> Iterator[_File]:
     seen: set[str] = set()
+    # Zones of packages have one colon and a number; their parts have two.
     for zone in sorted(root.glob("*:[0-9]*")):
         name = _text(zone / "name")
         # intel-rapl-mmio shows the same package a second time: the first driver in the alphabet stands.
@@ -75,6 +77,7 @@ def _powercap(root: Path) -> Iterator[_File]:
             stem = label.name.removesuffix("_name")
             path = zone / f"{stem}_power_limit_uw"
             now = _number(path, 1e-6)
+            # A maximum of 0 is none either.
             most = _number(zone / f"{stem}_max_power_uw", 1e-6) or now
             if now is None or not most:
                 continue
@@ -98,9 +101,10 @@ def _cpufreq(root: Path) -> Iterator[_File]:
 
 
 def _step_mhz(policy: Path) -> float:
-    """Distance of the listed frequencies; drivers without a list take any, in steps of 100 MHz."""
+    """Return the distance of the listed frequencies; drivers without a list take any, in steps of 100 MHz."""
     listed = sorted(float(khz) * 1e-3 for khz in (_text(policy / "scaling_available_frequencies") or "").split())
     gaps = [above - below for below, above in itertools.pairwise(listed)]
+    # The widest gap: what is read back may be off by as much.
     return max(gaps, default=100.0)
 
 
@@ -117,6 +121,7 @@ def _amdgpu(root: Path) -> Iterator[_File]:
         if high is not None and now is not None:
             default = _number(folder / "power1_cap_default", 1e-6) or now
             path = folder / "power1_cap"
+            # A minimum of 0 is none: nothing runs at 0 W.
             yield _file("amdgpu", f"amdgpu-{number}", "cap_w", path, (low or 0.5 * high, high, 1.0, default))
 
 

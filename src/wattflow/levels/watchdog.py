@@ -44,17 +44,19 @@ class Watchdog:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=out,
+                # A session of its own: Ctrl-C and a hang-up go to the whole foreground group.
                 start_new_session=True,
             )
 
     def stop(self) -> None:
         """End it: there is nothing left to give back."""
         if self._process is not None:
+            # It ignores SIGTERM on purpose (`DEAF_TO`).
             self._process.kill()
             self._process.wait()
             self._process = None
 
     @property
     def pid(self) -> int | None:
-        """The watchdog's number, where one was started."""
+        """Return the watchdog's number, where one was started."""
         return None if self._process is None else self._process.pid

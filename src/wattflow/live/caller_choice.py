@@ -100,13 +100,13 @@ class Wanted:
             self.make_room(task)
 
     def make_room(self, status: int) -> None:
-        """More attempt rows, where there are too few; a cost that is no number is an error."""
+        """Make more attempt rows, where there are too few; a cost that is no number is an error."""
         if status == BAD:
             raise BrokenPolicy(f"policy {self.engine.policy.name!r} returned NaN")
         self.engine._grow_attempts()
 
     def close(self) -> p.Step:
-        """The second half of `Engine.step`: what was chosen, the policy's actions, when to come back."""
+        """Finish the step, its second half: what was chosen, the policy's actions, when to come back."""
         engine = self.engine
         while True:
             status = self._close(engine.state.handle(), engine._desk.handle(), self.ask.handle(), engine._functions)
@@ -116,7 +116,7 @@ class Wanted:
 
     @property
     def lost(self) -> int:
-        """Rows that did not fit, in this instant."""
+        """Return rows that did not fit, in this instant."""
         return int(self.ask.ask["lost"][0])
 
 
@@ -132,6 +132,7 @@ class WantedMany:
         count = len(engines)
         self.rows = record_table(ROW, count * rows).reshape(count, rows)
         for engine in engines:
+            # One piece of memory each: going round many engines the compiled loop waits for memory most of all.
             engine.state.pack()
             engine._refresh()
         self.each = [Wanted(e, joint=joint, memory=self.rows[i]) for i, e in enumerate(engines)]
@@ -144,7 +145,7 @@ class WantedMany:
         self._addresses()
 
     def _addresses(self) -> None:
-        """Where the tables are now: they move when they grow."""
+        """Tell where the tables are now: they move when they grow."""
         self._held = [(each.engine.state.handle(), each.ask.handle(), each.engine._functions) for each in self.each]
         if jit.COMPILED:
             kinds = {(state.kind, ask.kind) for state, ask, _ in self._held}
@@ -186,7 +187,7 @@ class WantedMany:
         self._many(state, ask, functions, states, asks, rules, choices[part], self.tasks[part], self.shown[part])
 
     def _mend(self) -> None:
-        """Engines that ran out of rows get more and go on."""
+        """Give engines that ran out of rows more, and go on."""
         for i in np.flatnonzero(self.tasks < hand.NOTHING).tolist():
             self.each[i].make_room(int(self.tasks[i]))
             self.tasks[i], rows = self.each[i].wanted(NONE)
@@ -194,7 +195,7 @@ class WantedMany:
         self._addresses()
 
     def close(self) -> list[p.Step]:
-        """The steps of all engines."""
+        """Finish the steps of all engines."""
         return [each.close() for each in self.each]
 
 

@@ -28,7 +28,7 @@ Call = tuple[str, list[Any], dict[str, Any]]
 
 
 def encode(name: str, arguments: tuple[Any, ...], fields: Mapping[str, Any]) -> bytes:
-    """One line of JSON without a line end."""
+    """Encode a call as one line of JSON without a line end."""
     told = [_plain(item) for item in arguments], {key: _plain(item) for key, item in fields.items()}
     return _as_json([name, *told]).encode()
 

@@ -62,7 +62,7 @@ def write_row(state, ask, n, kind, node):
 
 @inner
 def _place_rows(state, ask, task, variant, found, n):
-    """Rows for all candidates of one variant; what they share and where the tables lie is looked up once."""
+    """Write rows for all candidates of one variant; what they share and where the tables lie is looked up once."""
     shown = ask.rows
     candidates = state.candidates
     nodes = state.nodes
@@ -78,6 +78,7 @@ def _place_rows(state, ask, task, variant, found, n):
         if at >= kept:
             # Without a row of its own; one that is cheaper than all others takes the last.
             ask.ask[0].lost += 1
+            # The cheapest must be among the rows: whoever takes the least cost then decides as the policy does.
             r = shown.size - 1
             if not _is_cheapest(state, ask, task, c):
                 continue
@@ -152,6 +153,7 @@ def best_first(state, ask, n):
 
 @inner
 def swap(ask, a, b):
+    # Field by field: compiled, a row is a place in a table, and assigning one would only name it.
     x = ask.rows[a]
     y = ask.rows[b]
     x.kind, y.kind = y.kind, x.kind
@@ -168,7 +170,7 @@ def swap(ask, a, b):
 
 @inner
 def rows_of(state, ask, score, task, n):
-    """Rows for all candidates of all variants of a task, from row n on; BAD when a cost is no number."""
+    """Write rows for all candidates of all variants of a task, from row n on; BAD when a cost is no number."""
     counts = state.counts[0]
     form = state.shapes[state.tasks[task].form]
     pinned = state.tasks[task].pinned_variant

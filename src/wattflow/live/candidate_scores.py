@@ -14,7 +14,7 @@ ROW_TYPE = from_dtype(ROW)
 
 
 def explain(state, functions, task, rows):
-    """Candidates of all variants with their costs; how many. The State is a copy: a score may write notes."""
+    """List candidates of all variants with their costs; how many. The State is a copy: a score may write notes."""
     form = state.shapes[state.tasks[task].form]
     pinned = state.tasks[task].pinned_variant
     n = 0

@@ -61,7 +61,8 @@ class CountBook:
     # Nodes
 
     def node_changed(self, node: int, labels: dict[str, str]) -> None:
-        """A node is there, or its labels are others now; counters by labels that changed are counted anew."""
+        """Note that a node is there, or its labels are others now; counters by labels that changed are counted anew."""
+        # Only labels whose value changed: a recount walks over all attempts.
         moved = {t for t, c in self._columns.items() if self._domain(t, labels) != self.state.domains[node, c]}
         self._labels[node] = tuple(labels.items())
         for topology in moved:
@@ -73,11 +74,11 @@ class CountBook:
                     self._recount(row, term)
 
     def places_moved(self) -> None:
-        """Nodes stand elsewhere, or in other domains: `lay_bits` must follow before the next decision."""
+        """Note that nodes stand elsewhere, or in other domains: `lay_bits` must follow before the next decision."""
         self._moved = True
 
     def lay_bits(self) -> None:
-        """The nodes of each domain, as bits by their places."""
+        """Write the nodes of each domain, as bits by their places."""
         if not self._moved or not self._columns:
             return
         self._moved, state = False, self.state
@@ -98,15 +99,16 @@ class CountBook:
                 state.terms.bits[row], state.terms.domains[row] = firsts[column], counts[column]
 
     def node_removed(self, node: int) -> None:
-        """A node is no longer there."""
+        """Note that a node is no longer there."""
         self._labels.pop(node, None)
         self.state.domains[node] = -1
+        # Numbers of values are never taken back one by one: a number may still stand in a tally.
         for topology, column in self._columns.items():
             if len(self._values[column]) > 64 + 2 * len(self._labels):
                 self._number_again(topology, column)
 
     def _number_again(self, topology: str, column: int) -> None:
-        """Most values of a label belong to nodes that are gone: the others get new numbers."""
+        """Give new numbers to the values of a label: most belong to nodes that are gone."""
         self._values[column] = {}
         for node, labels in self._labels.items():
             self.state.domains[node, column] = self._domain(topology, dict(labels))
@@ -146,7 +148,7 @@ class CountBook:
             raise BadEvent(f"at most {TOPOLOGIES} labels make domains, not {len(labels)}: {', '.join(sorted(labels))}")
 
     def shape_added(self, shape: int, rule: Rule) -> None:
-        """A shape whose tasks may enter counters."""
+        """Count the tasks of a shape from now on, where a counter asks for them."""
         self.state.shapes.counted[shape] = 0
         if not rule.groups and not rule.constraint.apart:
             return
@@ -156,7 +158,7 @@ class CountBook:
                 self._link(shape, row)
 
     def shape_dropped(self, shape: int) -> None:
-        """No task of the shape is left."""
+        """Note that no task of the shape is left."""
         if self.shapes.pop(shape, None) is not None:
             self._wasted(1)
 
@@ -180,7 +182,8 @@ class CountBook:
         return [*touched, row]
 
     def _ask_holders(self, term: Term) -> list[int]:
-        """Some must be apart from a group for the first time: those of the group look out for them from now on."""
+        """Have those of a group look out for tasks that must be apart from it, when the first of these comes."""
+        # Whoever carries the group already asks this counter, or will when its row is made.
         if term in self.terms:
             return []
         self._term(term)
@@ -190,17 +193,18 @@ class CountBook:
         return members
 
     def row_dropped(self, row: int) -> None:
-        """No shape uses a row any more."""
+        """Note that no shape uses a row any more."""
         if self.rows.pop(row, None) is not None:
             c, rows = int(self.state.mask_rows.condition[row]), 0
             while c > 0:
+                # Conditions are links of two lists; out of both it would take a search, so it only stops to count.
                 self.state.conditions.kind[c] = tallies.NOTHING
                 c = int(self.state.conditions.next_row[c])
                 rows += 1
             self._wasted(rows)
 
     def why_not(self, row: int, node: int) -> str:
-        """The rule of a row that keeps a node out, in words; empty when all hold."""
+        """Return the rule of a row that keeps a node out, in words; empty when all hold."""
         c = tallies.broken(self.state.handle(), row, node)
         if not c:
             return ""
@@ -233,7 +237,7 @@ class CountBook:
         return self.terms[term]
 
     def _make_room(self, row: int, term: Term) -> None:
-        """A block of tallies for all domains there are."""
+        """Make a block of tallies for all domains there are."""
         need = len(self.state.nodes) if term.topology == NODE else len(self._values[self._columns[term.topology]])
         first, room = self._blocks.get(row, (0, 0))
         if need <= room and room:
@@ -241,6 +245,7 @@ class CountBook:
         place, size = self._places.take(need), self._places.room(need)
         if self._places.used > len(self.state.tallies):
             self.state.replace(tallies=grown(self.state.tallies, 2 * self._places.used))
+        # Zeroed first: the block may have been another counter's.
         self.state.tallies[place : place + size] = 0
         self.state.tallies[place : place + room] = self.state.tallies[first : first + room]
         if room:
@@ -252,6 +257,7 @@ class CountBook:
         """Count the tasks that run now."""
         state, (first, room) = self.state, self._blocks[row]
         counting = [shape for shape, rule in self.shapes.items() if term.counts(rule)]
+        # By attempts, as `tallies` counts them: each part of a gang is one.
         running = np.flatnonzero(state.attempts.task >= 0)
         running = running[np.isin(state.tasks.form[state.attempts.task[running]], counting)]
         nodes = state.attempts.node[running]
@@ -276,7 +282,7 @@ class CountBook:
         self.state.shapes.counted[shape] = link
 
     def _wasted(self, rows: int) -> None:
-        """Rows out of use are left where they are, and all is written anew when they are many."""
+        """Leave rows out of use where they are, and write all anew when they are many."""
         self._waste += rows
         if self._waste > 64 and 2 * self._waste > self._used["conditions"] + self._used["counted"]:
             self._write_again()
@@ -288,6 +294,7 @@ class CountBook:
         self._used = dict.fromkeys(self._used, 1)
         for row in rows:
             self.state.mask_rows.condition[row] = 0
+        # Shapes before rows: a counter is made by the first row that asks it and then counts the shapes it knows.
         for shape, rule in shapes.items():
             self.shape_added(shape, rule)
         for row, rule in rows.items():

@@ -15,7 +15,7 @@ from wattflow.engine.build import Names
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
 from wattflow.kernel import jit, random
-from wattflow.live import describing, growth, kernels, reasons, step_buffers, stepping
+from wattflow.live import growth, kernels, reasons, step_buffers, stepping
 from wattflow.live import protocol as p
 from wattflow.live.caller_choice import Wanted
 from wattflow.live.inbox import Inbox
@@ -105,6 +105,7 @@ class Engine:
         growth.fit_boards(state)
         # A driver tells of the pods that a node takes; so many only tells nodes with other numbers of pods apart.
         pods = _ANY_PODS if settings.pods else 0
+        # Free pods are part of what makes two nodes equal, so the groups are others now.
         if int(state.rules["pods"][0]) != pods:
             state.rules["pods"] = pods
             with _quiet():
@@ -112,6 +113,7 @@ class Engine:
         state.params[:] = 0
         for i, value in enumerate(policy.params.values()):
             state.params[i] = value
+        # By identity: two settings of one policy share their functions, and nothing else does.
         same = policy.score is not None and policy.score is before.score
         if not same:  # another setting of the same rules may go on with what it noted
             state.memory[:] = 0
@@ -123,25 +125,26 @@ class Engine:
         self._order_again()
 
     def _let_prepare(self) -> None:
-        """The policy's notes of nodes and its time-outs; those that it gave before are not taken for the nodes' own."""
+        """Have the policy note its nodes and time-outs; those that it gave before are not taken for the nodes' own."""
         self._nodes.set_sleep_after(self.policy.sleep_after_s)
         if self.policy.prepare is not None and self._nodes.facts:
             self.policy.prepare(self.state, self._places.cluster())
 
     def _look_at_idle_nodes(self) -> None:
-        """Nodes that idle already sleep by the time-outs of the policy in use."""
+        """Let nodes that idle already sleep by the time-outs of the policy in use."""
         self._timer_room = -1
         if self._nodes.facts:
             self._make_timer_room(len(self.state.nodes))
             self._kernels.recheck(self.state.handle())
 
     def _waiting(self) -> Any:
-        """Rows of all tasks in the queue, in order of entry; ghosts leave it for good."""
+        """List the rows of all tasks in the queue, in order of entry; ghosts leave it for good."""
         state = self.state
         states = state.tasks.state
         states[states == tables.GHOST] = tables.CANCELLED
         for task in np.flatnonzero(states == tables.LEFT).tolist():
             state.tasks.state[task] = tables.FREE
+            # LEFT: forgotten while its ghost stood in the queue. The new queue has no ghosts: its row is free now.
             state.tasks.next[task] = state.counts.free_task[0]
             state.counts["free_task"] = task
         state.shapes["ghosts"] = 0
@@ -149,7 +152,7 @@ class Engine:
         return rows[np.argsort(state.tasks.sequence[rows], kind="stable")]
 
     def _order_again(self) -> None:
-        """Notes of all open tasks and their keys, as the policy in use has them."""
+        """Write notes and keys of all open tasks, as the policy in use has them."""
         waiting = self._waiting()
         self._places.start(self.policy)
         if needs_places(self.policy):
@@ -163,6 +166,7 @@ class Engine:
         self._kernels.requeue(self.state.handle(), self._functions, np.concatenate([waiting[first], waiting[~first]]))
 
     def _add_lane(self, earlier: int, later: int) -> None:
+        # A lane is an edge; False says that the table is full and nothing was written.
         while not self._kernels.add_lane(self.state.handle(), earlier, later):
             growth.double_edges(self.state)
 
@@ -173,7 +177,7 @@ class Engine:
         taints: Sequence[p.Taint] = (),
         counts: Mapping[str, int] | None = None,
     ) -> int:
-        """A node joins and takes work from the next step on; its id.
+        """Let a node join, which takes work from the next step on; its id.
 
         The name of a node that is there changes it: labels, taints, counts, amounts, speed, watts, sleep state. What
         runs there goes on, and its devices stay those that it came with.
@@ -187,7 +191,7 @@ class Engine:
         identity = p.make_id(p.NODE_ID, row, int(self.state.node_marks.generation[row]))
         if node.serverless is not None:
             self._desk.words["ramps"] = 1
-        self._inbox.write(Kind.NODE, identity, 0, -1, -1, 0.0)
+        self._inbox.put(Kind.NODE, identity, state=p.Power.ON)
         return identity
 
     def _is_going(self, row: int) -> bool:
@@ -203,7 +207,7 @@ class Engine:
         for name in {*counts, *facts.counts}:
             more = counts.get(name, 0) - facts.counts.get(name, 0)
             if more:
-                self._inbox.write(10, identity, 1 + self._nodes.resource(name), more, 1, 0.0)
+                self._inbox.put_more(identity, name, more)
         self._nodes.facts[row] = replace(self._nodes.facts[row], counts=dict(counts))
         with _quiet():
             self._nodes.become(row, node)
@@ -212,7 +216,7 @@ class Engine:
         return identity
 
     def constraint(self, constraint: p.Constraint) -> int:
-        """Where tasks of a shape may go. The same values give the same id."""
+        """Tell where tasks of a shape may go. The same values give the same id."""
         row = self._nodes.rules.add(constraint)
         return p.make_id(p.CONSTRAINT_ID, row, int(self._nodes.rules.generations[row]))
 
@@ -232,9 +236,8 @@ class Engine:
     ) -> int:
         """Register what tasks of one kind need. The same values give the same id."""
         name = self._shapes.function(function)
-        chosen = (
-            0 if constraint is None else self._inbox.row(constraint, p.CONSTRAINT_ID, self._nodes.rules.generations)
-        )
+        rules = self._nodes.rules
+        chosen = 0 if constraint is None else self._inbox.current(constraint, p.CONSTRAINT_ID, rules.generations)
         row = self._shapes.add(shape_facts(variants, name, parts, level, chosen, counts or {}, groups))
         if len(self._inbox.shape_generation) < len(self.state.shapes):
             self._refresh()
@@ -267,7 +270,7 @@ class Engine:
         self._refresh()
 
     def drop(self, identity: int) -> None:
-        """A shape or constraint is not needed any more; its row is free when the last task that uses it has ended."""
+        """Give up a shape or constraint; its row is free when the last task that uses it has ended."""
         if p.what_of(identity) == p.CONSTRAINT_ID:
             self._nodes.rules.drop(self._inbox.row(identity, p.CONSTRAINT_ID, self._nodes.rules.generations))
         else:
@@ -282,11 +285,11 @@ class Engine:
     # Events
 
     def put(self, kind: Kind, *who: Any, **fields: Any) -> int:
-        """An event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
+        """Take an event, folded by the next step; docs/driving.md lists the fields of each kind. TASK gives an id."""
         return self._inbox.put(kind, *who, **fields)
 
     def known(self, workflows: Sequence[int], loose: Sequence[int] = ()) -> Workload | None:
-        """Workflows as the engine knows them, with estimates for runtimes; None without any task.
+        """Return workflows as the engine knows them, with estimates for runtimes; None without any task.
 
         Args:
             workflows: Their rows.
@@ -296,13 +299,13 @@ class Engine:
 
     @property
     def cluster(self) -> Cluster:
-        """The nodes that are there now."""
+        """Return the nodes that are there now."""
         return self._places.cluster()
 
     def pin(self, task: int, node: int | None) -> None:
-        """From now on only this node may take a task that waits, for work found running there; None: any may."""
+        """Let only this node take a task that waits, for work found running there; None: any may."""
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
-        at = -1 if node is None else self._inbox.row(node, p.NODE_ID, self._inbox.node_generation)
+        at = -1 if node is None else self._inbox.current(node, p.NODE_ID, self._inbox.node_generation)
         self.state.tasks.pinned[row] = at
 
     def _refresh(self) -> None:
@@ -333,11 +336,7 @@ class Engine:
         return not self._sees_workflows and jit.COMPILED and not jit.CHECKED
 
     def _step_at_once(self, now_s: float) -> p.Step:
-        if self.state.busy:
-            raise p.Busy("another thread is inside this engine; one at a time may step it")
-        if not now_s >= self._now:
-            raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
-        self._now = now_s
+        self._enter(now_s)
         count = self._inbox.count
         if self._nodes.changed or self._timers + count > self._timer_room:
             self.prepare()
@@ -349,6 +348,13 @@ class Engine:
             self._recover(status)
             self._decide()
         return self._results()
+
+    def _enter(self, now_s: float) -> None:
+        if self.state.busy:
+            raise p.Busy("another thread is inside this engine; one at a time may step it")
+        if not now_s >= self._now:  # so that NaN is refused too
+            raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
+        self._now = now_s
 
     def step_on(self, policy: str | Policy) -> p.Step:
         """Finish, by another policy, a step that the one in use broke (`BrokenPolicy`); what is placed stays placed."""
@@ -363,16 +369,12 @@ class Engine:
         self._grow_attempts()
 
     def by_hand(self, rows: int = 256, joint: bool = False) -> Wanted:
-        """Steps in which the caller decides: what is ``wanted``, choice by choice."""
+        """Open steps in which the caller decides: what is ``wanted``, choice by choice."""
         return Wanted(self, rows, joint)
 
     def _begin(self, now_s: float) -> None:
-        """The first half of a step: the events."""
-        if self.state.busy:
-            raise p.Busy("another thread is inside this engine; one at a time may step it")
-        if not now_s >= self._now:
-            raise p.TimeWentBack(f"step({now_s!r}) after step({self._now!r}): time must not go back")
-        self._now = now_s
+        """Fold the events, the first half of a step."""
+        self._enter(now_s)
         with _quiet():
             self.prepare()
             self._fold(now_s)
@@ -380,7 +382,7 @@ class Engine:
                 self._note_places()
 
     def prepare(self) -> None:
-        """Room for this step's timers; a policy's notes of nodes, when they have changed."""
+        """Make room for this step's timers; a policy's notes of nodes, when they have changed."""
         state = self.state
         if self._nodes.changed:
             self._nodes.changed = False
@@ -453,13 +455,13 @@ class Engine:
     # What is known
 
     def why(self, task: int) -> p.Why:
-        """Why a task is not placed. No effects."""
+        """Tell why a task is not placed. No effects."""
         row = self._inbox.row(task, p.TASK_ID, self._inbox.task_generation)
         found = reasons.why(self.state, self._nodes, self._shapes, row, task)
         return replace(found, unplanned=self._places.unplanned.get(row, ""))
 
     def explain(self, task: int) -> list[p.Explained]:
-        """Every candidate of a waiting task with its cost and the terms that sum to it, cheapest first. No effects.
+        """List each candidate of a waiting task with its cost and the terms that sum to it, cheapest first. No effects.
 
         For a decision of the past: `wattflow.live.past_decision.explain_past`.
         """
@@ -468,12 +470,12 @@ class Engine:
             return reasons.explain(self.state, self.policy, self._functions, row, task)
 
     def describe(self, identity: int) -> dict[str, Any]:
-        """The present facts of a node, task, attempt, shape or workflow, as plain data. No effects."""
-        return describing.describe(self.state, self._nodes, self._shapes, identity)
+        """Return the present facts of a node, task, attempt, shape or workflow, as plain data. No effects."""
+        return reasons.describe(self.state, self._nodes, self._shapes, identity)
 
     @property
     def nodes(self) -> dict[str, int]:
-        """Ids of the nodes that are there, by name."""
+        """Return ids of the nodes that are there, by name."""
         generations = self.state.node_marks.generation
         return {name: p.make_id(p.NODE_ID, row, int(generations[row])) for name, row in self._nodes.by_name.items()}
 
@@ -483,16 +485,16 @@ class Engine:
         return {function.name: function for function in self._shapes.functions}
 
     def function_name(self, number: int) -> str:
-        """The function that a WARM action names."""
+        """Return the function that a WARM action names."""
         return self._shapes.functions[number].name
 
     @property
     def counts(self) -> dict[str, int]:
-        """Counters: stale reports, decisions, scored candidates, and what waits, runs and is open."""
+        """Return counters: stale reports, decisions, scored candidates, and what waits, runs and is open."""
         row = self.state.counts[0]
         return {name: int(row[name]) for name in ("stale", "decisions", "scored", "waiting", "running", "open")}
 
 
 def _quiet() -> contextlib.AbstractContextManager[Any]:
-    """Uncompiled, the hashes of groups overflow as they should; numpy need not say so."""
+    """Keep numpy quiet where, uncompiled, the hashes of groups overflow as they should."""
     return contextlib.nullcontext() if jit.COMPILED else np.errstate(over="ignore")

@@ -17,14 +17,16 @@ def _generation(identity):
 
 @inner
 def _live_row(state, identity):
-    """The row that an id names; −1, counted, when it is stale."""
+    """Find the row that an id names; −1, counted, when it is stale."""
     row = identity & kinds.ROW_MASK
     generation = _generation(identity)
     what = identity >> kinds.ID_SHIFT
     if what == kinds.ATTEMPT_ID:
+        # A free row has the generation of its next life already: an id with it was never given.
         if state.attempts[row].generation & kinds.GENERATION_MASK == generation and state.attempts[row].task >= 0:
             return row
     elif what == kinds.TASK_ID:
+        # A task of an open workflow stays in its row after its end: a late edge or CANCEL may name it.
         if state.marks[row].generation & kinds.GENERATION_MASK == generation:
             return row
     elif what == kinds.NODE_ID:
@@ -40,6 +42,7 @@ def _live_row(state, identity):
 def _sort(desk):
     """Order of the events: by kind, and within a kind as they were put."""
     n = desk.words[0].events
+    # A counting sort: stable, so that events of one kind stay in the order of `put`, and without a comparison.
     for kind in range(kinds.KINDS):
         desk.tally[kind] = 0
     for i in range(n):
@@ -67,8 +70,9 @@ def _reject(desk, i, reason):
 
 @inner
 def _arrive_later(state, desk, task):
-    """A new task arrives in this step, after all other events, or at its release."""
+    """Let a new task arrive in this step, after all other events, or at its release."""
     words = desk.words[0]
+    # A row may be given up and used again before its release: the generation says whose timer it is.
     if state.tasks[task].release > state.clock[0].now:
         agenda.push(state, state.tasks[task].release, agenda.RELEASE, task, state.marks[task].generation)
     else:
@@ -81,6 +85,7 @@ def _note_change(state, desk, w):
     """List a workflow whose tasks or edges changed in this step, once."""
     words = desk.words[0]
     if w > 0 and state.workflows[w].dirty == 1:
+        # 1: it changed; 2: it changed and is listed. `Engine._note_places` sets it back once the policy has seen it.
         state.workflows[w].dirty = 2
         desk.changed[words.changed] = w
         words.changed += 1
@@ -91,6 +96,7 @@ def _fold_task(state, desk, i, row):
     w = state.tasks[row].workflow
     if w > 0 and state.workflows[w].sealed == 1:
         _reject(desk, i, kinds.WORKFLOW_SEALED)
+        # It is entered and ended at once, so that the caller, who holds its id already, hears of its end.
         structure.add_task(state, row)
         structure.cancel(state, row)
         return
@@ -112,6 +118,7 @@ def _fold_edge(state, desk, i, parent):
     if child < 0:
         return OK
     answer = structure.add_edge(state, parent, child, desk.events[i].x)
+    # Nothing of the edge is written yet; the same event is folded again when there is room.
     if answer == kinds.FULL:
         return GROW_EDGES
     if answer != kinds.ADDED:
@@ -129,6 +136,7 @@ def _fold_estimate(state, row, estimate_s, priority):
     task.estimate = estimate_s
     rules = state.rules[0]
     if task.state == READY and rules.has_priority == 1 and rules.dynamic == 0:
+        # The key says where it stands: it must be out of the queue while the key changes.
         queue.take_out(state, row)
         task.key = priority(state, row)
         queue.reinsert(state, row)
@@ -140,6 +148,7 @@ def _fold_attempt(state, desk, event, a, priority):
     if kind == kinds.STARTED:
         reports.started(state, a)
         return
+    # Looked up first: a finished task without a workflow gives its row back.
     w = state.tasks[state.attempts[a].task].workflow
     if kind == kinds.FINISHED:
         life.finished(state, desk, a, priority)
@@ -162,6 +171,7 @@ def _fold_node(state, desk, event, node, priority):
     elif kind == kinds.COLD:
         reports.cold(state, desk, node, event.other)
     elif kind == kinds.LOAD and event.other > 0:
+        # A node's own number of a resource changed (`Inbox.put_more`), not what others use of it.
         if event.b == 1:
             reports.add_count(state, node, event.other - 1, event.a)
         else:
@@ -224,6 +234,7 @@ def _due(state, desk, priority):
         who = timer.who
         generation = timer.generation
         if what == agenda.RELEASE:
+            # The next step goes on here: the timer stays, and `wake_at` is its time, which has come.
             if words.arriving >= desk.arrivals.size:
                 return
             if state.marks[who].generation == generation:
@@ -241,10 +252,11 @@ def _due(state, desk, priority):
 
 @inner
 def fold_events(state, desk, functions, now):
-    """The first half: all events, then the timers that are due. GROW_EDGES: make room and call again."""
+    """Fold all events, then the timers that are due. GROW_EDGES: make room and call again."""
     priority = functions.priority
     clock = state.clock[0]
     words = desk.words[0]
+    # Called again after GROW_EDGES, it goes on with the event that did not fit: what was folded stays.
     if words.folded == 0:
         clock.now = now
         clock.instant += 1
@@ -265,6 +277,7 @@ def fold_events(state, desk, functions, now):
         if status != OK:
             return status
         words.folded += 1
+    # Once all kinds are folded: a SEAL may come before the end of the last parent, or after it.
     structure.settle_placeholders(state, priority)
     _due(state, desk, priority)
     words.events = 0

@@ -35,12 +35,12 @@ _MADE_ANEW = ("_inbox", "_words", "_kernels", "_functions", "policy", "state", "
 
 
 def _kept(engine: Engine) -> dict[str, Any]:
-    """The engine's own attributes that are neither tables nor made from them."""
+    """Return the engine's own attributes that are neither tables nor made from them."""
     return {name: value for name, value in vars(engine).items() if name not in _MADE_ANEW and not callable(value)}
 
 
 def _between_steps(tables: Kind, scratch: tuple[str, ...], shorter: Mapping[str, Any] | None = None) -> Kind:
-    """A copy in which tables that hold nothing between two steps are empty; their memory is taken when it is used.
+    """Make a copy in which tables that hold nothing between two steps are empty; their memory is taken when it is used.
 
     ``shorter`` tables are copied in the place of the whole ones.
     """
@@ -51,7 +51,7 @@ def _between_steps(tables: Kind, scratch: tuple[str, ...], shorter: Mapping[str,
 
 
 def _blank(table: Any) -> Any:
-    """Zeros in the size of a table. Pages of a large one come from the system when they are first written."""
+    """Make zeros in the size of a table. Pages of a large one come from the system when they are first written."""
     if table.nbytes < 1 << 20:
         return grown(table[:0], len(table))
     pages = np.frombuffer(mmap.mmap(-1, table.nbytes), np.uint8)
@@ -59,14 +59,16 @@ def _blank(table: Any) -> Any:
 
 
 def fork(engine: Engine) -> Engine:
-    """An engine that goes on by itself; the original does not notice. Tables are copied as bytes."""
+    """Make an engine that goes on by itself; the original does not notice. Tables are copied as bytes."""
     made = object.__new__(Engine)
     state = _between_steps(engine.state, _STATE_SCRATCH, without_spare(engine.state))
+    # A shorter table ends its free list earlier; without this a fork would hand out rows that it does not have.
     end_lists(state, engine.state)
     desk = _between_steps(engine._desk, _DESK_SCRATCH)
     timers, events = int(engine.state.counts["timer_n"][0]), engine._inbox.count
     as_bytes(state.timers[:timers])[...] = as_bytes(engine.state.timers[:timers])
     as_bytes(desk.events[:events])[...] = as_bytes(engine._desk.events[:events])
+    # Books point at State and Desk: in the copy they must point at the copies.
     memo: dict[int, Any] = {id(engine.state): state, id(engine._desk): desk, id(engine): made}
     vars(made).update({name: cloned(value, memo) for name, value in _kept(engine).items()})
     made.policy, made._kernels, made._functions = engine.policy, engine._kernels, engine._functions
@@ -92,12 +94,13 @@ def save(engine: Engine, path: str | os.PathLike[str], notes: Mapping[str, Any] 
             archive.writestr("state.npz", table_file.dump(engine.state))
             archive.writestr("desk.npz", table_file.dump(engine._desk))
         file.flush()
+        # Before the rename that `whole_file` does: a name must never point at bytes that are not on the disk.
         os.fsync(file.fileno())
     _sync_folder(Path(path).parent)
 
 
 def _sync_folder(folder: Path) -> None:
-    """A rename is on the disk when its folder is."""
+    """Bring a rename to the disk: it is there when its folder is."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -106,7 +109,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def load(path: str | os.PathLike[str], policies: Mapping[str, Policy] | None = None) -> tuple[Engine, dict[str, Any]]:
-    """The engine that was saved, and the notes with it; ``policies`` are those that no registry knows."""
+    """Return the engine that was saved, and the notes with it; ``policies`` are those that no registry knows."""
     source = str(path)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -122,6 +125,7 @@ def load(path: str | os.PathLike[str], policies: Mapping[str, Policy] | None = N
     decoder = Decoder({"state": made.state, "desk": made._desk}, source)
     for name, data in head["kept"].items():
         setattr(made, name, decoder.decode(data))
+    # Kept costs are not in the file: empty boards of the right size, filled by the next decision.
     fit_boards(made.state)
     made._functions = bind.bind(made.policy, made.state)
     made._take_up()
@@ -130,7 +134,7 @@ def load(path: str | os.PathLike[str], policies: Mapping[str, Policy] | None = N
 
 
 def described(policy: Policy) -> dict[str, Any]:
-    """A policy as plain data: its name, its numbers, and what is set otherwise than usual."""
+    """Return a policy as plain data: its name, its numbers, and what is set otherwise than usual."""
     encoder = Encoder({})
     return {
         "name": policy.name,
@@ -141,7 +145,7 @@ def described(policy: Policy) -> dict[str, Any]:
 
 
 def policy_of(data: Mapping[str, Any], own: Mapping[str, Policy], source: str) -> Policy:
-    """The policy that `described` wrote; ``own`` are those that no registry knows."""
+    """Return the policy that `described` wrote; ``own`` are those that no registry knows."""
     name = data["name"]
     try:
         policy = own[name] if name in own else registry.load(name)

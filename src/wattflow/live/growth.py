@@ -12,6 +12,9 @@ from wattflow.engine import tables
 from wattflow.engine.tables import COUNTABLE, FREE, State
 from wattflow.kernel.records import record_table
 
+_TASKS, _ATTEMPTS, _SOME, _FEW = 1024, 256, 64, 8
+"""Rows that tables have at first: of tasks, of attempts, of what is rarer, of what few clusters have more of. A node's
+place is a bit of a word, so the places of classes are whole words."""
 _LEVELS = 4
 """Frequency levels that the tables have room for at first."""
 _RING = 4096
@@ -23,22 +26,20 @@ _SPARE, _FEWEST = 16, 64
 """Of the rows in use a copy has a sixteenth more, and at least so many more."""
 
 
-def empty_state(nodes: int = 64, tasks: int = 1024, attempts: int = 256) -> State:
-    """No node, no task; row 0 of shapes is for placeholders, row 0 of workflows for tasks without one."""
+def empty_state() -> State:
+    """Make a State of no node and no task; row 0 of shapes is the placeholder's, row 0 of workflows that of none."""
     made: dict[str, Any] = {name: record_table(kind, 1) for name, kind in _RECORDS.items()}
+    made |= {name: record_table(kind, _FEW) for name, kind in _SMALL.items()}
+    made |= {name: np.zeros(_SOME, kind) for name, kind in _COLUMNS.items()}
     made |= {
-        "class_nodes": np.full(64, -1, np.int32), "class_ok": np.zeros((64, 8), np.uint8), "speed": np.ones((8, 8)),
-        "frequency_speed": np.ones((8, _LEVELS)), "frequency_power": np.ones((8, _LEVELS)), "grid": np.zeros(64),
-        "device_grid": np.zeros(64), "child": np.zeros(64, np.int32), "parent": np.zeros(64, np.int32),
-        "parent_bytes": np.zeros(64), "params": np.zeros(tables.PARAMS), "memory": np.zeros(64),
-        "freed": np.full(4096, -1, np.int32), "blocks": np.full(64, -1, np.int64),
-        "variant_counts": np.zeros((64, COUNTABLE), np.int64), "masks": np.full((1, 1), ~np.uint64(0), np.uint64),
-        "classes": record_table(tables.CLASSES, 8), "variants": record_table(tables.VARIANTS, 64),
-        "shapes": record_table(tables.SHAPES, 16), "active_shapes": np.zeros(16, np.int32),
-        "functions": record_table(tables.FUNCTIONS, 8), "devices": record_table(tables.DEVICES, 8),
-        "device_classes": record_table(tables.DEVICE_CLASSES, 4), "timers": record_table(tables.TIMERS, 1024),
+        "class_nodes": np.full(_SOME, -1, np.int32), "class_ok": np.zeros((_SOME, _FEW), np.uint8),
+        "speed": np.ones((_FEW, _FEW)), "frequency_speed": np.ones((_FEW, _LEVELS)),
+        "frequency_power": np.ones((_FEW, _LEVELS)), "params": np.zeros(tables.PARAMS),
+        "freed": np.full(_RING, -1, np.int32), "blocks": np.full(_SOME, -1, np.int64),
+        "variant_counts": np.zeros((_SOME, COUNTABLE), np.int64), "masks": np.full((1, 1), ~np.uint64(0), np.uint64),
+        "variants": record_table(tables.VARIANTS, _SOME), "timers": record_table(tables.TIMERS, _TASKS),
         "workflows": record_table(tables.WORKFLOWS, 1), "scratch": np.zeros(1, np.int32),
-        "placed": np.zeros(0, np.int32),
+        "placed": np.zeros(0, np.int32), "active_shapes": np.zeros(_FEW, np.int32),
     }  # fmt: skip
     made |= dict.fromkeys(("tasks", "links", "marks", "extra", "ended", "attempts", "nodes", "node_marks"))
     made |= {name: record_table(kind, 0) for name, kind in _GROWING.items()}
@@ -57,16 +58,24 @@ def empty_state(nodes: int = 64, tasks: int = 1024, attempts: int = 256) -> Stat
     state.shapes["head"] = state.shapes["tail"] = -1
     state.shapes["parts"][0] = 1
     state.functions["first_container"] = -1
-    grow_tasks(state, tasks)
-    grow_attempts(state, attempts)
-    grow_workflows(state, 64)
-    grow_nodes(state, nodes)
+    grow_tasks(state, _TASKS)
+    grow_attempts(state, _ATTEMPTS)
+    grow_workflows(state, _SOME)
+    grow_nodes(state, _SOME)
     return state
 
 
 _RECORDS = {
     "clock": tables.CLOCK, "rules": tables.RULES, "counts": tables.COUNTS, "choice": tables.CHOICE,
     "containers": tables.CONTAINERS,
+}  # fmt: skip
+_SMALL = {
+    "classes": tables.CLASSES, "shapes": tables.SHAPES, "functions": tables.FUNCTIONS, "devices": tables.DEVICES,
+    "device_classes": tables.DEVICE_CLASSES,
+}  # fmt: skip
+_COLUMNS = {
+    "grid": np.float64, "device_grid": np.float64, "child": np.int32, "parent": np.int32, "parent_bytes": np.float64,
+    "memory": np.float64,
 }  # fmt: skip
 _GROWING = {
     "tasks": tables.TASKS, "links": tables.LINKS, "marks": tables.MARKS, "extra": tables.EXTRA,
@@ -76,7 +85,7 @@ _GROWING = {
 
 
 def grown(table: Any, rows: int, fill: int | float = 0) -> Any:
-    """The same table with more rows; the new ones hold ``fill`` (a table of records: zeros)."""
+    """Return the same table with more rows; the new ones hold ``fill`` (a table of records: zeros)."""
     if table.dtype.names:
         larger = record_table(np.dtype(table.dtype.descr), rows)
     else:
@@ -86,18 +95,19 @@ def grown(table: Any, rows: int, fill: int | float = 0) -> Any:
 
 
 def widened(table: Any, columns: int, fill: Any = 0) -> Any:
-    """The same two-dimensional table with more columns."""
+    """Return the same two-dimensional table with more columns."""
     larger = np.full((len(table), columns), fill, table.dtype)
     larger[:, : table.shape[1]] = table
     return larger
 
 
 def grow_tasks(state: State, rows: int) -> None:
-    """More task rows, all free, in order."""
+    """Make more task rows, all free, in order."""
     old = len(state.tasks)
     made = {name: grown(getattr(state, name), rows) for name in ("tasks", "links", "marks", "extra", "ended")}
     made["tasks"].state[old:] = FREE
     made["tasks"].next[old:] = np.arange(old + 1, rows + 1)
+    # The new rows are taken first, then those that were free before: `without_spare` relies on that order.
     made["tasks"].next[-1] = state.counts.free_task[0]
     made["marks"].generation[old:] = 1
     state.replace(**made, scratch=grown(state.scratch, max(len(state.scratch), rows)))
@@ -106,7 +116,7 @@ def grow_tasks(state: State, rows: int) -> None:
 
 
 def grow_attempts(state: State, rows: int) -> None:
-    """More attempt rows, all free."""
+    """Make more attempt rows, all free."""
     old = len(state.attempts)
     attempts = grown(state.attempts, rows)
     attempts.task[old:] = -1
@@ -123,7 +133,7 @@ def grow_attempts(state: State, rows: int) -> None:
 
 
 def without_spare(state: State) -> dict[str, Any]:
-    """Tables of tasks and attempts without most rows that were never used, and counts that go with them.
+    """Return tables of tasks and attempts without most rows that were never used, and counts that go with them.
 
     Rows that came last stand in the free list in order, and what is given back stands before them. So from the first
     one on that was never used none was, and the list can end earlier; some are kept.
@@ -137,7 +147,7 @@ def without_spare(state: State) -> dict[str, Any]:
 
 
 def end_lists(short: State, whole: State) -> None:
-    """In tables that `without_spare` cut, the lists of free rows end where they ended before."""
+    """End the lists of free rows where they ended before, in tables that `without_spare` cut."""
     for name in ("tasks", "attempts"):
         table, before = getattr(short, name), getattr(whole, name)
         if len(table) < len(before):
@@ -145,6 +155,7 @@ def end_lists(short: State, whole: State) -> None:
 
 
 def _kept_rows(rows: int, newest: int, unused: Callable[[int], bool]) -> int:
+    # Used rows are a prefix of the newest ones, so a binary search finds the first that never was.
     used = bisect.bisect_left(range(newest, rows), True, key=unused) + newest
     return min(rows, used + used // _SPARE + _FEWEST)
 
@@ -160,12 +171,12 @@ def _unused_attempt(state: State) -> Callable[[int], bool]:
 
 
 def _actions(state: State, attempts: int) -> int:
-    """Rows for one step's actions: each attempt stopped, each node slept and woken, and what a policy asks."""
+    """Return rows for one step's actions: each attempt stopped, each node slept and woken, and what a policy asks."""
     return max(len(state.actions), attempts + 4 * len(state.nodes) + 64)
 
 
 def grow_workflows(state: State, rows: int) -> None:
-    """More workflow rows, all free."""
+    """Make more workflow rows, all free."""
     old = len(state.workflows)
     workflows = grown(state.workflows, rows)
     workflows.generation[old:] = 1
@@ -176,7 +187,7 @@ def grow_workflows(state: State, rows: int) -> None:
 
 
 def grow_nodes(state: State, rows: int) -> None:
-    """More node rows, all free and standing nowhere; the tables of groups have room for all of them."""
+    """Make more node rows, all free and standing nowhere; the tables of groups have room for all of them."""
     old = len(state.nodes)
     nodes = grown(state.nodes, rows)
     nodes.pos[old:] = nodes.first_attempt[old:] = nodes.first_container[old:] = -1
@@ -192,8 +203,9 @@ def grow_nodes(state: State, rows: int) -> None:
 
 
 def grow_groups(state: State, words: int) -> None:
-    """Tables of groups for all node rows, with bit sets of so many words; `groups.rebuild` fills them."""
+    """Make tables of groups for all node rows, with bit sets of so many words; `groups.rebuild` fills them."""
     count = 2 * len(state.nodes) + 64
+    # A power of two at least four times the groups: open addressing stays short, and a mask finds the slot.
     slots = 1 << (4 * count - 1).bit_length()
     state.replace(
         groups=record_table(tables.GROUPS, count),
@@ -205,7 +217,7 @@ def grow_groups(state: State, words: int) -> None:
 
 
 def grow_candidates(state: State) -> None:
-    """Room for every node and device as a candidate."""
+    """Make room for every node and device as a candidate."""
     count = len(state.nodes) + 2 * len(state.devices) + 64
     if count > len(state.candidates):
         state.replace(
@@ -214,8 +226,9 @@ def grow_candidates(state: State) -> None:
 
 
 def fit_boards(state: State) -> None:
-    """Kept costs for all places there are, where the policy in use lets costs be kept; all void."""
+    """Make kept costs for all places there are, where the policy in use lets costs be kept; all void."""
     count, places = _BOARDS if state.rules.local[0] else 0, len(state.class_nodes)
+    # All boards are void: they were filled at 0, and every place counts as touched at 1.
     state.touches["now"] = 1
     state.replace(
         boards=record_table(tables.BOARDS, count), board_costs=np.zeros((count, places)),
@@ -226,7 +239,7 @@ def fit_boards(state: State) -> None:
 
 
 def double_edges(state: State) -> None:
-    """Twice the room for edges."""
+    """Make twice the room for edges."""
     state.replace(
         child=grown(state.child, 2 * len(state.child)),
         parent=grown(state.parent, 2 * len(state.parent)),
@@ -244,11 +257,11 @@ class Extents:
         self.free: dict[int, list[int]] = {}
 
     def room(self, count: int) -> int:
-        """Size of the block that holds so many rows."""
+        """Return size of the block that holds so many rows."""
         return max(self.smallest, 1 << (max(1, count) - 1).bit_length())
 
     def take(self, count: int) -> int:
-        """First row of a block."""
+        """Take a block; its first row."""
         room = self.room(count)
         if self.free.get(room):
             return self.free[room].pop()
@@ -256,5 +269,5 @@ class Extents:
         return first
 
     def give(self, first: int, count: int) -> None:
-        """A block is free again."""
+        """Note that a block is free again."""
         self.free.setdefault(self.room(count), []).append(first)

@@ -24,7 +24,7 @@ NOTHING, GROW = -1, -2
 
 @inner
 def _undo_parts(state, ask):
-    """A gang that cannot be placed whole gives its first parts back."""
+    """Give the first parts of a gang back that cannot be placed whole."""
     asked = ask.ask[0]
     if asked.part > 0:
         decide.undo_parts(state, asked.task, asked.before, asked.epoch)
@@ -43,6 +43,7 @@ def _take(state, ask, row):
     choice.best_device = row.device
     choice.best_variant = row.variant
     parts = state.shapes[state.tasks[task].form].parts
+    # Of the first part: a gang that is given up goes back to here, whatever the others took.
     if asked.part == 0:
         asked.before = counts.placed_n
         asked.epoch = state.clock[0].epoch
@@ -71,6 +72,7 @@ def answer(state, driver, ask, chosen):
             life.fall_asleep(state, driver, row.node_row)
         else:
             life.wake(state, driver, row.node_row)
+        # The tables have changed under the rows that were shown: they are asked for anew.
         asked.shown = 0
         asked.task = NONE
 
@@ -160,6 +162,7 @@ def place_by_hand(state, hand, task, score):
             return decide.WAITED
         if _take(state, hand, hand.rows[asked.chosen]):
             return TAKEN
+    # For all parts at once: rows that run out in the middle of a gang would undo one that fits.
     if asked.part == 0 and not _enough_rows(state, task):
         return FULL
     n, fits = offer(state, hand, task, score)
@@ -286,12 +289,12 @@ def want_one(state, ask, functions, chosen):
 
 
 def want(state, ask, functions, chosen):
-    """`want_one`, called from Python."""
+    """Call `want_one` from Python."""
     return want_one(state, ask, functions, chosen)
 
 
 def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):
-    """`want_one` for many engines, given the addresses of their tables; ``state`` and ``ask`` say of which types."""
+    """Call `want_one` for many engines by the addresses of their tables; ``state`` and ``ask`` say of which types."""
     for i in range(states.size):
         own = tables_at(state, states[i])
         desk = tables_at(ask, asks[i])
@@ -299,13 +302,11 @@ def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):
 
 
 def open_instant(state, desk, ask, functions, joint):
-    """After the events are folded: arrivals, and a hand that was not asked yet."""
+    """Let tasks arrive after the events are folded, and open a hand that was not asked yet."""
     instant.start(state, desk, functions.priority)
-    if instant.ramps(state, desk):
-        fold.grow_platforms(state)
     ask.ask[0].joint = joint
     ask.ask[0].lost = 0
-    decide.open_hand(state, ask)
+    instant.open_decisions(state, desk, ask)
     return 0
 
 

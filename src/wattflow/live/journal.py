@@ -51,10 +51,12 @@ class Journal:
         return made
 
     def _begin(self) -> None:
-        """A snapshot of now, the journal that follows it, and an engine that writes into it."""
+        """Write a snapshot of now, begin the journal that follows it, and have the engine write into it."""
+        # A snapshot is of the bare engine: the wrappers that record calls are no part of it.
         self._detach()
         number = self._number + 1
         fork.save(self.engine, self.folder / f"snapshot-{number}")
+        # Snapshot first, then its journal, then the old ones go: killed in between, `recover` finds one whole pair.
         following = (self.folder / f"journal-{number}").open("ab", buffering=0)
         if self._file is not None:
             self._file.close()
@@ -97,7 +99,7 @@ class Journal:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """The engine goes on without a journal."""
+        """Let the engine go on without a journal."""
         self._detach()
         self._file.close()
 
@@ -111,7 +113,7 @@ class Journal:
 def recover(
     folder: str | os.PathLike[str], policies: Mapping[str, Policy] | None = None, sync: bool = False
 ) -> Journal:
-    """The engine as it was when its last step was told, with its journal going on."""
+    """Load the engine as it was when its last step was told; its journal goes on."""
     place = Path(folder)
     first = last_snapshot(place)
     engine, _ = fork.load(first, policies)
@@ -122,7 +124,7 @@ def recover(
 
 
 def last_snapshot(folder: Path) -> Path:
-    """The snapshot that the journal goes on from."""
+    """Return the snapshot that the journal goes on from."""
     numbers = _numbers(folder)["snapshot"]
     if not numbers:
         raise InvalidInput(str(folder), "it holds no snapshot of an engine")
@@ -137,7 +139,7 @@ def told(folder: Path) -> Iterator[calls.Call]:
 
 
 def _lines(path: Path) -> Iterator[calls.Call]:
-    """Calls of a journal, up to the first line that is not whole."""
+    """Yield the calls of a journal, up to the first line that is not whole."""
     with path.open("rb") as file:
         for line in file:
             checksum, _, data = line.rstrip(b"\n").partition(b" ")

@@ -35,7 +35,7 @@ SOURCES = (
 
 
 def cache_folder() -> str:
-    """Where the compiled code of a live engine belongs."""
+    """Tell where the compiled code of a live engine belongs."""
     return jit.cache_folder(*SOURCES)
 
 
@@ -61,7 +61,7 @@ def _compiled(state: Any, desk: Any) -> Kernels:
 
 
 def kernels(state: State, desk: Desk) -> Kernels:
-    """The entries for these tables, compiled when they are first asked for."""
+    """Return the entries for these tables, compiled when they are first asked for."""
     if not jit.COMPILED:
         return Kernels(
             stepping.fold_events, stepping.decide_all, stepping.run_step, stepping.enter_task, stepping.open_workflow,

@@ -13,9 +13,8 @@ from wattflow.engine import build, classes, groups, tables
 from wattflow.engine.build import Names, micro
 from wattflow.engine.tables import COUNTABLE, State
 from wattflow.live import growth
-from wattflow.live.constraints import ConstraintBook
+from wattflow.live.constraints import ConstraintBook, NodeFacts
 from wattflow.live.growth import Extents, grown, widened
-from wattflow.live.matching import NodeFacts
 from wattflow.live.protocol import BadEvent, Taint
 from wattflow.model.cluster import Device, Node
 
@@ -58,12 +57,13 @@ class NodeBook:
         self._device_classes: dict[Device, int] = {}
 
     def add(self, node: Node, labels: Mapping[str, str], taints: tuple[Taint, ...], counts: Mapping[str, int]) -> int:
-        """A row for a new node; it is down until a NODE event says otherwise."""
+        """Make a row for a new node; it is down until a NODE event says otherwise."""
         if len(node.devices) > 64:
             raise BadEvent(f"node {node.name} has {len(node.devices)} devices; at most 64 are supported")
         for name in counts:
             self.resource(name)
         if not self._rows:
+            # A sorted list is a heap. The lowest free row is taken, so that a replayed journal gives the same ids.
             self._rows = list(range(len(self.state.nodes), 2 * len(self.state.nodes)))
             growth.grow_nodes(self.state, 2 * len(self.state.nodes))
             groups.rebuild(self.state.handle())
@@ -87,6 +87,7 @@ class NodeBook:
         rows = self.state.nodes
         rows.capacity_u[row] = rows.request_u[row] = micro(node.request_cores)
         rows.capacity_mem[row] = node.memory_bytes
+        # Down, so that nothing is placed here before the step that folds its NODE event.
         rows.power_state[row] = tables.DOWN
         for name in ("used_u", "alloc_u", "used_mem", "running", "frequency", "generation", "falls", "wake_wanted"):
             rows[name][row] = 0
@@ -103,13 +104,13 @@ class NodeBook:
             rows.capacity_u[row] = min(int(rows.capacity_u[row]), int(burst))
 
     def relabel(self, row: int, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> None:
-        """A node's labels and taints are others now."""
+        """Note that a node's labels and taints are others now."""
         facts = self.facts[row] = replace(self.facts[row], labels=dict(labels), taints=taints)
         self.rules.node_added(row, facts, int(self.state.classes.first[self.state.nodes.cls[row]]))
         self.rules.freshen()
 
     def become(self, row: int, node: Node) -> None:
-        """A known node has another speed, curve or sleep state now: it moves to the class of those like it.
+        """Note that a known node has another speed, curve or sleep state now: it moves to the class of those like it.
 
         What runs there goes on. Its devices stay those that it came with; how much tasks disturb each other on them is
         as told now.
@@ -122,6 +123,7 @@ class NodeBook:
             return
         state, old = self.state, self._classes[old_key]
         with np.errstate(over="ignore"):
+            # Out of its group before its class changes: a group is found by the class, state and room of its nodes.
             groups.leave_for_good(state.handle(), row)
             self._close_ranks(row, old)
             for d, device in enumerate(node.devices, int(state.nodes.device_first[row])):
@@ -140,7 +142,7 @@ class NodeBook:
         self.changed = True
 
     def raise_room(self, row: int, cores_u: int, memory: int) -> None:
-        """A node of this class has so much: variants may fit it that did not fit the class before."""
+        """Note that a node of this class has so much: variants may fit it that did not fit the class before."""
         c = int(self.state.nodes.cls[row])
         kind = self.state.classes[c]
         if cores_u > kind.request_u or memory > kind.memory:
@@ -148,7 +150,7 @@ class NodeBook:
             classes.fill_class_ok(self.state.handle(), 0, self.variants_used, c, c + 1, self.examples)
 
     def remove(self, row: int) -> None:
-        """The row of a node that is down and empty is free; ids that name it are stale."""
+        """Free the row of a node that is down and empty; ids that name it are stale."""
         facts = self.facts.pop(row)
         self.rules.node_removed(row)
         if self.by_name.get(facts.node.name) == row:
@@ -159,15 +161,18 @@ class NodeBook:
         self._close_ranks(row, kind)
         if state.nodes.device_n[row]:
             self._device_rows.give(int(state.nodes.device_first[row]), int(state.nodes.device_n[row]))
+        # An empty class goes at once: many short-lived kinds of nodes must not fill the table.
         if kind.members == 0:
             self._drop_class(_key(facts.node), kind)
+        # From here on ids of the node are stale, also those in reports that are under way.
         state.node_marks.generation[row] += 1
         heapq.heappush(self._rows, row)
         self.changed = True
 
     def _close_ranks(self, row: int, kind: _Class) -> None:
-        """The last node of the class takes the place of one that leaves, so that a class has no holes."""
+        """Give the place of a node that leaves to the last of its class, so that a class has no holes."""
         state = self.state
+        # Places of a class are dense: decisions walk over `count` places and never ask whether one is empty.
         kind.members -= 1
         state.classes.count[kind.row] = kind.members
         first, pos = int(state.classes.first[kind.row]), int(state.nodes.pos[row])
@@ -191,7 +196,7 @@ class NodeBook:
         heapq.heappush(self._class_rows, kind.row)
 
     def resource(self, name: str) -> int:
-        """The column of a countable resource."""
+        """Return the column of a countable resource."""
         if name not in self.resources:
             if len(self.resources) >= COUNTABLE:
                 known = ", ".join(self.resources)
@@ -210,12 +215,14 @@ class NodeBook:
         if not self._class_rows:
             self._grow_classes(2 * len(state.classes))
         c = heapq.heappop(self._class_rows)
+        # Before `fill_class`, which looks names up and makes none.
         self.names.architectures.setdefault(node.architecture, len(self.names.architectures))
         for feature in node.features:
             intern_bit(self.names.features, feature, "feature tags")
         row = state.classes[c]
         build.fill_class(row, node, self.names)
         row.zone = self.zones.setdefault(node.zone, len(self.zones))
+        # Whole words: a class's bits in masks and groups never share a word with another class's.
         row.room, row.count = _WORD, 0
         row.first = self._take_places(_WORD)
         grid, row.grid_per_core = (np.zeros(1), 0.0)
@@ -285,13 +292,14 @@ class NodeBook:
         state.nodes.cls[row], state.nodes.pos[row] = kind.row, pos
 
     def _widen_class(self, kind: _Class) -> None:
-        """Twice the positions for a class: its block of nodes and of mask bits moves."""
+        """Double the positions of a class: its block of nodes and of mask bits moves."""
         state = self.state
         old, room = int(state.classes.first[kind.row]), int(state.classes.room[kind.row])
         first = self._take_places(2 * room)
         state.class_nodes[first : first + room] = state.class_nodes[old : old + room]
         state.class_nodes[first + room : first + 2 * room] = -1
         state.class_nodes[old : old + room] = -1
+        # Masks are by place: the bits must follow before anybody asks a mask again.
         self.rules.move_words(old // _WORD, first // _WORD, room // _WORD)
         self._places.give(old, room)
         state.classes.first[kind.row], state.classes.room[kind.row] = first, 2 * room
@@ -332,7 +340,7 @@ class NodeBook:
         return self._device_classes[device]
 
     def function_added(self, name: str, f: int) -> None:
-        """Speeds of all classes for a new function."""
+        """Write the speeds of all classes for a new function."""
         state = self.state
         self.functions[name] = f
         if f >= state.speed.shape[1]:
@@ -341,11 +349,11 @@ class NodeBook:
             state.speed[kind.row, f] = kind.example.function_speed.get(name, kind.example.speed)
 
     def fill_class_ok(self, first: int, end: int) -> None:
-        """Which classes suit new variants."""
+        """Tell which classes suit new variants."""
         classes.fill_class_ok(self.state.handle(), first, end, 0, len(self.state.classes), self.examples)
 
     def set_sleep_after(self, after_s: float | None) -> None:
-        """A policy's own sleep time-out, or each node's."""
+        """Set a policy's own sleep time-out, or each node's."""
         self.sleep_after_s = after_s
         for kind in self._classes.values():
             sleep = kind.example.sleep
@@ -355,7 +363,7 @@ class NodeBook:
 
 
 def intern_bit(names: dict[str, int], name: str, what: str) -> int:
-    """The bit of a name; at most 64 of them."""
+    """Return the bit of a name; at most 64 of them."""
     if name not in names:
         if len(names) >= 63:
             raise BadEvent(f"at most 63 different {what} are supported; {name!r} is one too many")
@@ -364,7 +372,7 @@ def intern_bit(names: dict[str, int], name: str, what: str) -> int:
 
 
 def _disturbed(known: tuple[Device, ...], told: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Known devices with the interference of those that were told, where they are as many."""
+    """Return known devices with the interference of those that were told, where they are as many."""
     if len(known) != len(told):
         return known
     return tuple(replace(one, interference=other.interference) for one, other in zip(known, told, strict=True))

@@ -22,7 +22,11 @@ from wattflow.policy.base import Committed
 
 _ATOMS = (int, float, str, bool, bytes, type(None), enum.Enum)
 _ALLOWED = ("wattflow.model.", "wattflow.live.", "wattflow.engine.", "wattflow.policy.base")
-_MOVED = {"wattflow.live.places": "wattflow.live.workflow_notes"}
+_MOVED = {
+    "wattflow.live.places": "wattflow.live.workflow_notes",
+    "wattflow.live.matching": "wattflow.live.constraints",
+    "wattflow.live.preferences": "wattflow.live.constraints",
+}
 """Modules by the name that files of version 0.1.0 know them by."""
 _ODD = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -49,7 +53,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def cloned(value: Any, memo: dict[int, Any]) -> Any:
-    """A copy that can change without its original; ``memo`` says what stands in the place of what (by `id`)."""
+    """Make a copy that can change without its original; ``memo`` says what stands in the place of what (by `id`)."""
     if id(value) in memo:
         return memo[id(value)]
     if _is_shared(value):
@@ -81,7 +85,7 @@ class Encoder:
         self._tables, self._seen, self._kept = tables, dict[int, int](), list[Any]()
 
     def encode(self, value: Any) -> Any:
-        """Plain data; TypeError for what is none of ours."""
+        """Turn a value into plain data; TypeError for what is none of ours."""
         if isinstance(value, enum.Enum):
             return {"!": "enum", "of": _name(type(value)), "v": value.name}
         if value is None or isinstance(value, (bool, int, str)):
@@ -126,7 +130,7 @@ class Decoder:
         self._made: dict[int, Any] = {}
 
     def decode(self, data: Any) -> Any:
-        """The object; `InvalidInput` for data that `Encoder` did not make."""
+        """Make the object again; `InvalidInput` for data that `Encoder` did not make."""
         try:
             return self._decode(data)
         except (KeyError, TypeError, ValueError, AttributeError, ImportError) as problem:
@@ -170,6 +174,7 @@ class Decoder:
             raw = np.frombuffer(base64.b64decode(value), dtype)
             made = self._made[data["n"]] = raw.reshape(data["shape"]).copy()
         elif kind == "object":
+            # Known before its fields are read: they may point back at it. No `__init__` runs.
             made = self._made[data["n"]] = object.__new__(_class(data["of"]))
             for name, item in value.items():
                 object.__setattr__(made, name, self._decode(item))
@@ -185,6 +190,7 @@ def _name(kind: type) -> str:
 def _class(name: str) -> Any:
     module, _, kind = name.partition(":")
     module = _MOVED.get(module, module)
+    # A file may come from anywhere: no class of another package, no attribute of a class, is ever looked up.
     if not name.startswith(_ALLOWED) or not kind.isidentifier():
         raise ValueError(f"{name!r} is no class that a saved engine may hold")
     found = getattr(importlib.import_module(module), kind)

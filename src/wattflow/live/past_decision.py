@@ -36,7 +36,7 @@ class Past:
 
 
 def explain_past(folder: str | os.PathLike[str], task: int, policies: Mapping[str, Policy] | None = None) -> Past:
-    """The last decision that placed a task, of those since the journal's snapshot. The folder is only read."""
+    """Explain the last decision that placed a task since the journal's snapshot. The folder is only read."""
     place, known = Path(folder), policies or {}
     found = -1
     placements: list[Placement] = []

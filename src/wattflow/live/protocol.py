@@ -180,7 +180,7 @@ class Driver(Protocol):
     """
 
     def now(self) -> float:
-        """Seconds on the driver's clock; never goes back."""
+        """Return seconds on the driver's clock; never goes back."""
 
     def start(self, placement: Placement) -> None:
         """Begin an attempt. Answer with STARTED, then FINISHED or FAILED; or with REFUSED."""
@@ -315,13 +315,13 @@ class Explained:
     moved: dict[str, float] = field(default_factory=dict)
 
     def against(self, other: Explained) -> dict[str, float]:
-        """How far each feature moved the logarithm of this cost over another's, largest first; below 0: to this one."""
+        """Tell how far each feature moved the log of this cost over another's, largest first; below 0: to this one."""
         both = dict.fromkeys([*self.moved, *other.moved])
         return largest_first({name: self.moved.get(name, 0.0) - other.moved.get(name, 0.0) for name in both})
 
 
 def largest_first(moves: dict[str, float]) -> dict[str, float]:
-    """Those that are not 0 by size, without regard to the sign; ties keep their order."""
+    """Sort those that are not 0 by size, without regard to the sign; ties keep their order."""
     found = sorted(((name, move) for name, move in moves.items() if move), key=lambda pair: -abs(pair[1]))
     return dict(found)
 
@@ -361,12 +361,12 @@ ROW_BITS, ROW_MASK, GENERATION_MASK = kinds.ROW_BITS, kinds.ROW_MASK, kinds.GENE
 
 
 def make_id(what: int, row: int, generation: int) -> int:
-    """The id of a row in its present generation."""
+    """Return the id of a row in its present generation."""
     return what << kinds.ID_SHIFT | (generation & GENERATION_MASK) << ROW_BITS | row
 
 
 def row_of(identity: int) -> int:
-    """The row that an id names, stale or not."""
+    """Return the row that an id names, stale or not."""
     return identity & ROW_MASK
 
 

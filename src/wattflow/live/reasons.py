@@ -1,22 +1,24 @@
-"""Why a task waits, and what each candidate would cost: asked on demand, without effects."""
+"""What an engine answers about itself, on demand and without effects: why a task waits, what each candidate would cost,
+and the present facts of a row in plain words and SI units."""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import types
 
 from wattflow.engine import devices, tables
-from wattflow.engine.tables import State
+from wattflow.engine.tables import MICRO, State
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.live import candidate_scores
 from wattflow.live import protocol as p
-from wattflow.live.matching import HARD, NodeFacts, holds, tolerates
+from wattflow.live.constraints import HARD, NodeFacts, holds, tolerates
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.shapebook import ShapeBook
 from wattflow.policy import bind
@@ -53,13 +55,14 @@ def why(state: State, nodes: NodeBook, shapes: ShapeBook, row: int, task: int) -
         reason = _reason(state, nodes, shapes, row, node, facts)
         if reason:
             found[reason] += 1
+    # A node is left that no filter refuses, and the task waits all the same: the policy holds it.
     held = sum(found.values()) < len(nodes.facts)
     until = float(state.clock.retry_at[0]) if held else math.inf
     return p.Why("held" if held else "waiting", len(nodes.facts), dict(found), until)
 
 
 def _reason(state: State, nodes: NodeBook, shapes: ShapeBook, task: int, node: int, facts: NodeFacts) -> str:
-    """The first filter that keeps every variant of a task from a node; empty when one fits."""
+    """Return the first filter that keeps every variant of a task from a node; empty when one fits."""
     power = int(state.nodes.power_state[node])
     if power in _POWER:
         return _POWER[power]
@@ -76,7 +79,7 @@ def _reason(state: State, nodes: NodeBook, shapes: ShapeBook, task: int, node: i
 
 
 def _kept_away(shapes: ShapeBook, nodes: NodeBook, form: int, facts: NodeFacts) -> str:
-    """The taint, label or name by which a constraint keeps a shape from a node."""
+    """Return the taint, label or name by which a constraint keeps a shape from a node."""
     constraint = nodes.rules.rules[int(shapes.state.shapes.constraint[form])].constraint
     for taint in facts.taints:
         if taint.effect in HARD and not tolerates(constraint.tolerates, taint):
@@ -117,9 +120,10 @@ def _explain(state: Any) -> Any:
 
 
 def explain(state: State, policy: Policy, functions: Any, row: int, task: int) -> list[p.Explained]:
-    """Candidates of a task in the queue with their costs and the terms of these, asked of a copy; cheapest first."""
+    """List candidates of a task in the queue with their costs and the terms of these, cheapest first, by a copy."""
     if _is_stale(state, row, task) or int(state.tasks.state[row]) != tables.READY:
         return []
+    # Of a copy: a score may write notes into the policy's memory, and a question must have no effect.
     copy = state.copy()
     count = int(state.shapes.variant_n[state.tasks.form[row]]) * len(state.candidates)
     rows: Any = np.zeros(count, candidate_scores.ROW) if jit.COMPILED else record_table(candidate_scores.ROW, count)
@@ -135,7 +139,7 @@ def explain(state: State, policy: Policy, functions: Any, row: int, task: int) -
 
 
 def _terms(copy: State, policy: Policy, task: int, rows: Any) -> list[dict[str, float]]:
-    """Terms of each row's cost, which they sum to."""
+    """Return the terms of each row's cost, which they sum to."""
     made: list[dict[str, float]] = [{} for _ in range(len(rows))]
     for offer in np.unique(rows["offer"]).tolist():
         at = _shown(copy, rows, offer)
@@ -145,6 +149,7 @@ def _terms(copy: State, policy: Policy, task: int, rows: Any) -> list[dict[str, 
             for i, value in zip(at.tolist(), values.tolist(), strict=True):
                 made[i][name] = value
     for named, cost in zip(made, rows["cost"].tolist(), strict=True):
+        # Shown only where it is more than rounding: a term that nobody names is worth a line.
         rest = cost - sum(named.values()) if math.isfinite(cost) else cost
         if not named or not math.isfinite(rest) or abs(rest) > 1e-9 * max(1.0, abs(cost)):
             named[REST] = rest
@@ -160,7 +165,7 @@ def _shown(copy: State, rows: Any, offer: int) -> Any:
 
 
 def _moved(copy: State, policy: Policy, task: int, rows: Any) -> list[dict[str, float]]:
-    """How far each fact that the policy names moved each row's cost."""
+    """Tell how far each fact that the policy names moved each row's cost."""
     made: list[dict[str, float]] = [{} for _ in range(len(rows))]
     if policy.facts is None or not len(rows):
         return made
@@ -177,3 +182,102 @@ def _moved(copy: State, policy: Policy, task: int, rows: Any) -> list[dict[str, 
         for i, row in zip(known.tolist(), moves.tolist(), strict=True):
             made[i] = p.largest_first(dict(zip(names, row, strict=True)))
     return made
+
+
+# Present facts of rows
+
+_STAGES = {tables.ASSUMED: "assumed", tables.WAITS: "waits for its node", tables.STARTED: "started"}
+
+
+def describe(state: State, nodes: NodeBook, shapes: ShapeBook, identity: int) -> dict[str, Any]:
+    """Return facts of a row; ``{"what": …, "gone": True}`` for an id that is stale."""
+    what, row = p.what_of(identity), p.row_of(identity)
+    found = _KINDS.get(what)
+    table, tell = found if found is not None else ("", None)
+    if tell is None or row >= len(getattr(state, table)):
+        raise p.UnknownId(f"{identity} is no id that this engine gave to a node, task, attempt, shape or workflow")
+    now, asked = int(getattr(state, table)["generation"][row]), (identity >> p.ROW_BITS) & p.GENERATION_MASK
+    if asked > now & p.GENERATION_MASK:
+        raise p.UnknownId(f"{identity} is no id of a {p.ID_NAMES[what]} that this engine gave")
+    head = {"what": p.ID_NAMES[what], "id": identity}
+    if asked != now & p.GENERATION_MASK:
+        return head | {"gone": True}
+    return head | tell(state, nodes, shapes, row)
+
+
+def _known(value: Any) -> float | None:
+    """Return a number, or None where it is not known or has no end."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _node_id(state: State, node: int) -> int:
+    return p.make_id(p.NODE_ID, node, int(state.node_marks.generation[node]))
+
+
+def _node(state: State, nodes: NodeBook, shapes: ShapeBook, row: int) -> dict[str, Any]:
+    entry, facts = state.nodes[row], nodes.facts.get(row)
+    if facts is None:
+        return {"gone": True}
+    return {
+        "name": facts.node.name, "state": p.Power(int(entry.power_state)).name, "labels": dict(facts.labels),
+        "taints": list(facts.taints), "cores": float(entry.capacity_u) / MICRO,
+        "cores_used": float(entry.used_u) / MICRO, "memory_bytes": int(entry.capacity_mem),
+        "memory_used_bytes": int(entry.used_mem), "others_cores": float(state.node_marks.other_u[row]) / MICRO,
+        "counts_free": {name: int(state.node_counts[row, k]) for name, k in nodes.resources.items()},
+        "running": int(entry.running), "frequency": int(entry.frequency),
+    }  # fmt: skip
+
+
+def _task(state: State, nodes: NodeBook, shapes: ShapeBook, row: int) -> dict[str, Any]:
+    entry, mark, extra = state.tasks[row], state.marks[row], state.extra[row]
+    flow, form, pinned = int(entry.workflow), int(entry.form), int(entry.pinned)
+    return {
+        "state": STATES.get(int(entry.state), "ended"), "tag": int(mark.tag),
+        "shape": p.make_id(p.SHAPE_ID, form, int(state.shapes.generation[form])) if form else p.PLACEHOLDER,
+        "workflow": p.make_id(p.WORKFLOW_ID, flow, int(state.workflows.generation[flow])) if flow else p.LOOSE,
+        "estimate_s": _known(entry.estimate), "release_s": _known(entry.release), "deadline_s": _known(extra.deadline),
+        "parents_open": int(entry.pending), "tries": int(entry.attempt), "parts_running": int(mark.running),
+        "node": _node_id(state, pinned) if pinned >= 0 else None, "input_bytes": float(extra.input_bytes),
+    }  # fmt: skip
+
+
+def _attempt(state: State, nodes: NodeBook, shapes: ShapeBook, row: int) -> dict[str, Any]:
+    entry = state.attempts[row]
+    if entry.task < 0:
+        return {"gone": True}
+    task, node = int(entry.task), int(entry.node)
+    return {
+        "task": p.make_id(p.TASK_ID, task, int(state.marks.generation[task])), "node": _node_id(state, node),
+        "stage": _STAGES[int(entry.stage)], "stopping": bool(entry.stopping), "part": int(entry.part),
+        "attempt_no": int(entry.attempt), "variant": int(state.variants.origin[int(entry.variant)]),
+        "cores": float(entry.need_u) / MICRO, "memory_bytes": int(entry.memory), "devices": int(entry.devices),
+        "placed_s": float(entry.placed), "started_s": _known(entry.started), "expected_end_s": _known(entry.end),
+        "marginal_j": _known(entry.marginal_j),
+    }  # fmt: skip
+
+
+def _shape(state: State, nodes: NodeBook, shapes: ShapeBook, row: int) -> dict[str, Any]:
+    facts, entry = shapes.facts.get(row), state.shapes[row]
+    if facts is None:
+        return {"gone": True}
+    return {
+        "function": facts.function, "parts": facts.parts, "level": facts.level, "variants": list(facts.variants),
+        "counts": dict(facts.counts), "groups": list(facts.groups),
+        "constraint": nodes.rules.rules[facts.constraint].constraint, "tasks": int(entry.tasks),
+        "waiting": int(entry.waiting),
+    }  # fmt: skip
+
+
+def _workflow(state: State, nodes: NodeBook, shapes: ShapeBook, row: int) -> dict[str, Any]:
+    entry = state.workflows[row]
+    return {
+        "tag": int(entry.tag), "submit_s": float(entry.submit), "deadline_s": _known(entry.deadline),
+        "open": int(entry.open), "sealed": bool(entry.sealed), "started": bool(entry.started),
+    }  # fmt: skip
+
+
+_Tell = Callable[[State, NodeBook, ShapeBook, int], dict[str, Any]]
+_KINDS: dict[int, tuple[str, _Tell]] = {
+    p.NODE_ID: ("node_marks", _node), p.TASK_ID: ("marks", _task), p.ATTEMPT_ID: ("attempts", _attempt),
+    p.SHAPE_ID: ("shapes", _shape), p.WORKFLOW_ID: ("workflows", _workflow),
+}  # fmt: skip

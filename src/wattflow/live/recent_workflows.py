@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from wattflow.live.engine import Engine
 from wattflow.live.protocol import Kind
 from wattflow.live.workflow_notes import tasks_of
 from wattflow.model.workload import Workload
-from wattflow.plan.joining import together
 from wattflow.policy import arrivals
 from wattflow.policy.base import Seen
 
@@ -90,7 +89,7 @@ class Arrived:
         return len(self._parts)
 
     def note(self, engine: Engine, now_s: float) -> None:
-        """After each step: who has come, what began and what ended."""
+        """Note after each step who has come, what began and what ended."""
         events = np.asarray(engine._desk.events[: engine._told_last])
         if not self._begun:  # what is there already when watching begins, this step's among it
             self._begun = True
@@ -107,11 +106,12 @@ class Arrived:
             self._close_loose(ended["task"].tolist(), now_s)
         if len(ended) or (len(events) and (events["kind"] == Kind.SEAL).any()):
             self._close_flows(engine, now_s)
+        # Twice what runs: the search is paid by as many placements.
         if len(self._running) > _SPARE + 2 * int(engine.state.counts.running[0]):
             self._drop_lost(engine)
 
     def _hear(self, engine: Engine, events: NDArray[np.void], now_s: float) -> None:
-        """The events that the step folded, in its order: kinds after kinds."""
+        """Read the events that the step folded, in its order: kinds after kinds."""
         kinds = events["kind"]
         came = [*events["who"][kinds == Kind.TASK].tolist(), *events["other"][kinds == Kind.EDGE].tolist()]
         if came:
@@ -126,7 +126,7 @@ class Arrived:
             self._running.pop(attempt, None)
 
     def _come(self, engine: Engine, tasks: Sequence[int]) -> None:
-        """Tasks were put or got another parent: their workflows are read, those that grow bit by bit now and then."""
+        """Read the workflows of tasks that were put or got another parent; those that grow bit by bit now and then."""
         generations, owners = engine.state.marks["generation"], engine.state.tasks["workflow"]
         there = [
             p.row_of(task)
@@ -172,7 +172,7 @@ class Arrived:
             self._of_task[p.make_id(p.TASK_ID, row, int(generation))] = (part, i)
 
     def _forget(self) -> None:
-        """The oldest, where there are too many."""
+        """Forget the oldest, where there are too many."""
         tasks, many = sum(len(part.rows) for part in self._parts), 0
         while len(self._parts) - many > self._most_flows or (tasks > self._most_tasks and len(self._parts) - many > 1):
             tasks -= len(self._parts[many].rows)
@@ -201,10 +201,11 @@ class Arrived:
             return
         part, i = where
         seconds = max(_LEAST_S, (now_s - one.began_s) / one.factor)
+        # fmax: NaN is no runtime yet.
         part.runtime_s[i] = np.fmax(part.runtime_s[i], seconds)  # of a gang the longest member
 
     def _close_loose(self, ended: Sequence[int], now_s: float) -> None:
-        """Tasks without a workflow that have ended."""
+        """Close tasks without a workflow that have ended."""
         for task in ended:
             part, i = self._of_task.get(task, (None, 0))
             if part is not None and part.flow is None and not part.gone[i]:
@@ -212,7 +213,7 @@ class Arrived:
                 self.ended += 1
 
     def _close_flows(self, engine: Engine, now_s: float) -> None:
-        """Workflows that are over: their rows are others' from now on. A workflow may be sealed after its last end."""
+        """Close workflows that are over: their rows are others' now. One may be sealed after its last end."""
         generations = engine.state.workflows["generation"]
         for flow, part in list(self._of_flow.items()):
             if int(generations[flow[0]]) != flow[1]:
@@ -221,7 +222,7 @@ class Arrived:
                 self.ended += 1
 
     def _drop_lost(self, engine: Engine) -> None:
-        """Attempts of which no end was told: lost with their nodes, or preempted."""
+        """Drop attempts of which no end was told: lost with their nodes, or preempted."""
         generations = engine.state.attempts["generation"]
         self._running = {
             attempt: one
@@ -231,11 +232,11 @@ class Arrived:
 
     @property
     def arrived(self) -> int:
-        """Workflows that have arrived, also those that are not kept any more."""
+        """Return workflows that have arrived, also those that are not kept any more."""
         return self.forgotten + sum(len(part.known.workflow_names) for part in self._parts)
 
     def seen(self) -> Seen:
-        """All that is kept, for what steers a policy: a task without a workflow is a workflow of its own."""
+        """List all that is kept, for what steers a policy: a task without a workflow is a workflow of its own."""
         flows, runtime_s, end_s = [], [], []
         for part in self._parts:
             told = part.known.with_estimates(np.where(part.known.estimate_s > 0, part.known.estimate_s, np.nan))
@@ -245,31 +246,5 @@ class Arrived:
                 end_s.append(float(part.end_s[rows].max()))
         return Seen(self.forgotten, flows, runtime_s, np.array(end_s))
 
-    def workload(self, engine: Engine, left: Floats) -> Workload | None:
-        """All that is kept, when it came, with the runtimes that are known by now; None where there is nothing.
 
-        Args:
-            left: What is left of every task in the engine, as drawn: taken for what has not begun. What runs takes as
-                long as is estimated, since what is left of it is no runtime.
-        """
-        parts = [_seen(part, engine, left) for part in self._parts]
-        return together(parts) if parts else None
-
-
-def _seen(part: _Part, engine: Engine, left: Floats) -> Workload:
-    """With the runtimes that are known by now. What was cancelled and placeholders without an estimate take no time."""
-    tasks, here = engine.state.tasks, ~part.gone
-    estimate_s = np.where(part.known.estimate_s > 0, part.known.estimate_s, np.nan)
-    drawn_s = np.full(len(part.rows), _LEAST_S)
-    waits = np.zeros(len(part.rows), np.bool_)
-    rows = part.rows[here]
-    told, states = np.asarray(tasks["estimate"])[rows], np.asarray(tasks["state"])[rows]
-    estimate_s[here] = np.where(np.isfinite(told) & (told > 0), told, estimate_s[here])
-    drawn_s[here] = np.where(states == UNKNOWN, _LEAST_S, left[rows])
-    waits[here] = np.isin(states, (WAITING, READY, PARKED))
-    guess_s = np.where(waits | ~np.isfinite(estimate_s), drawn_s, estimate_s)
-    runtime_s = np.where(np.isfinite(part.runtime_s), part.runtime_s, guess_s)
-    return replace(part.known, runtime_s=runtime_s, estimate_s=estimate_s)
-
-
-__all__ = ["MOST_FLOWS", "MOST_TASKS", "Arrived", "together"]
+__all__ = ["MOST_FLOWS", "MOST_TASKS", "Arrived"]

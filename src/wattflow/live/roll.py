@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.tables import PARKED, PLACED, READY, WAITING, State
+from wattflow.engine.tables import PARKED, PLACED, READY, UNKNOWN, WAITING, State
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
 from wattflow.live.engine import Engine
-from wattflow.live.forecast import Look
 from wattflow.live.fork import fork
-from wattflow.live.open_work import OpenFlows
 from wattflow.model.cluster import Cluster, Zone
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.policy.base import Policy
@@ -46,7 +44,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of one value per seed; NaN where none is known."""
+        """Summarise one value per seed; NaN where none is known."""
         known = [value for value in values if not math.isnan(value)]
         return cls(float(np.mean(known)), min(known), max(known)) if known else cls(math.nan, math.nan, math.nan)
 
@@ -61,7 +59,6 @@ class Forecast:
         late: Tasks past their deadline: ended after it, or still open when it has passed.
         ended, open: Tasks that end until then, and that do not.
         unknown: Open tasks without an estimate; they were given the mean of the others.
-        looks: Of each seed, at whole workflows, for comparing policies draw by draw.
     """
 
     policy: str
@@ -71,7 +68,6 @@ class Forecast:
     ended: Spread
     open: Spread
     unknown: int
-    looks: tuple[Look, ...] = ()
 
 
 def roll(
@@ -81,7 +77,7 @@ def roll(
     seeds: Sequence[int] = (0,),
     interval: float | Callable[[int], tuple[float, float]] = 0.0,
 ) -> list[Forecast]:
-    """Forecasts of several policies from the engine's present state, which does not change.
+    """Forecast several policies from the engine's present state, which does not change.
 
     Args:
         until_s: On the engine's clock; `inf` rolls to the end of all that is known.
@@ -99,7 +95,7 @@ def roll(
 
 
 def _spread(state: State, interval: float | Callable[[int], tuple[float, float]]) -> tuple[Floats, Floats]:
-    """Median and σ of the logarithm of every task's runtime."""
+    """Return median and σ of the logarithm of every task's runtime."""
     estimate = np.asarray(state.tasks["estimate"]).astype(np.float64)
     open_now = np.isin(np.asarray(state.tasks["state"]), (WAITING, READY, PLACED, PARKED))
     known = np.isfinite(estimate) & (estimate > 0) & open_now
@@ -118,6 +114,7 @@ def _spread(state: State, interval: float | Callable[[int], tuple[float, float]]
 def draw_left(state: State, interval: Any, seed: int) -> Floats:
     """Tell what is left of every task, in seconds of its estimate."""
     median, sigma = _spread(state, interval)
+    # A stream of its own: the simulator draws from the seed too, and the two must not go together.
     rng = np.random.default_rng([seed, 21])
     left = median * np.exp(sigma * rng.standard_normal(len(median)))
     now = float(state.clock.now[0])
@@ -131,6 +128,7 @@ def draw_left(state: State, interval: Any, seed: int) -> Floats:
         factor = planned / estimate if math.isfinite(planned) and estimate > 0 and planned > 0 else 1.0
         run = (now - started) / factor
         total = left[task]
+        # Drawn again until it is longer than what it has run: that it has not ended is known.
         for _ in range(_TRIES):
             if total > run or sigma[task] == 0:
                 break
@@ -159,10 +157,10 @@ class _Stage:
         state.tasks.state[parked], state.tasks.arrived[parked] = WAITING, 0
         state.tasks.release[parked] = state.marks["until"][parked]
         world_build.make_event_room(state)  # here, so that all copies have one size
-        self._world, self._flows = _world(self._copy).copy(), OpenFlows.of(state)
+        self._world, self._never = _world(self._copy).copy(), len(_behind_placeholders(state))
 
     def forecast(self, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
-        """Of one policy, under every draw."""
+        """Forecast one policy, under every draw."""
         copy, engine = self._copy, self._original
         copy.policy = engine.policy  # what it noted counts for other settings of it, not what a member before did
         copy.state.replace(memory=self._memory.copy())
@@ -171,22 +169,19 @@ class _Stage:
         for seed, left in draws:
             state, made = self._work = _taken_over(self._work, (present, self._world))
             made.runtime[:], made.pulse["seed"] = left[: len(made.runtime)], seed  # a copy has fewer spare rows
-            rows.append(_one(copy, state, made, until_s, self._flows))
+            rows.append(_one(copy, state, made, until_s, self._never))
         name, planned = copy.policy.name, copy.policy.plan is not None
         if planned:  # its lanes are edges by now, which nobody else has
             self._copy = fork(engine)
             self._start()
         estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
         unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))
-        energy_j, response_s, late, ended, left_open = (
-            Spread.of(column) for column in zip(*(figures for figures, _ in rows), strict=True)
-        )
-        looks = tuple(look for _, look in rows)
-        return Forecast(name, energy_j, response_s, late, ended, left_open, unknown, looks)
+        energy_j, response_s, late, ended, left_open = (Spread.of(column) for column in zip(*rows, strict=True))
+        return Forecast(name, energy_j, response_s, late, ended, left_open, unknown)
 
 
 def _taken_over(work: tuple[State, World] | None, present: tuple[State, World]) -> tuple[State, World]:
-    """The present, in the tables of the last roll where these have its sizes; made anew where they grew."""
+    """Take the present into the tables of the last roll where these have its sizes; make them anew where they grew."""
     if work is not None:
         try:
             work[0].copy_from(present[0])
@@ -198,11 +193,11 @@ def _taken_over(work: tuple[State, World] | None, present: tuple[State, World]) 
 
 
 def _one(
-    copy: Engine, state: State, made: World, until_s: float, flows: OpenFlows
-) -> tuple[tuple[float, float, float, float, float], Look]:
-    """One policy, one seed: (joules, response, late, ended, open), and how whole workflows fare."""
-    never = len(flows.never)
+    copy: Engine, state: State, made: World, until_s: float, never: int
+) -> tuple[float, float, float, float, float]:
+    """Roll one policy under one seed: (joules, response, late, ended, open). So many tasks can never end."""
     before = int(state.counts.open[0])
+    # With them a roll to the end of all would never end.
     state.counts["open"] = before - never  # a roll ends with the work that can end
     with jit.compiling(), np.errstate(over="ignore"):
         adopt.take_over(state, made)
@@ -218,8 +213,20 @@ def _one(
     still = np.isin(np.asarray(state.tasks["state"]), (WAITING, READY, PLACED))
     late += float(np.count_nonzero(still & (np.asarray(state.extra["deadline"]) < float(state.clock.now[0]))))
     remaining, energy_j = float(state.counts.open[0]) + never, float(made.energy.sum())
-    look = Look.of(energy_j, flows.ends(state, done), flows.now_s, float(len(done)))
-    return (energy_j, response, late, before - remaining, remaining), look
+    return energy_j, response, late, before - remaining, remaining
+
+
+def _behind_placeholders(state: State) -> frozenset[int]:
+    """Find tasks that stand for unknown work, and all that waits for them."""
+    found: set[int] = set()
+    ahead = np.flatnonzero(np.asarray(state.tasks["state"]) == UNKNOWN).tolist()
+    while ahead:
+        task = ahead.pop()
+        if task not in found:
+            found.add(task)
+            first, count = int(state.links["child_first"][task]), int(state.links["child_n"][task])
+            ahead += np.asarray(state.child[first : first + count]).tolist()
+    return frozenset(found)
 
 
 def _advance(copy: Engine, state: State, made: World, until_s: float) -> None:
@@ -265,7 +272,7 @@ def _world(copy: Engine) -> World:
 
 
 def _by_number(copy: Engine, cluster: Cluster) -> Cluster:
-    """The cluster with its zones in the order in which the engine numbers them."""
+    """Return the cluster with its zones in the order in which the engine numbers them."""
     known = {zone.name: zone for zone in cluster.zones}
     zones = tuple(known.get(name, Zone(name)) for name, _ in sorted(copy._nodes.zones.items(), key=lambda z: z[1]))
     return Cluster(cluster.name, cluster.nodes, zones or (Zone(),))

@@ -47,7 +47,7 @@ class ShapeBook:
         state.shapes.generation[:] = 1
 
     def add(self, facts: ShapeFacts) -> int:
-        """The row of a shape, made when it is new."""
+        """Return the row of a shape, made when it is new."""
         row = self._rows_of.get(facts)
         if row is not None:
             self.dropped.discard(row)
@@ -139,6 +139,7 @@ class ShapeBook:
         state, variant = self.state, offer[0]
         for model in variant.device_models:
             intern_bit(self.names.models, model, "device models")
+        # The block may have been another shape's: whatever `fill_variant` does not write must be 0.
         state.variants[v : v + 1].view(np.uint8)[:] = 0
         row = state.variants[v]
         build.fill_variant(row, offer, self.names)
@@ -158,9 +159,10 @@ class ShapeBook:
         row.likeness = _likeness(row, state.variant_counts[v])
 
     def offer_again(self, settings: PolicySettings) -> None:
-        """Another policy's offers for all shapes; attempts that run keep what they took and are named anew."""
+        """Write another policy's offers for all shapes; attempts that run keep what they took and are named anew."""
         state = self.state
         old = {row: (int(state.shapes.variant_first[row]), int(state.shapes.variant_n[row])) for row in self.facts}
+        # Blocks are given back and taken again below, so the old offers are compared from a copy.
         before = state.variants.copy()
         for first, count in old.values():
             self._variants.give(first, count)
@@ -178,18 +180,19 @@ class ShapeBook:
 
     @property
     def constraints(self) -> set[int]:
-        """Rows of masks that a shape names or uses."""
+        """Return rows of masks that a shape names or uses."""
         rows = list(self.facts)
         return {facts.constraint for facts in self.facts.values()} | set(self.state.shapes.constraint[rows].tolist())
 
     def drop(self, row: int) -> None:
-        """A shape is not needed any more; its row is free when no task uses it."""
+        """Note that a shape is not needed any more; its row is free when no task uses it."""
         self.dropped.add(row)
         self.sweep()
 
     def sweep(self) -> None:
         """Free the rows of dropped shapes that no task uses."""
         shapes = self.state.shapes
+        # Ghosts are cancelled tasks that still stand in the queue: they name the shape until they are passed over.
         for row in [r for r in self.dropped if not shapes.tasks[r] and not shapes.ghosts[r]]:
             self.dropped.discard(row)
             del self._rows_of[self.facts.pop(row)]
@@ -200,14 +203,14 @@ class ShapeBook:
 
 
 def _likeness(row: Any, counts: Any) -> int:
-    """A hash of what a variant needs, the same for variants of other shapes that need the same; never 0."""
+    """Return a hash of what a variant needs, the same for variants of other shapes that need the same; never 0."""
     needs = np.array(row).reshape(1).copy()  # of a record, an array alone may be a view
     needs["origin"] = needs["likeness"] = needs["board"] = 0
     return int.from_bytes(hashlib.blake2b(needs.tobytes() + counts.tobytes(), digest_size=8).digest(), "little") | 1
 
 
 def _distance(a: Any, b: Any) -> tuple[bool, float, bool]:
-    """How far an offer is from another: other variant, other guarantee, other frequency."""
+    """Tell how far an offer is from another: other variant, other guarantee, other frequency."""
     return (bool(a.origin != b.origin), abs(float(a.guarantee - b.guarantee)), bool(a.frequency != b.frequency))
 
 
@@ -215,7 +218,7 @@ def shape_facts(
     variants: Sequence[Variant], function: str, parts: int, level: int, constraint: int,
     counts: Mapping[str, int], groups: Sequence[str],
 ) -> ShapeFacts:  # fmt: skip
-    """Facts in one order, so that equal shapes are equal."""
+    """Put facts in one order, so that equal shapes are equal."""
     return ShapeFacts(
         tuple(variants), function, parts, level, constraint, tuple(sorted(counts.items())), tuple(sorted(groups))
     )

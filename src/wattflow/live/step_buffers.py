@@ -31,7 +31,7 @@ class Desk(Tables):
 
 
 def make_desk(events: int, attempts: int, actions: int) -> Desk:
-    """A desk with room for so many events, placements and actions of one step."""
+    """Make a desk with room for so many events, placements and actions of one step."""
     return Desk(
         words=record_table(WORDS, 1),
         events=record_table(EVENT, events),

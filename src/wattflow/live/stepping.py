@@ -19,17 +19,17 @@ from wattflow.live.step_buffers import Desk
 
 
 def fold_events(state, desk, functions, now):
-    """The first half of a step, alone; see `folding`."""
+    """Run the first half of a step alone; see `folding`."""
     return folding.fold_events(state, desk, functions, now)
 
 
 def decide_all(state, desk, functions):
-    """The second half of a step, alone; see `_decide_all`."""
+    """Run the second half of a step alone; see `_decide_all`."""
     return _decide_all(state, desk, functions)
 
 
 def run_step(state, desk, functions, now, events):
-    """Both halves in one call, for policies that do not look at workflows between them."""
+    """Run both halves in one call, for policies that do not look at workflows between them."""
     desk.words[0].events = events
     status = folding.fold_events(state, desk, functions, now)
     return status if status != OK else _decide_all(state, desk, functions)
@@ -40,9 +40,11 @@ def run_step(state, desk, functions, now, events):
 def _arrive(state, desk, priority):
     words = desk.words[0]
     for i in range(words.arriving):
+        # It may have been cancelled, or got a parent, by another event of this step.
         if state.tasks[desk.arrivals[i]].state == WAITING:
             release.arrive(state, desk.arrivals[i], priority)
     words.arriving = 0
+    # `come_back` may set it; a step without decisions must not see that of the step before.
     words.wake_at = math.inf
 
 
@@ -55,7 +57,7 @@ def _ramps(state, desk):
 @instant.come_back.of(Desk)
 @inner
 def _come_back(state, desk):
-    """A hold needs no timer: `list_results` looks at ``retry_at``."""
+    """Say when a platform has grown. A hold needs no timer: `list_results` looks at ``retry_at``."""
     if desk.words[0].ramps == 1:
         desk.words[0].wake_at = fold.next_growth(state)
 
@@ -114,7 +116,7 @@ def _list_actions(state, desk):
 
 @inner
 def _decide_all(state, desk, functions):
-    """The second half: arrivals, decisions, the policy's actions. GROW_ATTEMPTS: make room and call again."""
+    """Let tasks arrive, decide, and let the policy act. GROW_ATTEMPTS: make room and call again."""
     status = instant.run(state, desk, None, functions)
     if status == decide.ALL_TRIED:
         list_results(state, desk)
@@ -124,7 +126,7 @@ def _decide_all(state, desk, functions):
 
 @inner
 def list_results(state, desk):
-    """After an instant: list the actions, say when to come back."""
+    """List the actions after an instant, and say when to come back."""
     words = desk.words[0]
     _list_actions(state, desk)
     words.ended = state.counts[0].ended_n
@@ -133,7 +135,7 @@ def list_results(state, desk):
 
 
 def enter_task(state, form, workflow, pinned, tag, estimate, release_s, deadline, input_bytes):
-    """A filled row for a task that a TASK event will make known; its id, or −1 when the table is full."""
+    """Make a filled row for a task that a TASK event will make known; its id, or −1 when the table is full."""
     task = rows.new_task(state)
     if task < 0:
         return np.int64(-1)
@@ -153,7 +155,7 @@ def enter_task(state, form, workflow, pinned, tag, estimate, release_s, deadline
 
 
 def open_workflow(state, submit, deadline, tag):
-    """A new workflow; its id, or −1 when the table is full."""
+    """Make a new workflow; its id, or −1 when the table is full."""
     w = rows.new_workflow(state, submit)
     if w < 0:
         return np.int64(-1)
@@ -175,6 +177,7 @@ def requeue(state, functions, tasks):
         state.functions[f].waiting = 0
     counts.shapes_n = 0
     counts.waiting = 0
+    # In the given order: tasks with equal keys stand in the order of their entry, which `push` numbers anew.
     rules = state.rules[0]
     for i in range(tasks.size):
         row = state.tasks[tasks[i]]
@@ -185,12 +188,12 @@ def requeue(state, functions, tasks):
 
 
 def add_lane(state, earlier, later):
-    """A plan has one task of a workflow wait for another; False when the table of edges is full."""
+    """Have one task of a workflow wait for another, by a plan; False when the table of edges is full."""
     return structure.add_edge(state, earlier, later, 0.0) != FULL
 
 
 def recheck(state):
-    """`life.recheck`, called from Python."""
+    """Call `life.recheck` from Python."""
     life.recheck(state, None)
 
 

@@ -16,7 +16,7 @@ from wattflow.testing.sample_states import sample_states
 
 
 def warm(names: list[str]) -> list[str]:
-    """One small simulation and one live task under each policy; returns those that need what is not installed here."""
+    """Run one small simulation and one live task under each policy; those that need what is not installed here."""
     usual, device_sample, *_ = sample_states()
     # What a plain workload needs is a kernel of its own.
     Simulation(benchmark_workload(8), load_cluster("bench-64x4"), "fifo").run()

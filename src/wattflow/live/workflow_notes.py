@@ -32,7 +32,7 @@ def needs_places(policy: Policy) -> bool:
 
 
 def live_policy(policy: str | Policy) -> Policy:
-    """A policy by name, ready to decide.
+    """Load a policy by name, ready to decide.
 
     Raises:
         NotLive: It plans the whole workload before the first arrival.
@@ -49,7 +49,7 @@ def live_policy(policy: str | Policy) -> Policy:
 
 
 def tasks_of(state: State, workflow: int) -> list[int]:
-    """The rows of a workflow's tasks, in the order in which they were put."""
+    """Return the rows of a workflow's tasks, in the order in which they were put."""
     rows, sibling = [], state.marks.sibling
     task = int(state.workflows.first_task[workflow])
     while task >= 0:
@@ -71,17 +71,17 @@ class Places:
 
     @property
     def unplanned(self) -> dict[int, str]:
-        """Why workflows could not be planned, by the rows of their tasks. Snapshots of older versions have none."""
+        """Tell why workflows could not be planned, by their tasks' rows. Snapshots of older versions have none."""
         found: dict[int, str] = self.__dict__.setdefault("_unplanned", {})
         return found
 
     def nodes_changed(self) -> None:
-        """The cluster is another one now."""
+        """Note that the cluster is another one now."""
         self._cluster = None
         self._parts.clear()
 
     def cluster(self) -> Cluster:
-        """All nodes that are there, in the order of their rows."""
+        """Return all nodes that are there, in the order of their rows."""
         if self._cluster is None:
             rows = sorted(self.nodes.facts)
             self._node_rows = np.array(rows, np.int64)
@@ -102,7 +102,7 @@ class Places:
         return node if self.nodes.by_name.get(node.name) == row else replace(node, name=f"{node.name} ({row}, leaving)")
 
     def _move_holds(self, names: list[str]) -> None:
-        """Planned holds name nodes by their place in the cluster, which moves when nodes come and go."""
+        """Move planned holds, which name nodes by their place in the cluster, when nodes come and go."""
         index = {name: i for i, name in enumerate(names)}
         place = np.array([index.get(name, -1) for name in self._names], np.int64)
         held = self.committed.holds
@@ -113,7 +113,7 @@ class Places:
         self._names = names
 
     def start(self, policy: Policy) -> None:
-        """Another policy: nothing is planned yet."""
+        """Begin with another policy: nothing is planned yet."""
         self.committed = Committed(0.0, policy.params)
         self.unplanned.clear()
 
@@ -123,6 +123,7 @@ class Places:
         """Write what the policy says of these workflows and of tasks without one into the State."""
         flows = [tasks_of(self.state, w) for w in workflows] + [[task] for task in loose]
         flows = [flow for flow in flows if flow]
+        # Without nodes there is nothing to rank or plan by: such tasks keep the order in which they came.
         if not flows or not self.nodes.facts:
             return
         if policy.plan is not None:
@@ -144,7 +145,7 @@ class Places:
             extra.rank[rows] = arrivals.ranks(policy, workload, cluster)
 
     def known(self, workflows: Sequence[int], loose: Sequence[int] = ()) -> Workload | None:
-        """These workflows as they are estimated, and tasks without one, each alone; None without any task."""
+        """Return these workflows as they are estimated, and tasks without one, each alone; None without any task."""
         flows = [flow for flow in (tasks_of(self.state, w) for w in workflows) if flow] + [[task] for task in loose]
         if not flows:
             return None
@@ -176,12 +177,14 @@ class Places:
         if cluster is None:  # no node may take them all: a task planned where it may not go stays unpinned
             cluster, places = self.cluster(), np.arange(where.shape[1])
         first_time = int(self.state.workflows.started[self.state.tasks.workflow[rows[0]]]) == 0
+        # A workflow that has begun is planned from now on: what is placed is no part of the plan any more.
         committed.now_s = float(workload.workflow_submit_s[0] if first_time else self.state.clock.now[0])
         held = committed.holds
         committed.holds = held[(held["end_s"] > committed.now_s) & ~np.isin(held["task"], rows)]
         plan = policy.plan(workload, cluster, self._within(committed, places))
         tasks = self.state.tasks
         node = np.where(plan.node >= 0, places[plan.node], -1)
+        # A planner that had to plan over nodes that not all tasks may use: those wait unpinned, in the plan's order.
         node[(node >= 0) & ~where[np.arange(len(rows)), node]] = -1
         tasks.pinned[rows] = np.where(node >= 0, self._node_rows[node], -1)
         self.state.extra.rank[rows] = plan.order
@@ -211,7 +214,7 @@ class Places:
         return found
 
     def _part(self, places: Rows) -> Cluster | None:
-        """The cluster of these nodes alone, the same object each time (planners keep what they derive from it)."""
+        """Cut the cluster to these nodes, the same object each time (planners keep what they derive from it)."""
         whole = self.cluster()
         if len(places) == len(whole.nodes):
             return whole
@@ -276,7 +279,7 @@ class Places:
 
 
 def open_flows(state: State) -> tuple[list[int], list[int]]:
-    """Workflows with open tasks, and open tasks without one."""
+    """Return workflows with open tasks, and open tasks without one."""
     open_rows = np.flatnonzero(np.isin(state.tasks.state, (*_OPEN, UNKNOWN)))
     owners: Any = state.tasks.workflow[open_rows]
     return np.unique(owners[owners > 0]).tolist(), open_rows[owners == 0].tolist()

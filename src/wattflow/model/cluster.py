@@ -24,6 +24,7 @@ _ENDLESS = ("bandwidth_bytes_per_s", "after_s", "burst", "time_limit_s", "mtbf_s
 
 def _require(what: str, value: float, low: float = 0.0, *, above: bool = False) -> None:
     """Raise unless ``low`` ≤ value (or < where ``above``) and it is finite or may be endless. NaN never passes."""
+    # Written so that NaN fails: every comparison with it is false.
     if not (value > low if above else value >= low):
         raise ValueError(f"{what} must be {'more than' if above else 'at least'} {low:g}, not {value}")
     if value == math.inf and what not in _ENDLESS:
@@ -204,12 +205,14 @@ class Node:
             _require(f"function_speed of {function}", speed, above=True)
         if not self.frequencies:
             raise ValueError("a node needs at least one frequency level")
+        # Estimates and profiles are for this level; the engine's frequency 0 is the first.
         if self.frequencies[0] != Frequency():
             raise ValueError("the first frequency level is the nominal one: its speed and power are 1")
 
     @property
     def class_key(self) -> tuple[object, ...]:
         """Tell what two nodes of one class share: every fact but the name. Hashable."""
+        # `function_speed` is a dict, which has no hash; sorted pairs stand in.
         facts = [getattr(self, item.name) for item in fields(self) if item.name not in ("name", "function_speed")]
         return (*facts, tuple(sorted(self.function_speed.items())))
 
@@ -236,11 +239,13 @@ class Series:
             raise ValueError("a series needs at least one value, all of them finite")
 
     def at(self, time_s: float) -> float:
-        """The value at a time; each holds for one step, and the series repeats."""
+        """Return the value at a time; each holds for one step, and the series repeats."""
+        # Repeats from its start: a day of values serves a run of a week.
         return self.values[int(time_s // self.step_s) % len(self.values)]
 
     @property
     def mean(self) -> float:
+        # `fsum`: a year of values added up without drift.
         return math.fsum(self.values) / len(self.values)
 
 
@@ -252,6 +257,7 @@ class Zone:
     carbon: Series = Series(3600.0, (0.0,))
     price: Series = Series(3600.0, (0.0,))
     pue: float = 1.0
+    # 0 g and unknown are different things: reports leave out what is not known.
     carbon_known: bool = False
     price_known: bool = False
 
@@ -292,7 +298,7 @@ class Cluster:
         return f"Cluster({self.name!r}: {len(self.nodes):,} nodes, {self.total_cores:,} cores)"
 
     def without_sleep(self) -> Cluster:
-        """The same machines, none of which can sleep: for results that rest on assumed sleep states."""
+        """Return the same machines, none of which can sleep: for results that rest on assumed sleep states."""
         awake = tuple(replace(node, sleep=None) for node in self.nodes)
         return replace(self, name=f"{self.name} without sleep", nodes=awake)
 

@@ -30,6 +30,7 @@ class FunctionLevels:
             values = getattr(self, name)
             if not values or not all(math.isfinite(value) and value > 0 for value in values):
                 raise ValueError(f"{name} of {self.function} must be numbers above 0")
+            # Exactly 1, not nearly: level 0 costs nothing more, wherever it is asked for.
             if values[0] != 1:
                 raise ValueError(f"{name} of {self.function} are relative to the first level: the first must be 1")
 
@@ -55,10 +56,12 @@ class DeviceLevels:
             raise ValueError(f"knob must be one of {', '.join(KNOBS)}, not {self.knob!r}")
         if len(self.values) < 2 or not all(math.isfinite(value) and value > 0 for value in self.values):
             raise ValueError("values must be at least two levels above 0, the first of them full")
+        # The order is part of the meaning: level 0 is full, a higher number is slower.
         if any(after >= before for before, after in itertools.pairwise(self.values)):
             raise ValueError("values must fall from level to level")
         if self.compute_share is not None and not 0 <= self.compute_share <= 1:
             raise ValueError(f"compute_share must be 0 to 1, not {self.compute_share}")
+        # A power cap does not say which clock results.
         if self.compute_share is not None and self.knob != "clock_mhz":
             raise ValueError("compute_share says what a clock does; with cap_w give functions their own rows")
         for row in self.functions:

@@ -38,11 +38,13 @@ class InvalidInput(WattflowError):
     def __init__(self, source: str, problems: Sequence[Problem] | str) -> None:
         self.source = source
         self.problems: tuple[Problem, ...] = (Problem("", problems),) if isinstance(problems, str) else tuple(problems)
+        # Both in `args`: exceptions are pickled between processes, and built again from them.
         super().__init__(source, self.problems)
 
     def __str__(self) -> str:
         if len(self.problems) == 1:
             return f"{self.source}: {self.problems[0]}"
+        # A file of nonsense has thousands; twenty show what is wrong.
         shown = [f"  - {problem}" for problem in self.problems[:20]]
         if len(self.problems) > 20:
             shown.append(f"  … and {len(self.problems) - 20} more")
@@ -80,6 +82,7 @@ LISTED = 60
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownName:
     """Build the error for a name that is not registered, with the nearest registered one."""
     names = sorted(known)
+    # One suggestion, or else the whole list: both would bury the message.
     near = difflib.get_close_matches(name, names, n=1)
     shown = names if len(names) <= LISTED else [*names[:LISTED], f"and {len(names) - LISTED} more"]
     meant = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(shown)}"

@@ -30,11 +30,12 @@ def _installed(group: str) -> Mapping[str, EntryPoint]:
 
 
 def names(group: str, ours: Collection[str]) -> list[str]:
-    """Names that other packages bring to a group, in alphabetical order."""
+    """Return names that other packages bring to a group, in alphabetical order."""
     found = _installed(group)
     for name in found:
         if name in ours:
             _tell_taken(group, name)
+    # Ours stay: a package cannot replace a policy that results were published with.
     return [name for name in found if name not in ours]
 
 
@@ -67,6 +68,7 @@ def usable(group: str, ours: Collection[str], kind: type | None = None) -> dict[
     return found
 
 
+# Cached: told once per process, although formats and meters are listed at every call.
 @functools.cache
 def _tell_broken(why: str) -> None:
     log.warning("%s", why)

@@ -22,16 +22,18 @@ class Provenance(enum.StrEnum):
 
 
 class Scope(enum.StrEnum):
-    """What the watts cover. The two are never mixed."""
+    """Name what the watts cover. The two are never mixed."""
 
     WALL = "wall"
     PACKAGE = "package"
 
 
 def interpolate(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
-    """Piecewise-linear value at ``x``, flat beyond both ends."""
+    """Interpolate linearly between points at ``x``, flat beyond both ends."""
     if x <= xs[0]:
         return ys[0]
+    # Flat beyond the ends, never extrapolated: more threads than the curve knows draw what the last
+    # point says.
     if x >= xs[-1]:
         return ys[-1]
     i = bisect.bisect_right(xs, x) - 1
@@ -58,6 +60,7 @@ class PowerProfile:
     def __post_init__(self) -> None:
         if len(self.busy) != len(self.watts) or not self.busy:
             raise ValueError("a power profile needs as many watts as points, at least one")
+        # Strictly: `interpolate` divides by the differences.
         if self.busy[0] != 0 or any(b <= a for a, b in zip(self.busy, self.busy[1:], strict=False)):
             raise ValueError(f"busy threads must rise from 0, not {self.busy}")
         if any(not math.isfinite(w) or w < 0 for w in self.watts):
@@ -72,19 +75,20 @@ class PowerProfile:
         return self.watts[-1]
 
     def at(self, busy: float) -> float:
-        """Watts with ``busy`` hardware threads busy."""
+        """Return watts with ``busy`` hardware threads busy."""
         return interpolate(busy, self.busy, self.watts)
 
     def up_to(self, threads: float) -> PowerProfile:
-        """The part of the curve that a node of so many hardware threads can reach."""
+        """Return the part of the curve that a node of so many hardware threads can reach."""
         if self.busy[-1] <= threads:
             return self
+        # The end is a point of its own, interpolated where none was measured.
         busy = (*(x for x in self.busy if x < threads), threads)
         return replace(self, busy=busy, watts=tuple(self.at(x) for x in busy))
 
     @classmethod
     def from_form(cls, form: str, threads: int, idle_w: float, full_w: float, **about: str) -> PowerProfile:
-        """A closed form between idle and full watts; see ``FORMS`` for the names.
+        """Make a curve of closed form between idle and full watts; see ``FORMS`` for the names.
 
         With u the busy share of the node: constant P = full; linear P = idle + (full − idle)·u; square u²;
         cubic u³; sqrt √u; asymptotic (1 − e^(−u/a)) / (1 − e^(−1/a)) with a = 0.3.
@@ -94,22 +98,31 @@ class PowerProfile:
         if threads < 1:
             raise ValueError(f"a profile needs at least one hardware thread, not {threads}")
         share = FORMS[form]
+        # A straight line needs no points between its ends.
         steps = 1 if form in ("constant", "linear") else min(threads, _MOST_STEPS)
         busy = tuple(threads * (k / steps) for k in range(steps + 1))
         watts = tuple(idle_w + (full_w - idle_w) * share(k / threads) for k in busy)
-        return cls(busy, watts, Scope(about.get("scope", "wall")),
-                   Provenance(about.get("provenance", "modelled")),
-                   about.get("source", f"{form} between idle and full watts"))  # fmt: skip
+        return cls(
+            busy,
+            watts,
+            Scope(about.get("scope", "wall")),
+            Provenance(about.get("provenance", "modelled")),
+            about.get("source", f"{form} between idle and full watts"),
+        )
 
     @classmethod
     def from_load(cls, threads: int, load_watts: Sequence[tuple[float, float]], **about: str) -> PowerProfile:
-        """A SPEC-style curve: pairs of load (0 … 1) and watts."""
+        """Make a SPEC-style curve from pairs of load (0 … 1) and watts."""
         points = sorted(load_watts)
         if not points or points[0][0] != 0 or points[-1][0] > 1:
             raise ValueError("a load curve runs from load 0 to at most 1")
-        return cls(tuple(load * threads for load, _ in points), tuple(w for _, w in points),
-                   Scope(about.get("scope", "wall")), Provenance(about.get("provenance", "measured")),
-                   about.get("source", "load curve"))  # fmt: skip
+        return cls(
+            tuple(load * threads for load, _ in points),
+            tuple(w for _, w in points),
+            Scope(about.get("scope", "wall")),
+            Provenance(about.get("provenance", "measured")),
+            about.get("source", "load curve"),
+        )
 
 
 GPU_KNEE = 0.45
@@ -139,6 +152,7 @@ class DeviceProfile:
     def __post_init__(self) -> None:
         if len(self.share) != len(self.watts) or len(self.share) < 2 or self.share[0] != 0:
             raise ValueError("a device profile needs matching points that start at share 0")
+        # `not b > a`, so that NaN fails.
         if any(not b > a for a, b in zip(self.share, self.share[1:], strict=False)) or self.share[-1] > 1:
             raise ValueError(f"shares must rise from 0 to at most 1, not {self.share}")
         if any(not math.isfinite(w) or w < 0 for w in self.watts):
@@ -154,7 +168,7 @@ class DeviceProfile:
 
     @classmethod
     def from_knee(cls, idle_w: float, full_w: float, knee: float = GPU_KNEE, **about: str) -> DeviceProfile:
-        """Linear up to the share ``knee`` and flat above it; a knee of 1 is a straight line.
+        """Make a curve linear up to the share ``knee`` and flat above it; a knee of 1 is a straight line.
 
         The default is the shape that the HPE paper shows for an A100 under MPS: flat above about 45 % of its SMs.
         """
@@ -165,5 +179,5 @@ class DeviceProfile:
         return cls(share, watts, Provenance(about.get("provenance", "modelled")), about.get("source", shape))
 
     def at(self, share: float) -> float:
-        """Watts with this share of the device busy."""
+        """Return watts with this share of the device busy."""
         return interpolate(share, self.share, self.watts)

@@ -40,7 +40,7 @@ SLEEP = np.dtype([("node", "i4"), ("from_s", "f8"), ("to_s", "f8"), ("state", "i
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
-    """What happened.
+    """Hold what happened in a finished run.
 
     Attributes:
         attempts: Rows of ``ATTEMPT`` in order of end.
@@ -82,23 +82,24 @@ class Run:
 
     @property
     def total_j(self) -> float:
-        """All joules of all nodes, PUE not included."""
+        """Return all joules of all nodes, PUE not included."""
         return float(self.energy_j.sum())
 
     @property
     def span_s(self) -> float:
-        """Seconds that joules, grams and rent cover: from ``start_s`` to the last end."""
+        """Return seconds that joules, grams and rent cover: from ``start_s`` to the last end."""
         return self.lead_s + self.makespan_s
 
     def account_j(self, account: str) -> float:
-        """Joules of one account over all nodes."""
+        """Return joules of one account over all nodes."""
         return float(self.energy_j[:, ACCOUNTS.index(account)].sum())
 
     @property
     def finished(self) -> NDArray[np.bool_]:
-        """For each task, whether all its parts were done."""
+        """Tell for each task whether all its parts were done."""
         done = self._successful()
         parts = np.array([shape.parts for shape in self.workload.shapes], np.int64)[self.workload.shape]
+        # A gang is done when as many rows ended well as it has parts.
         finished: NDArray[np.bool_] = np.bincount(done["task"], minlength=len(self.workload)) >= parts
         return finished
 
@@ -111,8 +112,9 @@ class Run:
         return self._by_task("end_s", np.maximum)
 
     def energy_j_by_task(self) -> NDArray[np.float64]:
-        """Attributed joules of each task, failed attempts included: run, cold start and transfer."""
+        """Return the attributed joules of each task, failed attempts included: run, cold start and transfer."""
         rows = self.attempts
+        # In double: sums of thousands of float32 lose joules.
         joules = rows["run_j"] + rows["cold_j"].astype(np.float64) + rows["transfer_j"]
         by_task: NDArray[np.float64] = np.bincount(rows["task"], weights=joules, minlength=len(self.workload)).astype(
             np.float64
@@ -120,9 +122,10 @@ class Run:
         return by_task
 
     def _successful(self) -> NDArray[np.void]:
-        """Rows that ended well in their task's last attempt (parts of a lost gang may have ended well before)."""
+        """Select rows that ended well in their task's last attempt; parts of a lost gang may have ended well before."""
         rows = self.attempts
         last = np.zeros(len(self.workload), np.int64)
+        # Highest attempt number of each task.
         np.maximum.at(last, rows["task"], rows["attempt"])
         found: NDArray[np.void] = rows[(rows["outcome"] == 0) & (rows["attempt"] == last[rows["task"]])]
         return found
@@ -132,5 +135,6 @@ class Run:
         start = -np.inf if reduce is np.maximum else np.inf
         values = np.full(len(self.workload), start)
         reduce.at(values, done["task"], done[column])
+        # A gang with parts missing has no start or end of its own.
         values[~np.isfinite(values) | ~self.finished] = np.nan
         return values

@@ -10,6 +10,7 @@ KB, MB, GB = 1000, 1000**2, 1000**3
 J_PER_KWH = 3.6e6
 J_PER_WH = 3600.0
 
+# Letters alone are binary ("80G"), with a B they are SI, with iB binary again.
 _SIZE_UNITS = {
     "": 1, "b": 1, "k": KIB, "kb": KB, "kib": KIB, "m": MIB, "mb": MB, "mib": MIB,
     "g": GIB, "gb": GB, "gib": GIB, "t": 1024**4, "tb": 1000**4, "tib": 1024**4,
@@ -22,7 +23,7 @@ _NUMBER = re.compile(r"\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([a-zA-Zµ]*)\
 
 
 def kwh(energy_j: float) -> float:
-    """Joules to kilowatt hours."""
+    """Convert joules to kilowatt hours."""
     return energy_j / J_PER_KWH
 
 
@@ -33,6 +34,7 @@ def size_bytes(text: str | int | float) -> int:
     match = _NUMBER.fullmatch(text)
     if match is None or match[2].lower() not in _SIZE_UNITS:
         raise ValueError(f"{text!r} is not a size; write for example '512 MiB' or '80 GB'")
+    # Through float: "1.5 GiB" is allowed, and whole numbers stay exact up to 2**53.
     return int(float(match[1]) * _SIZE_UNITS[match[2].lower()])
 
 
@@ -42,6 +44,7 @@ def duration_s(text: str | int | float) -> float:
         return float(text)
     total, end, found = 0.0, 0, False
     for match in _NUMBER.finditer(text):
+        # Pieces must follow each other without anything between: "1h foo 3s" is no duration.
         if match.start() != end or match[2] not in _TIME_UNITS:
             break
         total, end, found = total + float(match[1]) * _TIME_UNITS[match[2]], match.end(), True
@@ -51,16 +54,17 @@ def duration_s(text: str | int | float) -> float:
 
 
 def human_energy(energy_j: float | None) -> str:
-    """A short text for a reader: ``"1.23 kWh"``, ``"45.6 kJ"``; unknown is a dash."""
+    """Write energy for a reader: ``"1.23 kWh"``, ``"45.6 kJ"``; unknown is a dash."""
     if energy_j is None or math.isnan(energy_j):
         return "–"
+    # Below a tenth of a kWh, joules are easier to read.
     if abs(energy_j) >= J_PER_KWH / 10:
         return f"{kwh(energy_j):,.3g} kWh"
     return f"{energy_j / 1000:,.3g} kJ" if abs(energy_j) >= 1000 else f"{energy_j:,.3g} J"
 
 
 def human_time(time_s: float | None) -> str:
-    """A short text for a reader: ``"2h 05m"``, ``"48.2 s"``; unknown is a dash."""
+    """Write a time for a reader: ``"2h 05m"``, ``"48.2 s"``; unknown is a dash."""
     if time_s is None or math.isnan(time_s):
         return "–"
     if time_s >= 3600:

@@ -48,7 +48,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What a task executes. Tasks of one function share warm containers and per-function speeds.
+    """Name what a task executes. Tasks of one function share warm containers and per-function speeds.
 
     Attributes:
         cold_start_s: Time to make a container for it.
@@ -143,6 +143,7 @@ class Transfers:
 
     def __init__(self, workflow: Workflow) -> None:
         self._sizes = {file.id: file.size_bytes for file in workflow.files}
+        # A list: some recorded workflows write one file from several tasks.
         self._writers: dict[str, list[str]] = {}
         for task in workflow.tasks:
             for file in task.outputs:

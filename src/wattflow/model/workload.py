@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ Indices = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a task asks for: its function, the variants offered, and how many parts start together."""
+    """Describe what a task asks for: its function, the variants offered, and how many parts start together."""
 
     function: int
     variants: tuple[Variant, ...]
@@ -116,20 +116,24 @@ class Workload:
         return len(self.parent)
 
     def task_id(self, task: int) -> str:
-        """The task's own id, or its number where the source had none."""
+        """Return the task's own id, or its number where the source had none."""
         return self.ids[task] if self.ids is not None else str(task)
 
     def parents_of(self, task: int) -> Indices:
         return self.parent[self.parent_start[task] : self.parent_start[task + 1]]
 
     def children(self) -> tuple[Ints, Indices, Floats]:
-        """The edges turned round: (child_start, child, bytes), children in index order. The last answer is kept."""
+        """Turn the edges round: (child_start, child, bytes), children in index order. The last answer is kept."""
         edges = (self.parent_start, self.parent, self.parent_bytes)
+        # By identity: arrays are shared between a workload and its copies with other estimates.
         if len(_last_children) == 2 and all(a is b for a, b in zip(_last_children[0], edges, strict=True)):
             kept_start, kept_child, kept_bytes = _last_children[1]
+            # Copies: callers may sort or change what they get.
             return kept_start.copy(), kept_child.copy(), kept_bytes.copy()
         count = len(self)
         # Sorting one number made of both is several times faster than a stable sort by the parent.
+        # Upper half the parent, lower half the edge's position: sorted, equal parents stay in the order of
+        # their children.
         keys = (self.parent.astype(np.int64) << 32) | np.arange(len(self.parent), dtype=np.int64)
         keys.sort()
         order = keys & 0xFFFFFFFF
@@ -141,9 +145,10 @@ class Workload:
         return turned[0].copy(), turned[1].copy(), turned[2].copy()
 
     def topological_order(self) -> Ints:
-        """Tasks so that parents come first; ties by index. Raises InvalidInput on a cycle, naming its tasks."""
+        """Sort tasks so that parents come first; ties by index. Raises InvalidInput on a cycle, naming its tasks."""
         waiting = np.diff(self.parent_start).astype(np.int64)
         start, child, _ = self.children()
+        # First in, first out: ties by index, since children are listed by index too.
         ready = deque(np.flatnonzero(waiting == 0).tolist())
         order: list[int] = []
         while ready:
@@ -161,7 +166,7 @@ class Workload:
         return np.array(order, np.int64)
 
     def _cycle(self, waiting: Ints) -> list[int]:
-        """One cycle among the tasks that still wait, each before the one that waits for it."""
+        """Find one cycle among the tasks that still wait, each before the one that waits for it."""
         task = int(np.flatnonzero(waiting > 0)[0])
         seen: dict[int, int] = {}
         while task not in seen:
@@ -171,7 +176,7 @@ class Workload:
         return list(seen)[seen[task] :][::-1]
 
     def with_estimates(self, estimate_s: Floats) -> Workload:
-        """The same workload with other estimates (NaN is unknown)."""
+        """Return the same workload with other estimates (NaN is unknown)."""
         return replace(self, estimate_s=np.ascontiguousarray(estimate_s, np.float64))
 
     @classmethod
@@ -194,7 +199,7 @@ class Workload:
         parent_bytes = np.zeros(0)
         if edges is not None:
             parents, children = (np.asarray(side, np.int32) for side in edges)
-            order = np.argsort(children, kind="stable")
+            order = np.argsort(children, kind="stable")  # parents of one task keep their order
             parent = np.ascontiguousarray(parents[order])
             parent_bytes = np.ascontiguousarray(
                 np.asarray(columns.pop("edge_bytes", np.zeros(len(parents))), np.float64)[order]
@@ -204,7 +209,7 @@ class Workload:
             columns |= {"workflow": np.arange(count, dtype=np.int32), "workflow_names": NumberedNames(name, count)}
         workflow = np.asarray(columns.pop("workflow", np.zeros(count, np.int32)), np.int32)
         workflows = int(workflow.max()) + 1 if count else 0
-        defaults: dict[str, object] = {
+        defaults: dict[str, Any] = {
             "estimate_s": runtime_s,
             "shape": np.zeros(count, np.int32),
             "input_bytes": zeros,
@@ -233,7 +238,7 @@ class Workload:
             parent_bytes=parent_bytes,
             shapes=tuple(shapes),
             functions=tuple(functions),
-            **defaults,  # type: ignore[arg-type]
+            **defaults,
         )
 
     @classmethod
@@ -244,7 +249,7 @@ class Workload:
         *,
         allow_unknown_runtimes: bool = False,
     ) -> Workload:
-        """Columns of one or several workflow documents.
+        """Make columns of one or several workflow documents.
 
         A task with unknown runtime is an error. With ``allow_unknown_runtimes``, ``UNKNOWN_RUNTIME_S`` stands in for
         it, its estimate is unknown, and the column ``runtime_known`` says which tasks these are.
@@ -304,6 +309,7 @@ class _Columns:
             documents=self.documents,
         )
         try:
+            # For its cycle check; the order itself is made again where it is needed.
             workload.topological_order()
         except InvalidInput as error:
             self.problems += error.problems
@@ -315,11 +321,13 @@ class _Columns:
         base = len(self.rows)
         index: dict[str, int] = {}
         for i, task in enumerate(document.tasks):
+            # The first use of an id stands, so that the others can be named.
             if index.setdefault(task.id, base + i) != base + i:
                 self.problems.append(Problem(f"{document.name}, task {task.id!r}", "its id is used twice"))
         transfers = Transfers(document)
         functions = {function.name: function for function in document.functions}
         for task in document.tasks:
+            # Functions that a document does not describe have no cold start and do not fail.
             function = functions.get(task.function) or Function(task.function)
             shape = Shape(self.functions.setdefault(function, len(self.functions)), tuple(task.variants), task.parts)
             self._add_task(number, document, task, (index, transfers, shape))
@@ -334,6 +342,7 @@ class _Columns:
         index, transfers, shape = lookup
         where = f"{document.name}, task {task.id!r}"
         unknown = task.runtime_s is None and self.allow_unknown_runtimes
+        # NaN fails this comparison as well.
         if not unknown and (task.runtime_s is None or not 0 <= task.runtime_s <= LONGEST_S):
             what = f"runtime {task.runtime_s} is not a number of seconds of 0 … {LONGEST_S:g} (a century)"
             self.problems.append(Problem(where, what))
@@ -348,18 +357,25 @@ class _Columns:
                 continue
             self.parent.append(index[parent])
             self.parent_bytes.append(float(size))
+        # Also for a task whose parents are all wrong: offsets must be one per task.
         self.parent_start.append(len(self.parent))
         row = self.shapes.setdefault(shape, len(self.shapes))
         runtime = UNKNOWN_RUNTIME_S if task.runtime_s is None else task.runtime_s
         estimate = float("nan") if unknown else runtime
         deadline = task.deadline_s if task.deadline_s is not None else document.deadline_s
         self.ids.append(task.id)
-        self.rows.append((
-            number, document.submit_s + task.submit_s, runtime,
-            estimate if task.estimate_s is None else task.estimate_s, row,
-            float(outside), float(transfers.written(task)),
-            float("inf") if deadline is None else document.submit_s + deadline,
-        ))  # fmt: skip
+        self.rows.append(
+            (
+                number,
+                document.submit_s + task.submit_s,
+                runtime,
+                estimate if task.estimate_s is None else task.estimate_s,
+                row,
+                float(outside),
+                float(transfers.written(task)),
+                float("inf") if deadline is None else document.submit_s + deadline,
+            )
+        )
 
 
 _RECORDED = (
@@ -376,7 +392,7 @@ _RECORDED = (
 
 
 def _recorded_columns(tasks: Sequence[Task]) -> dict[str, NDArray[np.generic]]:
-    """Columns that at least one task has a value for."""
+    """Return columns that at least one task has a value for."""
     columns: dict[str, NDArray[np.generic]] = {}
     for name in _RECORDED:
         values = [getattr(task, name) for task in tasks]

@@ -21,7 +21,8 @@ from wattflow.kernel.random import STEP, mix, unit
 
 
 def jit(function):
-    """The engine's compilation, in a folder of its own."""
+    """Compile as the engine does, in a cache folder of its own."""
+    # By this file alone: a change elsewhere in `plan` does not compile the walk anew.
     return engine_jit.jit(function, engine_jit.cache_folder("kernel", "plan/anneal_core.py"))
 
 
@@ -49,6 +50,7 @@ def evaluate(game, tables, choice, slots):
     ) = tables
     order, node_of, option_of = choice
     start, end, lane_s, lane_n, head, count, spare, free, stamp, last, used, turn = slots
+    # A new turn instead of clearing every node: a node's row is reset when its stamp is an old one.
     turn[0] += 1.0
     total = 0.0
     finish = 0.0
@@ -67,6 +69,7 @@ def evaluate(game, tables, choice, slots):
             spare[n] = size[c]
             for k in range(slices[c]):
                 free[n, k] = 0.0
+        # What has begun runs, whatever its node is said to be.
         begin = ready[t] if i < fixed_n else max(ready[t], awake_s[n])
         fetched = input_bytes[t]
         for e in range(parent_start[t], parent_start[t + 1]):
@@ -78,6 +81,7 @@ def evaluate(game, tables, choice, slots):
         wide = min(cores[o], size[c])
         lacking = wide - spare[n]
         spare[n] = max(0, -lacking)
+        # Cores that are taken are given up in the order in which they come free; those left over stay in their lane.
         while lacking > 0:
             h = head[n]
             begin = max(begin, lane_s[n, h])
@@ -93,6 +97,7 @@ def evaluate(game, tables, choice, slots):
         stop = begin + estimate[t] * seconds[o, c]
         if fetched > 0.0:
             stop += latency[c] + fetched * per_byte[c]
+        # Its cores are taken above like anybody's, but when it runs is known.
         if i < fixed_n:
             begin = ready[t]
             stop = until[t]
@@ -100,6 +105,7 @@ def evaluate(game, tables, choice, slots):
         end[t] = stop
         at = head[n] + count[n]
         at = at - room if at >= room else at
+        # Insertion from the end: most ends are the latest so far.
         for _ in range(count[n]):
             before = at - 1 if at > 0 else room - 1
             if lane_s[n, before] <= stop:
@@ -113,12 +119,16 @@ def evaluate(game, tables, choice, slots):
             count[n] += 1
         if device[o] == 1:
             k = 1
+            # Slices of a device by the time at which they are free, as the lanes are.
             while k < slices[c] and free[n, k] < stop:
                 free[n, k - 1] = free[n, k]
                 k += 1
             free[n, k - 1] = stop
         total += estimate[t] * joules[o, c]
+        # Joules are counted up to the last task placed so far; a gap that a later task fills
+        # is seen only in order of start, which is why `Game.schedule` evaluates once more.
         if begin > last[n]:
+            # It sleeps at first: falling asleep was paid before, only waking is due.
             if last[n] == 0.0 and sleeps[n] == 1:
                 used[n] += sleep_j[c, 1] - sleep_j[c, 0]
             else:
@@ -138,13 +148,14 @@ def evaluate(game, tables, choice, slots):
             rest = finish - last[n]
         elif sleeps[n] == 1:
             rest = 0.0
+        # After its last task a node idles to the end, or falls asleep once: whichever is less.
         total += min(above_w[c] * rest, sleep_j[c, 0])
     return total, finish, late
 
 
 @jit
 def gap_j(above_w, sleep_j, c, gaps, idle_s):
-    """Joules above stillness of a node that has nothing to do for a while."""
+    """Return joules above stillness of a node that has nothing to do for a while."""
     joules = above_w * idle_s
     if gaps == 1 and sleep_j[c, 1] < joules and sleep_j[c, 2] < idle_s:
         return sleep_j[c, 1]
@@ -153,13 +164,14 @@ def gap_j(above_w, sleep_j, c, gaps, idle_s):
 
 @jit
 def _draw(state):
-    """A number in (0, 1], and the stream moves on."""
+    """Draw a number in (0, 1]."""
     state[0] = state[0] + STEP
     return unit(mix(state[0]))
 
 
 @jit
 def _below(state, count):
+    # The draw may be 1 itself.
     return min(count - 1, int(_draw(state) * count))
 
 
@@ -169,6 +181,7 @@ def _move_order(game, children, choice, place, state):
     child_start, child = children
     parent_start, parent = game[4], game[5]
     order = choice[0]
+    # Among free tasks alone: what has begun keeps its place in front.
     t = game[7][_below(state, game[7].size)]
     low = order.size - game[7].size
     high = order.size - 1
@@ -194,11 +207,12 @@ def _shift(order, place, at, to):
 
 @jit
 def _pick(able, shape, node_of, cls, state):
-    """A row of (option, class) that the shape can take, and a node of the class: often one that is used already."""
+    """Pick a row of (option, class) that the shape can take, and a node of the class: often one in use already."""
     first, count, option, kind, node_first, node_n, nodes = able
     row = first[shape] + _below(state, count[shape])
     c = kind[row]
     n = nodes[node_first[c] + _below(state, node_n[c])]
+    # Seventy per cent of moves go to a node in use, by four tries: plans that save joules use few nodes.
     if _draw(state) < 0.7:
         for _ in range(4):
             other = node_of[_below(state, node_of.size)]
@@ -219,6 +233,7 @@ def _change(game, able, cls, choice, state):
     o, n = _pick(able, shape, node_of, cls, state)
     if _draw(state) < 0.3:
         first, count, option, kind = able[0][shape], able[1][shape], able[2], able[3]
+        # Four tries to find an option of the same class; without luck the node changes, too.
         for _ in range(4):
             row = first + _below(state, count)
             if kind[row] == cls[node_of[t]]:
@@ -230,7 +245,7 @@ def _change(game, able, cls, choice, state):
 
 @jit
 def _empty(game, able, cls, choice, state):
-    """All tasks of one node to another (or a random part of them)."""
+    """Move all tasks of one node to another (or a random part of them)."""
     _, node_of, option_of = choice
     source = node_of[_below(state, node_of.size)]
     _, target = _pick(able, game[2][_below(state, node_of.size)], node_of, cls, state)
@@ -262,15 +277,18 @@ def walk(game, children, tables, able, choice, slots, best, goal, state):
         place[order[i]] = i
     old_place = place.copy()
     joules, last, late = evaluate(game, tables, choice, slots)
+    # Relative costs: temperatures mean the same for a stream of a kilojoule and one of a gigajoule.
     scale = joules if joules > 0.0 else 1.0
     cost = joules / scale + price * max(0.0, last / limit - 1.0, late / limit)
     best_j, best_s = math.inf, math.inf
+    # Sums of floats: a makespan that is the limit itself is in time.
     if max(last - limit, late) <= limit * 1e-9:
         best_j, best_s = joules, last
         best[0][:], best[1][:], best[2][:] = order, node_of, option_of
     cls = tables[4]
     cooling = math.log(cold / hot) / max(1, evaluations)
     for turn in range(evaluations):
+        # Three in ten moves change the order, one in 25 empties a node, the others change one task.
         drawn = _draw(state)
         if drawn < 0.3:
             _move_order(game, children, choice, place, state)
@@ -280,6 +298,8 @@ def walk(game, children, tables, able, choice, slots, best, goal, state):
             _empty(game, able, cls, choice, state)
         joules, last, late = evaluate(game, tables, choice, slots)
         tried = joules / scale + price * max(0.0, last / limit - 1.0, late / limit)
+        # Metropolis: always when better, else with the chance that the
+        # temperature gives. It falls geometrically from hot to cold.
         if tried <= cost or _draw(state) < math.exp((cost - tried) / (hot * math.exp(cooling * turn))):
             cost = tried
             old_order[:], old_node[:], old_option[:], old_place[:] = order, node_of, option_of, place
@@ -287,5 +307,6 @@ def walk(game, children, tables, able, choice, slots, best, goal, state):
                 best_j, best_s = joules, last
                 best[0][:], best[1][:], best[2][:] = order, node_of, option_of
         else:
+            # Taken back whole: a move may have changed many tasks.
             order[:], node_of[:], option_of[:], place[:] = old_order, old_node, old_option, old_place
     return best_j, best_s

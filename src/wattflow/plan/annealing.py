@@ -114,11 +114,13 @@ def anneal(
         raise InvalidInput("makespan_s", f"must be above 0, not {makespan_s}")
     if evaluations < 1:
         raise InvalidInput("evaluations", f"must be at least 1, not {evaluations}")
+    # As a bound it may be told the truth.
     known = workload.with_estimates(workload.runtime_s)
     if not len(known):
         run = simulate(known, cluster)
         return Annealed(run.total_j, run.makespan_s, run, None, 0, 0.0)
     game = Game(known, cluster)
+    # A finite limit: the walk divides by it.
     limit_s = tightened_s = min(makespan_s, 1e300)
     best = Annealed(math.inf, math.inf, None, None, 0, 0.0)
     for turn in range(TRIES):
@@ -132,6 +134,7 @@ def anneal(
             if run.total_j < best.energy_j:
                 best = Annealed(run.total_j, run.makespan_s, run, found, done, spent)
             break
+        # Later than its model said: the next walk is given less time, by the same ratio.
         tightened_s = found.makespan_s * limit_s / run.makespan_s
     return best if best.run is not None else game.listed(limit_s, best)
 
@@ -172,22 +175,24 @@ class Game:
         self.children = (facts.child_start, facts.child)
         self.tables = (*_tables(self.offered, cluster, int(self.gaps)), *self._nodes())
         self.able = _able(self.offered, workload, cluster, levels)
+        # The walk draws among places of a shape; with none it would divide by 0.
         if not (self.able[1][workload.shape] > 0).all():
             raise InvalidInput(workload.name, "has a task that fits on no node, so it cannot be planned")
         self.starts = self._starts()
 
     def _open(self) -> tuple[Floats, Floats, Longs, Floats]:
-        """When tasks may start, when those that have begun end, which are free, and when each is due."""
+        """Return when tasks may start, when those that have begun end, which are free, and when each is due."""
         release_s, tasks = self.workload.release_s - self.begin_s, len(self.workload)
         known = self.standing
         if known is None:
             return release_s, np.zeros(tasks), np.arange(tasks), np.full(tasks, np.inf)
+        # Times from now on: what should have ended already ends now.
         end_s = np.maximum(known.end_s - self.begin_s, 0.0)
         due_s = np.maximum(known.due_s - self.begin_s, np.where(known.fixed, end_s, 0.0))
         return np.where(known.fixed, 0.0, np.maximum(release_s, 0.0)), end_s, np.flatnonzero(~known.fixed), due_s
 
     def _nodes(self) -> tuple[Floats, Longs]:
-        """When nodes are awake, and which sleep at first."""
+        """Return when nodes are awake, and which sleep at first."""
         known, nodes = self.standing, len(self.cluster.nodes)
         if known is None:
             return np.zeros(nodes), np.zeros(nodes, np.int64)
@@ -200,12 +205,14 @@ class Game:
         self.starts.append(self._begun(node, option, start_s))
 
     def _begun(self, node: Longs, option: Longs, start_s: Floats) -> tuple[Longs, Longs, Longs]:
-        """A start in which what has begun is as it is, and comes first."""
+        """Return a start in which what has begun is as it is, and comes first."""
+        # Equal starts keep the order in which parents come first.
         place = np.empty(len(node), np.int64)
         place[self.problem.order] = np.arange(len(node))
         if self.standing is not None:
             known = self.standing
             node, option = np.where(known.fixed, known.node, node), np.where(known.fixed, known.option, option)
+            # One second behind all that has begun, which comes first in the order.
             start_s = np.where(known.fixed, 0.0, np.maximum(0.0, start_s - known.now_s) + 1.0)
         return np.lexsort((place, start_s)).astype(np.int64), node, option
 
@@ -222,7 +229,7 @@ class Game:
         return found
 
     def _repair(self, node: Longs, option: Longs) -> None:
-        """A place for tasks that the list scheduler left out, and options that the walk knows for the others."""
+        """Place tasks that the list scheduler left out, and give the others options that the walk knows."""
         first, count, options, kind, node_first, _, nodes = self.able
         for task, shape in enumerate(self.workload.shape.tolist()):
             rows = np.arange(first[shape], first[shape] + count[shape])
@@ -231,8 +238,9 @@ class Game:
                 node[task], option[task] = nodes[node_first[kind[rows[0]]]], options[rows[0]]
 
     def walk(self, limit_s: float, evaluations: int, seed: int) -> tuple[Schedule | None, float]:
-        """The best of one walk from each start, and the seconds they took."""
+        """Return the best of one walk from each start, and the seconds they took."""
         walked = [self.walk_from(number, limit_s, evaluations, seed) for number in range(len(self.starts))]
+        # The first of equal joules: HEFT before its thrifty form.
         best = min(walked, key=lambda one: one[0])
         return (None if best[1] is None else self.schedule(*best[1])), sum(one[2] for one in walked)
 
@@ -242,6 +250,7 @@ class Game:
         choice, kept = (tuple(part.copy() for part in start) for _ in range(2))
         slots = self._slots()
         state = np.array([random.stream(2 * seed + number)], np.uint64)
+        # A walk without evaluations compiles, so that the seconds below are the walk's own.
         self._run(choice, slots, kept, np.array([limit_s, 0.0, HOT, COLD, PRICE]), state)  # compiles
         begun = time.perf_counter()
         joules, _ = self._run(choice, slots, kept, np.array([limit_s, float(evaluations), HOT, COLD, PRICE]), state)
@@ -249,6 +258,7 @@ class Game:
 
     def _run(self, choice: Any, slots: Any, kept: Any, goal: Floats, state: Any) -> tuple[float, float]:
         found: tuple[float, float]
+        # The stream of random numbers wraps around at 64 bits; uncompiled, numpy would warn.
         with np.errstate(over="ignore"):
             found = anneal_core.walk(
                 self.facts, self.children, self.tables, self.able, choice, slots, kept, goal, state
@@ -285,13 +295,13 @@ class Game:
         return planning.to_plan(self.problem, slots)
 
     def policy(self, schedule: Schedule) -> Policy:
-        """A policy that follows the schedule, sleep included."""
+        """Return a policy that follows the schedule, sleep included."""
         busy = np.column_stack([schedule.start_s, schedule.end_s]) + self.begin_s
         rows = sleeps.orders(schedule.node, busy, self.cluster, self.gaps)
         return sleeps.follower("annealing", self.plan(schedule), rows, self.offered.settings)
 
     def listed(self, limit_s: float, best: Annealed) -> Annealed:
-        """The better of the starts as they were planned, sleep added, where the walk found nothing in time."""
+        """Return the better of the starts as planned, sleep added, where the walk found nothing in time."""
         for made in self.lists:
             busy = np.column_stack([made.start_s, made.end_s])
             rows = sleeps.orders(made.node, busy, self.cluster, False)
@@ -302,7 +312,7 @@ class Game:
         return best
 
     def simulated(self, schedule: Schedule) -> Run:
-        """The schedule as the simulator runs it."""
+        """Return the schedule as the simulator runs it."""
         return simulate(self.workload, self.cluster, self.policy(schedule))
 
 
@@ -310,11 +320,13 @@ def _tables(offered: Offers, cluster: Cluster, gaps: int) -> tuple[Any, ...]:
     kinds = list({node.class_key: node for node in cluster.nodes}.values())
     still = np.array([sleeps.still_w(node) for node in kinds])
     share = float(offered.device.max(initial=0.0))
+    # As many slices as the largest share leaves: a plan never puts more tasks on a device than fit.
     slots = max(1, int(1.0 / share + 1e-9)) if share > 0 else 1
     shared = [all(d.sharing in ("mps", "mig") for d in node.devices) for node in kinds]
     slices = offered.devices * np.where(shared, slots, 1)
     costs = [(sleeps.enter_j(node), sleeps.cycle_j(node), sleeps.worth_s(node)) for node in kinds]
     return (
+        # inf would spread through sums; what does not fit is in no row of `_able`.
         np.where(np.isfinite(offered.seconds), offered.seconds, 0.0), np.ceil(offered.cores).astype(np.int64),
         np.where(np.isfinite(offered.joules_with_devices), offered.joules_with_devices, 0.0),
         (offered.device > 0).astype(np.int64), offered.cls, offered.physical, slices.astype(np.int64),
@@ -325,7 +337,7 @@ def _tables(offered: Offers, cluster: Cluster, gaps: int) -> tuple[Any, ...]:
 
 
 def _able(offered: Offers, workload: Workload, cluster: Cluster, levels: int) -> tuple[Any, ...]:
-    """Rows (option, class) of each shape with a full guarantee, quickest first; nodes by class."""
+    """Return rows (option, class) of each shape with a full guarantee, quickest first; nodes by class."""
     kinds = list({node.class_key: node for node in cluster.nodes}.values())
     first: list[int] = []
     count: list[int] = []
@@ -343,10 +355,12 @@ def _able(offered: Offers, workload: Workload, cluster: Cluster, levels: int) ->
                     why_not(variant, node, 1.0, i % offered.levels) is None
                     and variant.cores * shape.parts <= node.cores
                 )
+                # Gangs on devices and platforms are not in the model of the walk.
                 if fits and (shape.parts == 1 or variant.device is None) and node.serverless is None:
                     rows.append(
                         (float(offered.seconds[offered.first[number] + i, c]), int(offered.first[number]) + i, c)
                     )
+        # The quickest first: `_repair` and the starts take the first row.
         rows.sort()
         option += [row[1] for row in rows]
         kind += [row[2] for row in rows]
@@ -354,6 +368,11 @@ def _able(offered: Offers, workload: Workload, cluster: Cluster, levels: int) ->
     nodes = np.argsort(offered.cls, kind="stable").astype(np.int64)
     node_first = np.searchsorted(offered.cls[nodes], np.arange(len(kinds))).astype(np.int64)
     return (
-        np.array(first, np.int64), np.array(count, np.int64), np.array(option, np.int64), np.array(kind, np.int64),
-        node_first, offered.nodes.copy(), nodes,
-    )  # fmt: skip
+        np.array(first, np.int64),
+        np.array(count, np.int64),
+        np.array(option, np.int64),
+        np.array(kind, np.int64),
+        node_first,
+        offered.nodes.copy(),
+        nodes,
+    )

@@ -21,25 +21,26 @@ from wattflow.plan.node_offers import Floats, least_by_task, offers
 
 
 def quickest_s(workload: Workload, cluster: Cluster) -> Floats:
-    """The least seconds that each task can run: best variant, node, device and frequency, alone."""
+    """Return the least seconds that each task can run: best variant, node, device and frequency, alone."""
     offered = offers(workload, cluster)
     return least_by_task(workload, offered.seconds, offered)
 
 
 def makespan_bound_s(workload: Workload, cluster: Cluster) -> float:
-    """Seconds from the first release to the last end that no schedule can undercut."""
+    """Return seconds from the first release to the last end that no schedule can undercut."""
     if not len(workload):
         return 0.0
+    # Both hold for every schedule, so the larger one does.
     return max(critical_path_s(workload, cluster), _area_s(workload, cluster))
 
 
 def critical_path_s(workload: Workload, cluster: Cluster) -> float:
-    """The longest chain of tasks, release times included, each as quick as can be."""
+    """Return the longest chain of tasks, release times included, each as quick as can be."""
     return float((heads_s(workload, quickest_s(workload, cluster))).max())
 
 
 def heads_s(workload: Workload, run_s: Floats) -> Floats:
-    """Earliest end of each task after the first release, if each takes ``run_s`` and nothing waits."""
+    """Return the earliest end of each task after the first release, if each takes ``run_s`` and nothing waits."""
     end_s = workload.release_s.copy()
     order = workload.topological_order() if workload.edge_count else np.arange(len(workload))
     for task in order.tolist():
@@ -50,7 +51,7 @@ def heads_s(workload: Workload, run_s: Floats) -> Floats:
 
 
 def energy_bound_j(workload: Workload, cluster: Cluster) -> float:
-    """Joules that no schedule can undercut, PUE not included."""
+    """Return joules that no schedule can undercut, PUE not included."""
     offered = offers(workload, cluster)
     standing_w = float((offered.still_w * offered.nodes).sum())
     least_j = least_by_task(workload, offered.joules, offered)
@@ -66,7 +67,7 @@ def _area_s(workload: Workload, cluster: Cluster) -> float:
 
 
 def exact_makespan_s(workload: Workload, cluster: Cluster, limit_s: float = 10.0) -> float | None:
-    """The optimum by CP-SAT for tasks without data on physical cores at nominal speed; None if not proven in time.
+    """Find the optimum by CP-SAT for tasks without data, physical cores, nominal speed; None if not proven in time.
 
     Times are rounded to milliseconds. Needs ortools (extra `plan`).
     """
@@ -75,6 +76,7 @@ def exact_makespan_s(workload: Workload, cluster: Cluster, limit_s: float = 10.0
     except ImportError as error:
         raise MissingExtra("exact bounds need ortools: pip install ortools") from error
     model = cp_model.CpModel()
+    # Time for all tasks one after the other on the slowest node: no optimum is later.
     horizon = int(1000 * (workload.release_s.max() + workload.runtime_s.sum() * _worst(workload, cluster))) + 1
     end = [model.new_int_var(0, horizon, f"end{t}") for t in range(len(workload))]
     start = [model.new_int_var(round(1000 * r), horizon, f"start{t}") for t, r in enumerate(workload.release_s)]
@@ -89,6 +91,7 @@ def exact_makespan_s(workload: Workload, cluster: Cluster, limit_s: float = 10.0
                 here = model.new_bool_var("")
                 use[n].append((model.new_optional_interval_var(start[t], long, end[t], here, ""), int(v.cores)))
                 chosen.append(here)
+        # Exactly one place: a task that fits nowhere makes the model infeasible.
         model.add_exactly_one(chosen)
         for parent in workload.parents_of(t).tolist():
             model.add(start[t] >= end[parent])
@@ -98,6 +101,7 @@ def exact_makespan_s(workload: Workload, cluster: Cluster, limit_s: float = 10.0
     model.add_max_equality(last, end)
     model.minimize(last)
     solver = cp_model.CpSolver()
+    # One worker: the same answer each time.
     solver.parameters.max_time_in_seconds, solver.parameters.num_workers = limit_s, 1
     proven = solver.solve(model) == cp_model.OPTIMAL
     return solver.objective_value / 1000 - float(workload.release_s.min()) if proven else None

@@ -64,6 +64,7 @@ def least_energy(
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds, solver.parameters.num_workers = limit_s, workers
     status = solver.solve(made.model)
+    # Proven, too: nothing can be in time.
     if status == cp_model.INFEASIBLE:
         return Exact(math.inf, math.inf, True)
     least_j = solver.best_objective_bound / _UJ
@@ -76,6 +77,7 @@ class _Model:
     """Variables by task, by (task, node, option), and by node."""
 
     def __init__(self, cp_model: Any, workload: Workload, cluster: Cluster, makespan_s: float) -> None:
+        # With the truth for estimates, as all bounds.
         self.workload, self.game = workload, annealing.Game(workload.with_estimates(workload.runtime_s), cluster)
         self.offered = self.game.offered
         self.model = cp_model.CpModel()
@@ -98,7 +100,7 @@ class _Model:
         return ready + float(self.workload.runtime_s.sum()) * float(finite.max())
 
     def _tasks(self) -> None:
-        """Each task one option on one node, after its parents and its release."""
+        """Require for each task one option on one node, after its parents and its release."""
         model, workload, offered = self.model, self.workload, self.offered
         first, count, option, kind = self.game.able[:4]
         self.intervals: dict[int, list[tuple[Any, int]]] = {n: [] for n in range(len(offered.cls))}
@@ -107,6 +109,7 @@ class _Model:
             mine: dict[tuple[int, int], Any] = {}
             for row in range(int(first[shape]), int(first[shape] + count[shape])):
                 o, c = int(option[row]), int(kind[row])
+                # Rounded down, seconds and joules: a bound may be too low but never too high.
                 long = math.floor(float(workload.runtime_s[t] * offered.seconds[o, c]) * _MS)
                 joules = math.floor(float(workload.runtime_s[t] * offered.joules[o, c]) * _UJ)
                 for n in np.flatnonzero(offered.cls == c).tolist():
@@ -137,11 +140,13 @@ class _Model:
             asleep = model.new_bool_var(f"asleep{n}")
             model.add(busy <= on)
             model.add(on <= self.span)
+            # A node that does not fall asleep is on to the end; one that does, at least to its last task.
             model.add(on >= self.span).only_enforce_if(asleep.negated())
             for t, mine in enumerate(self.chosen):
                 for (node, _), here in mine.items():
                     if node == n:
                         model.add(on >= self.end[t]).only_enforce_if(here)
+            # Tasks of a chain run one after the other, so their seconds add up, whatever the cores.
             for chain in chains:
                 model.add(busy >= sum(self._run_ms(int(t), n) for t in chain))
             work = sum(
@@ -150,6 +155,7 @@ class _Model:
                 for (node, o), here in mine.items()
                 if node == n
             )
+            # Work over what the node does in a second: it cannot be busy for less.
             model.add(busy * math.ceil(offered.throughput[c]) >= work)
             awake_w = max(0.0, float(offered.idle_w[c] - offered.still_w[c]))
             self.costs += [
@@ -166,7 +172,7 @@ class _Model:
         return sum(here * self.length[task, n, o] for (n, o), here in self.chosen[task].items() if n == node)
 
     def hint(self, known: annealing.Schedule) -> None:
-        """A value for every variable, from the annealed choices: rounded, data left out."""
+        """Hint a value for every variable, from the annealed choices: rounded, data left out."""
         place = {}
         lanes: dict[int, list[int]] = {n: [0] * int(self.offered.physical[c]) for n, c in enumerate(self.offered.cls)}
         end: dict[int, int] = {}
@@ -175,6 +181,7 @@ class _Model:
             long, wide = self.length[t, n, o], math.ceil(self.offered.cores[o])
             ready = math.floor((self.workload.release_s[t] - self.workload.release_s.min()) * _MS)
             begin = max([ready, *(end[p] for p in self.workload.parents_of(t).tolist())])
+            # The cores that are free soonest, as the walk takes them.
             free = sorted(lanes[n])
             begin = max([begin, *free[:wide]])
             end[t] = begin + long

@@ -24,7 +24,7 @@ _MJ = 1000
 def least_joules(
     workload: Workload, cluster: Cluster, due_s: Floats, horizon_s: int, limit_s: float = 10.0
 ) -> float | None:
-    """The optimum to the horizon, by which all must have ended; None if not proven in time, inf if none is in time."""
+    """Find the optimum to the horizon, by which all must end; None if not proven in time, inf if none is in time."""
     try:
         from ortools.sat.python import cp_model
     except ImportError as error:
@@ -37,6 +37,7 @@ def least_joules(
     for task in range(len(workload)):
         start, end = (model.new_int_var(0, horizon_s, "") for _ in range(2))
         ends.append(end)
+        # Whole seconds: a start is rounded up and a due time down, which can only cost.
         model.add(start >= math.ceil(workload.release_s[task]))
         model.add(end <= math.floor(due_s[workload.workflow[task]]))
         for parent in workload.parents_of(task).tolist():
@@ -48,6 +49,7 @@ def least_joules(
             cost.append(joules * literals[-1])
         model.add_exactly_one(literals)
     for n, node in enumerate(cluster.nodes):
+        # A second asleep takes all cores: no task can be in it.
         asleep = [(model.new_fixed_size_interval_var(t, 1, ""), node.cores * (1 - on[n][t])) for t in range(horizon_s)]
         spans, needs = zip(*use[n], *asleep, strict=True)
         model.add_cumulative(spans, needs, node.cores)
@@ -63,10 +65,11 @@ def least_joules(
 
 
 def _standing(model: Any, on: list[Any], node: Node, offered: Offers, cls: int) -> list[Any]:
-    """Joules above the stillest watts of being on, falling asleep and waking, second by second."""
+    """Return joules above the stillest watts of being on, falling asleep and waking, second by second."""
     awake_w = max(0.0, float(offered.idle_w[cls] - offered.still_w[cls]))
     found = []
     for t, now in enumerate(on):
+        # All nodes are on before the first second.
         before = on[t - 1] if t else model.new_constant(1)
         falls, wakes = model.new_bool_var(""), model.new_bool_var("")
         model.add(falls >= before - now)
@@ -85,4 +88,5 @@ def _places(workload: Workload, cluster: Cluster, task: int, offered: Offers) ->
             seconds, joules = (
                 float(own_s * table[option, offered.cls[n]]) for table in (offered.seconds, offered.joules)
             )
+            # A rounding above a whole second must not cost another.
             yield n, math.ceil(seconds - 1e-9), round(_MJ * joules), int(variant.cores)

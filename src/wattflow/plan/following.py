@@ -57,7 +57,8 @@ def by_settings(dials: Mapping[str, float]) -> Course:
 
 @jit
 def planned_s(state, task):
-    """When a task should start; −1 without a plan."""
+    """Return when a task should start; −1 without a plan."""
+    # Tasks that arrived after the plan was made have no entry.
     if task >= view.recall(state, sleeps.NOTES.planned, 0):
         return -1.0
     return view.recall(state, sleeps.NOTES.planned, 1 + task)
@@ -68,9 +69,11 @@ def its_turn(state, task, variant, node):
     """Tell whether a task may go before its time: the one before it on the node has begun, and a core of its own is
     free."""
     before = int(view.recall(state, sleeps.NOTES.before, task))
+    # In the plan's order on this node: else a task that is early would take the cores of the one before it.
     if before >= 0 and state.tasks[before].state < PLACED:
         return False
     kind = state.classes[state.nodes[node].cls]
+    # On a core of its own only: beside others it would slow them, which the plan does not foresee.
     return view.is_on(state, node) and view.busy_cores(state, node) + view.variant_cores(state, variant) <= kind.cores
 
 
@@ -93,7 +96,7 @@ def score(state, task, variant, out):
 
 
 def priority(state, task):
-    """The planned start, or the flagship's order."""
+    """Return the planned start, or the flagship's order."""
     at_s = planned_s(state, task)
     if at_s >= 0.0:
         return at_s
@@ -107,22 +110,26 @@ def put(state: Any, cluster: Cluster, rows: Longs, course: Course, sleep_after_s
     for name, value in course.dials.items():
         state.params[list(wattflow.DIAL.defaults).index(name)] = value
     classes = state.classes
+    # From the time-outs without a policy: those of the setting before must not stay.
     classes.sleep_after_s[:] = sleep_after_s
     state.tasks.pinned[rows], state.tasks.pinned_variant[rows] = -1, -1
     idle_w = float((classes.idle_w * classes["count"]).sum())
     if not len(course.task):
+        # Without a plan the flagship sets its own time-outs.
         wattflow.prepare(state, cluster)
         sleeps.lay_out(state, [], np.full(len(state.nodes), -1.0), idle_w)
         return
     planned, wanted = np.full(len(state.tasks), -1.0), np.ones(len(state.nodes))
+    # −1 means no plan, so a start before time 0 counts as 0.
     planned[course.task] = np.maximum(course.start_s, 0.0)
     wanted[list(course.asleep)] = 0.0
     state.tasks.pinned[course.task], state.tasks.pinned_variant[course.task] = course.node, course.variant
+    # Every node is awake or asleep by order here: no time-out may interfere.
     sleeps.lay_out(state, list(course.orders), wanted, idle_w, planned, _before(course, len(state.tasks)))
 
 
 def _before(course: Course, tasks: int) -> Floats:
-    """The task that is planned before each on its node; −1 for the first."""
+    """Return the task that is planned before each on its node; −1 for the first."""
     found = np.full(tasks, -1.0)
     order = np.lexsort((course.task, course.start_s, course.node))
     same = course.node[order][1:] == course.node[order][:-1]
@@ -131,7 +138,7 @@ def _before(course: Course, tasks: int) -> Floats:
 
 
 def orders(spans: Mapping[int, Floats], cluster: Cluster, now_s: float, asleep: frozenset[int]) -> list[Row]:
-    """When each node should fall asleep and wake, by the (start, end) of what it has to do from now on.
+    """Return when each node should fall asleep and wake, by the (start, end) of what it has to do from now on.
 
     After its last task a node sleeps as soon as that pays by the end of the plan, or else when it has idled for as long
     as falling asleep and waking are worth.
@@ -145,12 +152,15 @@ def orders(spans: Mapping[int, Floats], cluster: Cluster, now_s: float, asleep: 
         free_s, lies = now_s, number in asleep
         for start_s, stop_s in sleeps.merged(spans[number]) if number in spans else ():
             idle_s = start_s - free_s
+            # Long enough to fall and wake, and worth it.
             if not lies and idle_s > sleeps.worth_s(machine) and above_w * idle_s > sleeps.cycle_j(machine):
                 found.append((free_s, number, 0))
                 lies = True
             if lies:
+                # So that it is awake when the task starts.
                 found.append((start_s - machine.sleep.wake_s, number, 1))
             free_s, lies = stop_s, False
+        # Others may come after the end of the plan: a node that would not gain by then waits as long as sleep is worth.
         if above_w * (last_s - free_s) <= sleeps.enter_j(machine):
             free_s += sleeps.cycle_j(machine) / above_w
         if not lies:

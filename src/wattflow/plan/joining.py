@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 def capacity(cluster: Cluster) -> float:
-    """Seconds of work per second that the owned cores do."""
+    """Return seconds of work per second that the owned cores do."""
     return sum(node.cores * node.speed for node in cluster.nodes if node.serverless is None)
 
 
@@ -28,11 +28,12 @@ def core_seconds(workload: Workload) -> float:
 
 
 def joined(parts: Sequence[Workload], submit_s: Floats, cluster: Cluster, slack: float, name: str) -> Workload:
-    """Workflows one after the other, each submitted at its time, with a deadline of ``slack`` critical paths.
+    """Return workflows one after the other, each submitted at its time, with a deadline of ``slack`` critical paths.
 
     Tasks of no length take a millisecond, so that every ratio is finite.
     """
     kinds = list(dict.fromkeys(map(id, parts)))
+    # By object: workflows that are drawn again share their shapes.
     first = {key: next(part for part in parts if id(part) == key) for key in kinds}
     shapes: list[Shape] = []
     functions: list[Function] = []
@@ -48,6 +49,7 @@ def joined(parts: Sequence[Workload], submit_s: Floats, cluster: Cluster, slack:
     return Workload.of_columns(
         name,
         release_s=np.concatenate([np.full(len(p), at) for p, at in zip(parts, submit_s, strict=True)]),
+        # A ratio to the critical path is taken of every task.
         runtime_s=np.concatenate([np.maximum(p.runtime_s, 1e-3) for p in parts]),
         shapes=tuple(shapes),
         functions=tuple(functions),
@@ -70,10 +72,11 @@ def joined(parts: Sequence[Workload], submit_s: Floats, cluster: Cluster, slack:
 
 
 def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workload:
-    """Workflows of one driver as one workload, in their order, each when it came or at another time.
+    """Return workflows of one driver as one workload, in their order, each when it came or at another time.
 
     Their shapes may differ, their functions are those of one list that grew.
     """
+    # Shifted copies, so that what arrived stays as it was.
     if submit_s is not None:
         parts = [_moved(part, at) for part, at in zip(parts, submit_s.tolist(), strict=True)]
     shapes: dict[Shape, int] = {}
@@ -86,10 +89,18 @@ def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workl
         "arrived",
         **{
             name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ("release_s", "runtime_s", "estimate_s", "input_bytes", "output_bytes", "deadline_s",
-                         "workflow_submit_s")
+            for name in (
+                "release_s",
+                "runtime_s",
+                "estimate_s",
+                "input_bytes",
+                "output_bytes",
+                "deadline_s",
+                "workflow_submit_s",
+            )
         },
         shapes=tuple(shapes),
+        # One list that grew: the longest holds all others.
         functions=max((part.functions for part in parts), key=len),  # an engine only learns of more
         shape=np.concatenate([which[part.shape] for which, part in zip(number, parts, strict=True)]),
         workflow=np.concatenate([part.workflow + at for part, at in zip(parts, flows, strict=True)]),
@@ -98,11 +109,11 @@ def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workl
             np.concatenate([one + at for one, at in zip(child, base, strict=True)]),
         ),
         edge_bytes=np.concatenate([part.parent_bytes for part in parts]),
-    )  # fmt: skip
+    )
 
 
 def _moved(part: Workload, submit_s: float) -> Workload:
-    """The workflow with all its times as if submitted then."""
+    """Return the workflow with all its times as if submitted then."""
     by_s = submit_s - float(part.workflow_submit_s[0])
     return replace(
         part,

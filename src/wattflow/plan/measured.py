@@ -42,7 +42,7 @@ class Result:
 
 
 def tail_of(response_s: Floats) -> float:
-    """Mean of the largest quarter."""
+    """Return the mean of the largest quarter."""
     return float(np.sort(response_s)[-max(1, len(response_s) // 4) :].mean())
 
 
@@ -62,6 +62,7 @@ def result_of(run: Run) -> Result:
     given_up = np.isnan(task_end_s)
     np.maximum.at(end_s, workload.workflow, np.where(given_up, run.start_s + run.span_s, task_end_s))
     due_s = np.full(len(end_s), np.inf)
+    # Also without a deadline: a workflow with a task that was given up counts as late.
     np.minimum.at(due_s, workload.workflow, np.where(given_up, -np.inf, workload.deadline_s))
     response_s = end_s - workload.workflow_submit_s
     late = frozenset(np.flatnonzero(end_s > due_s + 1e-6).tolist())
@@ -78,10 +79,10 @@ def mean(results: Sequence[Result]) -> Result:
 
 
 def ratios(ours: Result, base: Result) -> dict[str, float]:
-    """Mean response, p95 response and makespan over the baseline's."""
+    """Return the mean response, p95 response and makespan over the baseline's."""
     return {n: getattr(ours, n) / max(1e-9, getattr(base, n)) for n in ("mean_s", "p95_s", "makespan_s")}
 
 
 def slower(ours: Result, base: Result) -> float:
-    """The largest of the three."""
+    """Return the largest of the three."""
     return float(max(ratios(ours, base).values()))

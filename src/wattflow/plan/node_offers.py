@@ -69,10 +69,11 @@ class Offers:
 
 
 def offers(workload: Workload, cluster: Cluster, *, alone: bool = False) -> Offers:
-    """All options of a workload's shapes on a cluster's classes.
+    """Return all options of a workload's shapes on a cluster's classes.
 
     ``alone``: no more threads are busy than a node has cores. Then the line below its curve may be a steeper one.
     """
+    # The first node of each class stands for it, in the order of the file.
     kinds = list({node.class_key: node for node in cluster.nodes}.values())
     place = {node.class_key: i for i, node in enumerate(kinds)}
     cls = np.array([place[node.class_key] for node in cluster.nodes], np.int64)
@@ -84,6 +85,7 @@ def offers(workload: Workload, cluster: Cluster, *, alone: bool = False) -> Offe
     for shape in workload.shapes:
         function = workload.functions[shape.function]
         first.append(len(rows))
+        # Numbered as the engine does: variant by variant, each with all levels; `Offers.settings` asks for the same.
         count.append(len(shape.variants) * levels)
         for variant in shape.variants:
             for level in range(levels):
@@ -101,6 +103,7 @@ def offers(workload: Workload, cluster: Cluster, *, alone: bool = False) -> Offe
         np.array(cores, np.float64), np.ascontiguousarray(table[:, :, 1]), np.ascontiguousarray(table[:, :, 2]),
         np.array(device, np.float64), cls, np.bincount(cls, minlength=len(kinds)).astype(np.int64),
         np.array([node.cores for node in kinds], np.int64),
+        # The most that SMT gives: with all threads busy.
         np.array([max(node.cores, node.threads / node.smt_slowdown) for node in kinds]),
         np.array([len(node.devices) for node in kinds], np.int64), np.array([idle_w(node) for node in kinds]),
         np.array([still_w(node) for node in kinds]), np.array([line[0] for line in lines]),
@@ -109,12 +112,12 @@ def offers(workload: Workload, cluster: Cluster, *, alone: bool = False) -> Offe
 
 
 def idle_w(node: Node) -> float:
-    """Watts of a node that is on and has nothing to do, its devices included."""
+    """Return watts of a node that is on and has nothing to do, its devices included."""
     return (node.power.idle_w if node.power else 0.0) + sum(device.power.idle_w for device in node.devices)
 
 
 def still_w(node: Node) -> float:
-    """The least that a node draws with nothing to do; a node that fails may be off."""
+    """Return the least that a node draws with nothing to do; a node that fails may be off."""
     if node.faults is not None:
         return 0.0
     if node.sleep is None:
@@ -123,7 +126,7 @@ def still_w(node: Node) -> float:
 
 
 def least_by_task(workload: Workload, table: Floats, offered: Offers) -> Floats:
-    """The least of a table of options × classes for each task; 0 where nothing fits."""
+    """Return the least of a table of options × classes for each task; 0 where nothing fits."""
     least = np.zeros(len(workload.shapes))
     for shape, (at, count) in enumerate(zip(offered.first.tolist(), offered.count.tolist(), strict=True)):
         found = float(table[at : at + count].min(initial=np.inf))
@@ -163,6 +166,7 @@ def _line(node: Node, narrow: float, most: float) -> tuple[float, float]:
         base = min(watts - slope * k for k, watts in above.items())
         # A line that is nowhere below the plain one, or that one.
         if slope >= 0 and base >= 0 and base + slope * most >= flat * most * (1 - 1e-12):
+            # At the lowest frequency the watts of being busy fall, too.
             return base * min(1.0, *(level.power for level in node.frequencies)), slope
     return 0.0, flat
 
@@ -172,11 +176,12 @@ def _enter_j(node: Node) -> float:
     if node.sleep is None or node.faults is not None:
         return 0.0
     watts = idle_w(node) if node.sleep.wake_w is None else node.sleep.wake_w
+    # Where falling draws less than idling a schedule may gain by it: then it costs nothing in a bound.
     return node.sleep.enter_s * (watts - still_w(node)) if watts >= idle_w(node) else 0.0
 
 
 def _taken(variant: Variant, kinds: list[Node]) -> float:
-    """The least part of a device that a task takes on any kind of node."""
+    """Return the least part of a device that a task takes on any kind of node."""
     if variant.device is None:
         return 0.0
     if variant.devices > 1:
@@ -184,4 +189,5 @@ def _taken(variant: Variant, kinds: list[Node]) -> float:
     parts = [1.0]
     for device in (d for node in kinds for d in node.devices if d.kind == variant.device):
         parts.append({"exclusive": 1.0, "time-slice": 1.0 / device.slots}.get(device.sharing, variant.device_share))
+    # The least on any kind of node, as everything in a bound.
     return min(parts)

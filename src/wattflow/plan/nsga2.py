@@ -48,10 +48,11 @@ class Front:
 
 
 def front(workload: Workload, cluster: Cluster, params: Mapping[str, float] | None = None) -> Front:
-    """The Pareto front that the search found. Raises MissingExtra without pymoo."""
+    """Return the Pareto front that the search found. Raises MissingExtra without pymoo."""
     settings = {**PARAMS, **(params or {})}
     judge = _Judge(workload, cluster, settings)
     genes, costs = _search(judge, settings)
+    # By makespan, then energy: `undominated` reads them in this order.
     order = np.lexsort((costs[:, 1], costs[:, 0]))
     genes, costs = genes[order], costs[order]
     keep = undominated(costs)
@@ -61,14 +62,15 @@ def front(workload: Workload, cluster: Cluster, params: Mapping[str, float] | No
 
 
 def knee(costs: Floats) -> int:
-    """The row farthest below the line between the first and the last, both objectives scaled to 0–1."""
+    """Return the row farthest below the line between the first and the last, both objectives scaled to 0–1."""
     span = np.ptp(costs, axis=0)
     scaled = (costs - costs.min(axis=0)) / np.where(span > 0, span, 1.0)
+    # Rounded, so that equal distances tie and the shorter makespan stays.
     return int(np.argmin(np.round(scaled.sum(axis=1), 12)))
 
 
 def plan(workload: Workload, cluster: Cluster, committed: Committed) -> Plan:
-    """The plan at the knee of the front."""
+    """Return the plan at the knee of the front."""
     if not len(workload):
         return heft.plan(workload, cluster, Committed(0.0, planning.PARAMS))
     found = front(workload, cluster, committed.params)
@@ -80,6 +82,7 @@ class _Judge:
 
     def __init__(self, workload: Workload, cluster: Cluster, params: Mapping[str, float]) -> None:
         estimate = known_estimates(workload)
+        # Judged by estimates: the search must not know the truth either.
         self.workload = replace(workload, runtime_s=estimate, estimate_s=estimate)
         self.cluster, self.params = cluster, params
         problem = planning.problem(workload, cluster, planning.PARAMS, SETTINGS)
@@ -96,6 +99,7 @@ class _Judge:
         for kind, nodes in enumerate(self.able):
             mine = self.kind == kind
             if len(nodes):
+                # A gene of exactly 1 belongs to the last.
                 at = np.minimum((genes[:count][mine] * len(nodes)).astype(np.int64), len(nodes) - 1)
                 node[mine] = nodes[at]
         return Plan(node=node, order=genes[count : 2 * count].copy(), variant=self._offers(node, genes[2 * count :]))
@@ -117,6 +121,7 @@ class _Judge:
             if len(fitting):
                 at = np.minimum((genes[tasks] * len(fitting)).astype(np.int64), len(fitting) - 1)
                 seconds = facts.estimate_s[tasks] * facts.factor[facts.offer_first[shape] + fitting[at], cls]
+                # The first of `fitting` is the quickest.
                 chosen[tasks] = fitting[np.where(seconds <= facts.limit_s[cls], at, 0)]
         return chosen
 
@@ -129,6 +134,7 @@ class _Judge:
                 place = np.full(len(self.cluster.nodes), 0)
                 place[nodes] = np.arange(len(nodes))
                 mine = self.kind == kind
+                # The middle of its cell: a small mutation keeps the choice.
                 genes[:count][mine] = (place[np.maximum(known.node[mine], 0)] + 0.5) / len(nodes)
         genes[count : 2 * count][np.argsort(known.order, kind="stable")] = (np.arange(count) + 0.5) / count
         variant = np.zeros(count, np.int32) if known.variant is None else known.variant
@@ -151,6 +157,7 @@ class _Judge:
 
 def _search(judge: _Judge, params: Mapping[str, float]) -> tuple[Floats, Floats]:
     population, seed = max(4, int(params["population"])), int(params["seed"])
+    # Half of the population is random, however good the known plans are.
     first = np.random.default_rng(seed).random((population, GENES * len(judge.workload)))
     for row, planner in enumerate((heft.plan, eheft.plan)):
         first[row] = judge.genes(planner(judge.workload, judge.cluster, Committed(0.0, planning.PARAMS)))
@@ -175,6 +182,7 @@ def evolved(
     except ImportError as error:
         raise MissingExtra("the policy nsga2 needs pymoo: pip install 'wattflow[plan]'") from error
 
+    # pymoo has no types.
     class Placement(ElementwiseProblem):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(n_var=first.shape[1], n_obj=2, xl=0.0, xu=1.0)

@@ -71,7 +71,7 @@ class Limit:
 
 
 def limit_of(seen: Scene, cluster: Cluster, dials: Mapping[str, float]) -> Limit:
-    """The portfolio's setting, simulated from the first arrival on with estimates for the truth."""
+    """Return the portfolio's setting, simulated from the first arrival on with estimates for the truth."""
     run = simulate(seen.workload, cluster, wattflow.WATTFLOW.with_params(**dials))
     end_s = np.full(len(seen.workload.workflow_names), -math.inf)
     np.maximum.at(end_s, seen.workload.workflow, run.end_s_by_task())
@@ -84,10 +84,12 @@ class Planner:
     def __init__(self, policy: Policy, state: Any, cluster: Cluster, seen: Scene, usual: Mapping[str, float]) -> None:
         self.policy, self.state, self.cluster, self.seen, self.usual = policy, state, cluster, seen, usual
         self.limit = limit_of(seen, cluster, usual)
+        # Before any course is tried: each look begins from these.
         self.sleep_after_s = state.classes.sleep_after_s.copy()
         self.outlook = Outlook(state, cluster, seen.rows, policy, seen.now_s)
         self.plain = self.outlook.left(0.0, 0)
         going = self.look(following.by_settings(usual), self.plain)
+        # Only for its numbers of options and nodes; what has begun is not in it yet.
         bare = Game(seen.workload, cluster, gaps=True, levels=LEVELS)
         self.standing = standing(state, seen, bare, going.end_s, self.limit.end_s[seen.workload.workflow])
 
@@ -105,10 +107,12 @@ class Planner:
         return (float(seen.end_s.max()) - begin_s) / max(1e-9, last_s - begin_s) - 1.0
 
     def plans(self) -> list[Course]:
-        """A plan from each start under each line of watts, as far as any is found that ends in time when looked at."""
+        """Plan from each start under each line of watts, as far as a plan is found that ends in time when looked at."""
+        # Nothing is free to be planned, or the portfolio would be done by now.
         if self.standing.fixed.all() or self.limit.last_s <= self.seen.now_s:
             return []
         together = replace(self.standing, due_s=np.full(len(self.seen.rows), math.inf))
+        # Every workflow's own end first; where no plan keeps them all, the last end has to do.
         return self._plans_within(self.standing) or self._plans_within(together)
 
     def _plans_within(self, known: Standing) -> list[Course]:
@@ -130,24 +134,28 @@ class Planner:
             look = self.look(course, self.plain)
             if self.over(look, self.limit.last_s) <= ON_TIME:
                 return course
+            # Later than its own model says: less time for the next walk, by the same ratio.
             tightened_s = schedule.makespan_s * limit_s / (float(look.end_s.max()) - self.seen.now_s)
         return None
 
     def _more_starts(self, game: Game) -> None:
-        """The portfolio's own run, and the plan that is followed now with the portfolio's run for what is new."""
+        """Add two starts: the portfolio's own run, and the present plan with that run for what is new."""
         run, rows = self.limit.run, self.seen.rows
         tasks = len(rows)
         node, start_s = np.zeros(tasks, np.int64), np.zeros(tasks)
         node[run.attempts["task"]], start_s[run.attempts["task"]] = run.attempts["node"], run.attempts["start_s"]
+        # Runs of the flagship take the first variant at its nominal speed.
         option = game.offered.first[self.seen.workload.shape].copy()
         game.add_start(node, option, start_s)
         before = int(self.state.memory[sleeps.NOTES.planned]) if len(self.state.memory) > len(sleeps.NOTES) else 0
         block = self.state.memory[before : before + 1 + len(self.state.tasks)]
+        # The block belongs to another State, or tasks came since: no plan is being followed.
         if not before or int(block[0]) != len(self.state.tasks):
             return
         planned_s = block[1:][rows]
         mine = (planned_s >= 0.0) & (self.state.tasks.pinned[rows] >= 0)
         variant = self.state.tasks.pinned_variant[rows].astype(np.int64)
+        # Two numberings of options: three levels in the State, all of the cluster's in the game.
         there = option + variant // LEVELS * game.offered.levels + variant % LEVELS
         game.add_start(
             np.where(mine, self.state.tasks.pinned[rows], node).astype(np.int64),
@@ -156,7 +164,7 @@ class Planner:
         )
 
     def course(self, game: Game, schedule: Schedule) -> Course:
-        """A schedule as it is put into the State."""
+        """Return a schedule as it is put into the State."""
         now_s = self.seen.now_s
         free: Longs = game.facts[7]
         first = game.offered.first[self.seen.workload.shape]
@@ -168,17 +176,24 @@ class Planner:
         asleep = frozenset(np.flatnonzero(self.standing.sleeps).tolist())
         rows = following.orders(spans, self.cluster, now_s, asleep)
         return Course(
-            self.usual, self.seen.rows[free], schedule.node[free], variant[free], schedule.start_s[free] + now_s,
-            tuple(rows), asleep,
-        )  # fmt: skip
+            self.usual,
+            self.seen.rows[free],
+            schedule.node[free],
+            variant[free],
+            schedule.start_s[free] + now_s,
+            tuple(rows),
+            asleep,
+        )
 
     def best(self, tries: Sequence[Mapping[str, float]]) -> Course:
-        """The course to take: the plan or settings, judged beside the portfolio's setting."""
+        """Return the course to take: the plan or settings, judged beside the portfolio's setting."""
         courses = [following.by_settings(dials) for dials in (self.usual, *tries)] + self.plans()
         looks = [self.look(course, self.plain) for course in courses]
         as_estimated = [self._cost(look, looks[0].energy_j, self.limit.last_s) for look in looks]
+        # The portfolio's own course is always among them: it is what the others are compared with.
         kept = list(dict.fromkeys([0, *np.argsort(as_estimated, kind="stable")[:LEFT].tolist()]))
         spread = self.policy.params["spread"]
+        # Without a spread every draw is the same.
         drawn = [self.outlook.left(spread, seed) for seed in range(DRAWS if spread > 0.0 else 1)]
         theirs = [self.look(courses[0], left_s) for left_s in drawn]
         costs = {}
@@ -187,6 +202,7 @@ class Planner:
             energy = np.mean([_ratio(a.energy_j, b.energy_j) for a, b in zip(mine, theirs, strict=True)])
             over = np.mean([self.over(a, float(b.end_s.max())) for a, b in zip(mine, theirs, strict=True)])
             late = self.over(looks[i], self.limit.last_s) > ON_TIME
+            # Courses that were late as estimated carry that with them, however lucky they are drawn.
             costs[i] = (late * as_estimated[i] + float(energy) + rehearsal.fine(float(over) - TOLERATED), i)
         best: int = min(kept, key=lambda i: costs[i])
         return courses[best]
@@ -212,6 +228,7 @@ def prepare(
 ) -> None:
     """Put the best course into the State; without workflows to look at, the flagship's rules with the dials given."""
     sleep_after_s = state.classes.sleep_after_s.copy()
+    # Numbers that were given by hand stay in every setting that is tried.
     given = {k: v for k, v in policy.params.items() if k in wattflow.DIAL.defaults and v != wattflow.DIAL.defaults[k]}
     dials = dict(wattflow.DIAL.defaults) | given
     course, rows = following.by_settings(dials), np.zeros(0, np.int64)
@@ -233,7 +250,7 @@ def _best(
     usual: Mapping[str, float],
     tries: Sequence[Mapping[str, float]],
 ) -> Course:
-    """The course to take; the portfolio's setting where a task has no place that a plan could give it."""
+    """Return the course to take; the portfolio's setting where a task has no place that a plan could give it."""
     try:
         return Planner(policy, state, cluster, seen, usual).best(tries)
     except WattflowError as error:
@@ -243,13 +260,13 @@ def _best(
 
 @beforehand
 def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: str = "all") -> Policy:
-    """The policy that plans what is open now."""
+    """Return the policy that plans what is open now."""
     fitted = replace(policy, tailor=None, tailor_next=None)
     return replace(fitted, prepare=partial(prepare, policy=fitted, known=tuple(known), name=name))
 
 
 def foretold(workflows: Sequence[Workload], name: str = "all") -> Policy:
-    """The same, told all workflows at the first arrival: for measuring what knowing them beforehand is worth."""
+    """Return the same, told all workflows at the first arrival: for measuring what knowing them beforehand is worth."""
 
     def at_once(policy: Policy, known: Sequence[Workload], cluster: Cluster) -> Policy:
         fitted, now_s = replace(policy, tailor=None, tailor_next=None), float(known[0].workflow_submit_s[0])
@@ -264,12 +281,12 @@ def next_at(policy: Policy, seen: int) -> int:
 
 
 def policy_of(name: str) -> Policy:
-    """The policy with the settings of a fold."""
+    """Return the policy with the settings of a fold."""
     return replace(PLANNED, tailor=beforehand(partial(tailored, name=name)))
 
 
 def _unplanned(state: Any, cluster: Cluster) -> None:
-    """With the dials that the State has been given: a driver may have been told others than the usual ones."""
+    """Prepare with the dials that the State has been given: a driver may have been told others than the usual ones."""
     told = dict(zip(PLANNED.params, np.asarray(state.params).tolist(), strict=False))
     prepare(state, cluster, replace(PLANNED, params=told))
 

@@ -110,18 +110,18 @@ class Tried:
 
 
 def settings(name: str = "all") -> tuple[Dials, ...]:
-    """The settings that are tried; ``fold-N`` are those chosen without the applications of a fold."""
+    """Return the settings that are tried; ``fold-N`` are those chosen without the applications of a fold."""
     return tuple(_table()["settings"][name])
 
 
 def leaning(usual: Dials, name: str = "all") -> list[Dials]:
-    """Settings of the learned policy; ``usual`` is the portfolio's."""
+    """Return settings of the learned policy; ``usual`` is the portfolio's."""
     below = (*LEANING, usual, _table()["safest"][name])
     return [{**dials, "lean": 1.0} for dials in below]
 
 
 def distinct(some: Sequence[Dials], defaults: Dials) -> list[Dials]:
-    """Each setting once, whichever dials it leaves out because they have their defaults."""
+    """Return each setting once, whichever dials it leaves out because they have their defaults."""
     once: dict[tuple[tuple[str, float], ...], Dials] = {}
     for one in some:
         once.setdefault(tuple(sorted({**defaults, **one}.items())), one)
@@ -129,7 +129,7 @@ def distinct(some: Sequence[Dials], defaults: Dials) -> list[Dials]:
 
 
 def reference(load: float, name: str = "all") -> Dials:
-    """The tuned portfolio's setting at the nearest load."""
+    """Return the tuned portfolio's setting at the nearest load."""
     known = _table()["references"][name]
     found: Dials = known[min(known, key=lambda text: abs(float(text) - load))]
     return found
@@ -147,7 +147,7 @@ def next_at(policy: Policy, seen: int) -> int:
 
 
 def recent(known: Sequence[Workload]) -> list[Workload]:
-    """The last workflows that may be rehearsed together, in order of arrival."""
+    """Return the last workflows that may be rehearsed together, in order of arrival."""
     found: list[Workload] = []
     tasks = 0
     for workflow in reversed(known):
@@ -165,7 +165,7 @@ def rehearse(
     tries: Sequence[Dials],
     beside: Dials | None = None,
 ) -> list[Tried]:
-    """All settings, the best first: judged by the baseline and the punctual policy, or by another setting."""
+    """Return all settings, the best first: judged by the baseline and the punctual policy, or by another setting."""
     parts = [small(workflow) for workflow in known]
     costs: list[list[tuple[float, float, float]]] = [[] for _ in tries]
     left = list(range(len(tries)))
@@ -177,6 +177,7 @@ def rehearse(
             judge = _judge(trial, base, beside)
             for i in left:
                 costs[i].append(judge(measured.result_of(trial.again(base.with_params(**tries[i])))))
+        # Ties go to the setting that is listed first, whatever the rounds before said.
         left = sorted(left, key=lambda i: (compared(np.array(costs[i])[:, 0], beside is None), i))[:stay]
     found = []
     for dials, some in zip(tries, costs, strict=True):
@@ -185,11 +186,12 @@ def rehearse(
         total = compared(each, beside is None)
         error = float(each.std(ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else math.inf
         found.append(Tried(dials, total, math.exp(energy), slower, len(some), error, float(each.max())))
+    # Those that came further first: costs over other streams do not compare.
     return sorted(found, key=lambda one: (-one.streams, one.cost))
 
 
 def compared(each: NDArray[np.float64], with_risk: bool) -> float:
-    """One number of what a setting costs on each stream."""
+    """Return one number of what a setting costs on each stream."""
     return float(each.mean() + (RISK * each.std() if with_risk else 0.0))
 
 
@@ -229,7 +231,7 @@ def fine(over: float) -> float:
 
 
 def stream_of(parts: Sequence[Workload], cluster: Cluster, load: float, seed: int) -> Workload:
-    """Workflows like those that are known, arriving at a load; deadlines as far off as theirs."""
+    """Return workflows like those that are known, arriving at a load; deadlines as far off as theirs."""
     rng = np.random.default_rng([seed, 0x4EA])
     size = float(np.mean([len(part) for part in parts]))
     count = int(np.clip(TASKS / size, FEWEST_FLOWS, MOST_FLOWS))
@@ -241,7 +243,7 @@ def stream_of(parts: Sequence[Workload], cluster: Cluster, load: float, seed: in
 
 
 def as_they_came(parts: Sequence[Workload], cluster: Cluster) -> Workload:
-    """The workflows that are known, when they arrived, and no others."""
+    """Return the workflows that are known, when they arrived, and no others."""
     submit_s = np.array([float(part.workflow_submit_s[0]) for part in parts])
     slack = float(np.median([_slack(part, cluster) for part in parts]))
     return joining.joined(parts, submit_s - submit_s.min(), cluster, slack, "rehearsal")
@@ -274,7 +276,8 @@ def filled(workflow: Workload, usual_s: float) -> Workload:
 
 
 def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: str = "all") -> Policy:
-    """The policy with the dials that did best; dials that were set by hand stay as they are."""
+    """Return the policy with the dials that did best; dials that were set by hand stay as they are."""
+    # A trial must not rehearse in its turn.
     fitted, seen = replace(policy, tailor=None, tailor_next=None), len(known)
     known = recent(known)
     seconds = np.concatenate([np.zeros(0), *(workflow.estimate_s for workflow in known)])
@@ -282,6 +285,7 @@ def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: 
     if len(seconds) < LEAST or told.mean() < 0.5 or any(node.power is None for node in cluster.nodes):
         return fitted
     known = [filled(workflow, float(np.median(seconds[told]))) for workflow in known]
+    # A dial set by hand to its default cannot be told from one that was not set.
     given = {k: v for k, v in policy.params.items() if v != REHEARSED.params[k]}
     load, sure = policy.params["load"], policy.params["sure"]
     usual, trial = {**reference(load, name), **given}, replace(fitted, name="trial")

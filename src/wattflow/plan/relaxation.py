@@ -60,7 +60,7 @@ class _Splits:
 
 
 def least_energy(workload: Workload, cluster: Cluster, makespan_s: float = np.inf, limit_s: float = LIMIT_S) -> Relaxed:
-    """The bound for all schedules that end within ``makespan_s`` of the first release. Needs SciPy (extra `plan`)."""
+    """Bound all schedules that end within ``makespan_s`` of the first release. Needs SciPy (extra `plan`)."""
     try:
         from scipy.optimize import linprog
     except ImportError as error:
@@ -70,14 +70,20 @@ def least_energy(workload: Workload, cluster: Cluster, makespan_s: float = np.in
     if not len(workload):
         return Relaxed(0.0, 0.0)
     least_s = bounds.makespan_bound_s(workload, cluster)
+    # A rounding below the bound is not below it.
     if makespan_s < least_s * (1 - 1e-9):
         return Relaxed(np.inf, least_s)
     programme = _Programme(workload, offers(workload, cluster), least_s, max(makespan_s, least_s))
     found = linprog(
-        programme.cost, A_ub=programme.rows(), b_ub=np.array(programme.right), A_eq=programme.equal_rows(),
-        b_eq=np.array(programme.equal_right), bounds=programme.limits, method="highs",
+        programme.cost,
+        A_ub=programme.rows(),
+        b_ub=np.array(programme.right),
+        A_eq=programme.equal_rows(),
+        b_eq=np.array(programme.equal_right),
+        bounds=programme.limits,
+        method="highs",
         options={"time_limit": limit_s},
-    )  # fmt: skip
+    )
     if found.status == _INFEASIBLE:
         return Relaxed(np.inf, least_s)
     if found.status != 0:
@@ -93,6 +99,7 @@ class _Programme:
 
     def __init__(self, workload: Workload, offered: Offers, least_s: float, most_s: float) -> None:
         self.workload, self.offered = workload, offered
+        # Seconds and joules near 1: solvers count in absolute tolerances.
         self.unit_s = max(least_s, 1e-9)
         splits = self.splits = _splits(workload, offered)
         tasks, classes, count = len(workload), len(offered.nodes), len(splits.task)
@@ -107,6 +114,7 @@ class _Programme:
         still_w = float((offered.still_w * offered.nodes).sum())
         by_class = [offered.busy_w * self.unit_s, awake_w * self.unit_s, offered.enter_j]
         cost = np.concatenate([splits.joules, np.zeros(2 * tasks), *by_class, [still_w * self.unit_s]])
+        # The largest cost is 1, for the same reason.
         self.unit_j = max(float(np.abs(cost).max()), 1e-9)
         self.cost = cost / self.unit_j
         ready = (workload.release_s - workload.release_s.min()) / self.unit_s
@@ -126,7 +134,7 @@ class _Programme:
         self._chains()
 
     def _tasks(self) -> None:
-        """Each task once; its seconds by its splits; children after parents; all within T."""
+        """Require each task once, its seconds by its splits, children after parents, and all within T."""
         workload, splits, count = self.workload, self.splits, len(self.workload)
         at = np.searchsorted(splits.task, np.arange(count + 1))
         for task in range(count):
@@ -140,6 +148,7 @@ class _Programme:
         child = np.repeat(np.arange(count), np.diff(workload.parent_start))
         for a, b in zip(workload.parent.tolist(), child.tolist(), strict=True):
             self._at_most({self.start + a: 1.0, self.length + a: 1.0, self.start + b: -1.0})
+        # Only tasks without children: the others end before theirs.
         for task in np.setdiff1d(np.arange(count), workload.parent).tolist():
             self._at_most({self.start + task: 1.0, self.length + task: 1.0, self.span: -1.0})
 
@@ -150,6 +159,7 @@ class _Programme:
         for cls in range(len(offered.nodes)):
             mine = np.flatnonzero(splits.cls == cls)
             nodes, each = float(offered.nodes[cls]), float(offered.throughput[cls])
+            # On for at most T, busy for at most as long as on.
             self._at_most({self.on + cls: 1.0, self.span: -nodes})
             self._at_most({self.busy + cls: 1.0, self.on + cls: -1.0})
             # T is at least one unit, so nodes that never sleep are on for at least that long each.
@@ -167,7 +177,7 @@ class _Programme:
                     self.right.append(-room * (head_s + tail_s) / self.unit_s)
 
     def _chains(self) -> None:
-        """A class is on while it runs a task of a chain."""
+        """Require that a class is on while it runs a task of a chain."""
         for chain in chains(self.workload, self.run_s):
             inside = np.isin(self.splits.task, chain)
             for cls in range(len(self.offered.nodes)):
@@ -180,8 +190,10 @@ class _Programme:
     def _windows(self) -> list[tuple[float, float, Any]]:
         """(head, tail, tasks that begin no sooner and have at least that to follow), a few of each."""
         workload = self.workload
+        # Each window is a row over all tasks, and there are up to 16 of them for each class.
         if len(workload) > MOST_WINDOW_TASKS:
             return []
+        # Least seconds before and behind, so the window holds for every schedule.
         heads = bounds.heads_s(workload, self.run_s) - self.run_s
         tails = tails_s(workload, self.run_s)
         found = []
@@ -213,12 +225,12 @@ def _sparse(rows: list[tuple[Longs, Floats]], columns: int) -> Any:
 
 
 def tails_s(workload: Workload, run_s: Floats) -> Floats:
-    """Least seconds from each task's end to the end of all that follows it."""
+    """Return the least seconds from each task's end to the end of all that follows it."""
     return _tails(workload, run_s, _downwards(workload))
 
 
 def chains(workload: Workload, run_s: Floats) -> list[Longs]:
-    """The longest chain, the longest of what is left, and so on; no task is in two."""
+    """Return the longest chain, the longest of what is left, and so on; no task is in two."""
     left, down = run_s.copy(), _downwards(workload)
     child_start, child, _ = workload.children()
     found = []
@@ -234,14 +246,16 @@ def chains(workload: Workload, run_s: Floats) -> list[Longs]:
             after = child[child_start[task] : child_start[task + 1]]
             if not len(after):
                 break
+            # Towards the longest rest, as the chain was found.
             task = int(after[np.argmax(ahead[after])])
         found.append(np.array(chain, np.int64))
+        # No task is in two chains: their seconds would be counted twice.
         left[found[-1]] = 0.0
     return found
 
 
 def _downwards(workload: Workload) -> list[int]:
-    """Tasks so that children come first."""
+    """Return tasks so that children come first."""
     order = workload.topological_order() if workload.edge_count else np.arange(len(workload))
     return list(order[::-1].tolist())
 
@@ -256,7 +270,7 @@ def _tails(workload: Workload, run_s: Floats, down: list[int]) -> Floats:
 
 
 def _splits(workload: Workload, offered: Offers) -> _Splits:
-    """Rows in order of task; options that another of the same class beats in everything are left out."""
+    """Return rows in order of task; options that another of the same class beats in everything are left out."""
     per_shape = [undominated(offered, int(at), int(n)) for at, n in zip(offered.first, offered.count, strict=True)]
     pieces = [per_shape[shape] for shape in workload.shape.tolist()]
     sizes = np.array([len(piece) for piece in pieces], np.int64)
@@ -275,6 +289,7 @@ def undominated(offered: Offers, first: int, count: int) -> Longs:
     for cls in range(len(offered.nodes)):
         own: list[int] = []
         for option in range(first, first + count):
+            # Only options of one class are compared: classes differ in what else they cost.
             if np.isfinite(offered.seconds[option, cls]) and not any(_beats(offered, o, option, cls) for o in own):
                 own = [o for o in own if not _beats(offered, option, o, cls)] + [option]
         kept += [(option, cls) for option in own]

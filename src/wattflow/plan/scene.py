@@ -47,6 +47,7 @@ def scene(state: Any, known: Sequence[Workload], cluster: Cluster, now_s: float 
     It is the time of the last arrival, unless another is told.
     """
     flows = _rows(state, len(known))
+    # A State that has grown or lost rows since is not the one that these workflows are of.
     if len(flows) != len(known) or any(len(a) != len(b) for a, b in zip(flows, known, strict=True)):
         return None
     still = [bool((np.asarray(state.tasks["state"])[rows] < DONE).any()) for rows in flows]
@@ -62,18 +63,19 @@ def scene(state: Any, known: Sequence[Workload], cluster: Cluster, now_s: float 
     if any(shape.parts > 1 for part in parts for shape in part.shapes):
         return None
     if now_s is None:
+        # All of them have arrived by now, so the last arrival is the present.
         now_s = max(float(part.workflow_submit_s[0]) for part in parts)
     work_s = float(np.mean([joining.core_seconds(part) for part in known]))
     return Scene(now_s, _as_one(parts, cluster), np.concatenate(rows), work_s)
 
 
 def rows_of(state: Any, count: int) -> Longs:
-    """Tasks of the first workflows by arrival."""
+    """Return tasks of the first workflows by arrival."""
     return np.concatenate([np.zeros(0, np.int64), *_rows(state, count)])
 
 
 def _rows(state: Any, count: int) -> list[Longs]:
-    """Tasks of the first workflows by arrival, each in its own order."""
+    """Return tasks of the first workflows by arrival, each in its own order."""
     owner = np.asarray(state.tasks["workflow"])
     submit_s = np.asarray(state.workflows["submit"])
     there = np.unique(owner)
@@ -97,7 +99,7 @@ def _as_one(parts: Sequence[Workload], cluster: Cluster) -> Workload:
 
 
 def standing(state: Any, seen: Scene, game: Game, end_s: Floats, due_s: Floats) -> Standing:
-    """How far the tasks have come, in the numbers of a game on the same workload; ``end_s`` of those that run."""
+    """Tell how far the tasks have come, in the numbers of a game on the same workload; ``end_s`` of those that run."""
     tasks, rows, now_s = state.tasks, seen.rows, seen.now_s
     states = np.asarray(tasks["state"])[rows]
     node = np.asarray(tasks["node"])[rows].astype(np.int64)
@@ -110,6 +112,7 @@ def standing(state: Any, seen: Scene, game: Game, end_s: Floats, due_s: Floats) 
             continue
         variant = state.variants[int(attempts["variant"][row])]
         node[i] = int(attempts["node"][row])
+        # Numbered as `node_offers` numbers: variants, each with all levels.
         option[i] += int(variant["origin"]) * game.offered.levels + int(variant["frequency"])
     fixed = (states >= DONE) | ((states == PLACED) & (node >= 0))  # what was cancelled has no node, and needs none
     awake_s, sleeps = _nodes(state, now_s)
@@ -118,13 +121,15 @@ def standing(state: Any, seen: Scene, game: Game, end_s: Floats, due_s: Floats) 
 
 
 def _nodes(state: Any, now_s: float) -> tuple[Floats, Any]:
-    """When each node could be awake, and which are asleep."""
+    """Return when each node could be awake, and which are asleep."""
     nodes, classes = state.nodes, state.classes
     kind = np.asarray(nodes["power_state"])
     wake_s, enter_s = (np.asarray(classes[name])[nodes["cls"]] for name in ("wake_s", "enter_s"))
+    # Nodes that are down, or being drained, count as never awake.
     awake_s = np.full(len(nodes), NEVER_S)
     awake_s[kind == ON] = now_s
     awake_s[kind == ASLEEP] = (now_s + wake_s)[kind == ASLEEP]
     awake_s[kind == FALLING] = (now_s + enter_s + wake_s)[kind == FALLING]
+    # As announced; the others are reckoned from now.
     awake_s[kind == WAKING] = np.asarray(nodes["on_at"])[kind == WAKING]
     return awake_s, (kind == ASLEEP) | (kind == FALLING)

@@ -53,7 +53,7 @@ class Searched:
 def front(
     workload: Workload, cluster: Cluster, *, seconds: float = 0.0, generations: int = 20, seed: int = 1
 ) -> Searched:
-    """The front after so many seconds of search, or after so many generations where these are 0.
+    """Return the front after so many seconds of search, or after so many generations where these are 0.
 
     Raises MissingExtra without pymoo.
     """
@@ -61,11 +61,13 @@ def front(
     coded = Coded(Game(workload.with_estimates(workload.runtime_s), cluster))
     first = coded.population(POPULATION, seed)
     coded.costs(first[0])  # compiles
+    # The first call compiled: it is no part of the search.
     coded.evaluations = 0
     until = ("time", float(seconds)) if seconds > 0 else ("n_gen", float(generations))
     searching = time.perf_counter()
     genes, costs = nsga2.evolved(coded.costs, first, until, seed)
     search_s = time.perf_counter() - searching
+    # As in `nsga2.front`.
     order = np.lexsort((costs[:, 1], costs[:, 0]))
     kept = genes[order][nsga2.undominated(costs[order])]
     results = tuple(result_of(coded.game.simulated(coded.schedule(row))) for row in kept)
@@ -82,10 +84,11 @@ class Coded:
         self._parents = np.diff(workload.parent_start).astype(np.int64)
 
     def schedule(self, genes: Floats) -> Schedule:
-        """The schedule of a row of genes."""
+        """Return the schedule of a row of genes."""
         first, count, option, kind, node_first, nodes_n, nodes = self.game.able
         shape = self.game.workload.shape
         rows, within, place = genes.reshape(GENES, -1)
+        # A gene of exactly 1 belongs to the last.
         row = first[shape] + np.minimum((rows * count[shape]).astype(np.int64), count[shape] - 1)
         many = nodes_n[kind[row]]
         node = nodes[node_first[kind[row]] + np.minimum((within * many).astype(np.int64), many - 1)]
@@ -94,7 +97,7 @@ class Coded:
         return self.game.schedule(order, node, option[row])
 
     def costs(self, genes: Floats) -> tuple[float, float]:
-        """Mean response and joules in the model."""
+        """Return the mean response and joules in the model."""
         self.evaluations += 1
         made = self.schedule(genes)
         end_s = np.zeros(len(self._submit_s))
@@ -111,6 +114,7 @@ class Coded:
         for task, shape in enumerate(self.game.workload.shape.tolist()):
             rows = np.arange(first[shape], first[shape] + count[shape])
             at = np.flatnonzero((kind[rows] == cls[node[task]]) & (options[rows] == option[task]))
+            # The middle of its cell: a small mutation keeps the choice.
             made[0, task] = (int(at[0]) + 0.5) / len(rows) if len(at) else 0.0
             here = cls[node[task]]
             made[1, task] = (place_of[node[task]] - node_first[here] + 0.5) / nodes_n[here]
@@ -124,20 +128,22 @@ class Coded:
         found = [*known]
         while len(found) < size:
             parent = known[len(found) % len(known)]
+            # Little changes of known plans up to wholly random ones.
             share = SHARES[len(found) // len(known) % len(SHARES)]
             found.append(np.where(rng.random(len(parent)) < share, rng.random(len(parent)), parent))
         return np.array(found)
 
 
 def jit(function):
-    """The engine's compilation, in a folder of its own."""
+    """Compile as the engine does, in a cache folder of its own."""
     return engine_jit.jit(function, engine_jit.cache_folder("kernel", "plan/search_front.py"))
 
 
 @jit
 def in_order(place, parents, child_start, child, order):
-    """Tasks by rising ``place``, parents first; ``parents`` counts those that are still to come, and is used up."""
+    """Order tasks by rising ``place``, parents first; ``parents`` counts those still to come, and is used up."""
     done = np.zeros(place.size, np.int64)
+    # O(tasks²), but compiled and without a heap: workloads of a search are small.
     for i in range(place.size):
         best = -1
         for t in range(place.size):

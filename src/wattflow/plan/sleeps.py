@@ -24,32 +24,34 @@ of tasks. ``wanted`` of a node is 1 for awake, 0 for asleep, −1 for neither.""
 
 
 def still_w(node: Node) -> float:
-    """Watts of a node that the plan does not need: asleep where that is less than idling."""
+    """Return watts of a node that the plan does not need: asleep where that is less than idling."""
     if node.sleep is None:
         return node_offers.idle_w(node)
     return min(node.sleep.watts, node_offers.idle_w(node))
 
 
 def _change_j(node: Node, seconds: float) -> float:
-    """Joules above stillness of so many seconds of falling asleep or waking."""
+    """Return joules above stillness of so many seconds of falling asleep or waking."""
+    # It never pays: inf keeps it awake in every comparison.
     if node.sleep is None or node.sleep.watts >= node_offers.idle_w(node):
         return math.inf
     watts = node_offers.idle_w(node) if node.sleep.wake_w is None else node.sleep.wake_w
+    # What draws less than sleep costs nothing here.
     return seconds * max(0.0, watts - node.sleep.watts)
 
 
 def enter_j(node: Node) -> float:
-    """Joules above stillness of falling asleep; inf where the node does not."""
+    """Return joules above stillness of falling asleep; inf where the node does not."""
     return _change_j(node, node.sleep.enter_s if node.sleep else 0.0)
 
 
 def cycle_j(node: Node) -> float:
-    """Joules above stillness of falling asleep and waking; inf where the node does not."""
+    """Return joules above stillness of falling asleep and waking; inf where the node does not."""
     return _change_j(node, node.sleep.enter_s + node.sleep.wake_s if node.sleep else 0.0)
 
 
 def worth_s(node: Node) -> float:
-    """The shortest gap in which a node can sleep and be awake again."""
+    """Return the shortest gap in which a node can sleep and be awake again."""
     return node.sleep.wake_s + node.sleep.enter_s if node.sleep else math.inf
 
 
@@ -67,9 +69,11 @@ def orders(node: Longs, busy: Floats, cluster: Cluster, gaps: bool) -> list[tupl
         free_s = begin_s
         for start_s, stop_s in merged(busy[node == number]):
             idle_s = start_s - free_s
+            # Long enough to fall and wake, and worth it.
             if gaps and idle_s > worth_s(machine) and above_w * idle_s > cycle_j(machine):
                 found += [(free_s, number, 0), (start_s - machine.sleep.wake_s, number, 1)]
             free_s = stop_s
+        # After its last task it need not wake: only the fall has to be paid.
         if above_w * (end_s - free_s) > enter_j(machine):
             found.append((free_s, number, 0))
     return sorted(found)
@@ -91,6 +95,7 @@ def act(state):  # type: ignore[no-untyped-def]
     now = view.now_s(state)
     at = int(view.recall(state, NOTES.next, 0))
     count = int(view.recall(state, NOTES.next, 1))
+    # All orders that are due, in their order: of several for one node the last counts.
     while at < count and view.recall(state, NOTES.at_s, at) <= now:
         effects.note(state, NOTES.wanted, int(view.recall(state, NOTES.node, at)), view.recall(state, NOTES.awake, at))
         at += 1
@@ -101,6 +106,7 @@ def act(state):  # type: ignore[no-untyped-def]
         if view.recall(state, NOTES.wanted, node) == 1.0:
             if view.is_asleep(state, node):
                 effects.order_wake(state, node)
+        # −1 leaves it to others; an order that no longer applies is ignored by the engine.
         elif (
             view.recall(state, NOTES.wanted, node) == 0.0
             and view.is_on(state, node)
@@ -119,20 +125,33 @@ def lay_out(
 ) -> None:
     """Write orders (see `orders`) and what each node should be until the first of them into a policy's memory."""
     view.lay_out(
-        state, NOTES, idle_w=[idle_w], kept=np.zeros(pricing.SIZE), at_s=[r[0] for r in rows] or [math.inf],
-        node=[float(r[1]) for r in rows] or [0.0], awake=[float(r[2]) for r in rows] or [1.0],
-        next=[0.0, float(len(rows))], wanted=wanted, planned=[float(len(planned)), *planned],
+        state,
+        NOTES,
+        idle_w=[idle_w],
+        kept=np.zeros(pricing.SIZE),
+        # A block is never empty: an order at infinity never comes.
+        at_s=[r[0] for r in rows] or [math.inf],
+        node=[float(r[1]) for r in rows] or [0.0],
+        awake=[float(r[2]) for r in rows] or [1.0],
+        next=[0.0, float(len(rows))],
+        wanted=wanted,
+        planned=[float(len(planned)), *planned],
         before=before,
-    )  # fmt: skip
+    )
 
 
 def follower(name: str, plan: Plan, rows: list[tuple[float, int, int]], settings: PolicySettings) -> Policy:
-    """A policy that follows a plan and lets nodes sleep by ``rows`` (see `orders`)."""
+    """Return a policy that follows a plan and lets nodes sleep by ``rows`` (see `orders`)."""
 
     def prepare(state: Any, cluster: Cluster) -> None:
         lay_out(state, rows, np.ones(len(cluster.nodes)))
 
     return Policy(
-        name, "follows a schedule found by search, sleep included", plan=lambda *_: plan, act=act, prepare=prepare,
-        settings=settings, knows_future=True,
-    )  # fmt: skip
+        name,
+        "follows a schedule found by search, sleep included",
+        plan=lambda *_: plan,
+        act=act,
+        prepare=prepare,
+        settings=settings,
+        knows_future=True,
+    )

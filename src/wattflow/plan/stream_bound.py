@@ -38,7 +38,7 @@ class _Windows:
 
 
 def least_joules(workload: Workload, cluster: Cluster, due_s: Floats, horizon_s: float, cuts: int = CUTS) -> float:
-    """Joules to the horizon, or to a later end, that no schedule undercuts in which workflow i ends by ``due_s[i]``.
+    """Bound the joules to the horizon, or a later end, of all schedules in which workflow i ends by ``due_s[i]``.
 
     Needs SciPy (extra `plan`). inf where no schedule can be in time.
     """
@@ -51,12 +51,15 @@ def least_joules(workload: Workload, cluster: Cluster, due_s: Floats, horizon_s:
         return float("inf")
     low, high, right_low, right_high = programme.limits()
     found = milp(
-        programme.cost(), constraints=LinearConstraint(programme.rows(), right_low, right_high),
-        bounds=Bounds(low, high), integrality=programme.integral(),
+        programme.cost(),
+        constraints=LinearConstraint(programme.rows(), right_low, right_high),
+        bounds=Bounds(low, high),
+        integrality=programme.integral(),
         options={"time_limit": LIMIT_S, "mip_rel_gap": GAP},
-    )  # fmt: skip
+    )
     if found.status == 2:
         return float("inf")
+    # The solver's own lower bound, not its best answer: it holds even where time ran out.
     least = found.mip_dual_bound if found.mip_dual_bound is not None else 0.0
     return float(least) * programme.unit_j + programme.standing_j
 
@@ -64,6 +67,7 @@ def least_joules(workload: Workload, cluster: Cluster, due_s: Floats, horizon_s:
 def windows(workload: Workload, offered: Offers, due_s: Floats) -> _Windows:
     """Between what must come before a task and what must follow, each as quick as can be."""
     run_s = least_by_task(workload, offered.seconds, offered)
+    # Absolute times: dues are.
     start_s = bounds.heads_s(workload, run_s) - run_s + float(workload.release_s.min())
     end_s = due_s[workload.workflow] - relaxation.tails_s(workload, run_s)
     return _Windows(start_s, end_s, run_s)
@@ -71,6 +75,7 @@ def windows(workload: Workload, offered: Offers, due_s: Floats) -> _Windows:
 
 def cut_at(found: _Windows, cores: Floats, last_s: float, cuts: int) -> tuple[Floats, Floats]:
     """Instants, and the cores of tasks that surely run there: the most crowded one of each equal part of the time."""
+    # From its latest start to its earliest end a task runs in every schedule that is in time.
     begin_s, stop_s = found.end_s - found.run_s, found.start_s + found.run_s
     sure = stop_s > begin_s
     at = np.concatenate([begin_s[sure], stop_s[sure]])
@@ -79,10 +84,12 @@ def cut_at(found: _Windows, cores: Floats, last_s: float, cuts: int) -> tuple[Fl
     at, width = at[order], np.cumsum(change[order])
     first_s = float(found.start_s.min())
     edges = np.linspace(first_s, last_s, cuts + 1)
+    # The first instant has no width: nothing runs yet.
     times, widths = [first_s], [0.0]
     for low, high in itertools.pairwise(edges.tolist()):
         inside = np.flatnonzero((at > max(low, times[-1])) & (at < high))
         if len(inside):
+            # One instant of each part, the most crowded: it says the most about nodes that must be on.
             best = inside[np.argmax(width[inside])]
             times.append(float(at[best]))
             widths.append(float(width[best]))
@@ -95,6 +102,7 @@ class _Programme:
     def __init__(self, workload: Workload, cluster: Cluster, due_s: Floats, horizon_s: float, cuts: int) -> None:
         self.offered = offered = offers(workload, cluster)
         found = windows(workload, offered, due_s)
+        # A task that cannot be in time even alone: no programme is needed.
         self.in_time = bool((found.end_s - found.start_s >= found.run_s * (1 - 1e-9)).all())
         least_cores = _least_cores(workload, offered)
         last_s = max(horizon_s, float(due_s.max()))
@@ -108,6 +116,7 @@ class _Programme:
         self.chains = _chains(workload, found, self.at)
         self.standing_j = float((offered.still_w * offered.nodes).sum()) * (horizon_s - float(self.at[0]))
         joules = [piece for group in self.groups for piece in group.joules]
+        # Costs near 1, as solvers like them.
         self.unit_j = max(1.0, float(np.mean(joules)) if joules else 1.0)
         self.unit_s = max(1e-9, float(self.length.mean()))
 
@@ -118,14 +127,20 @@ class _Programme:
         """In units of `unit_j`; what stands still is left out."""
         awake_w = np.maximum(self.offered.idle_w - self.offered.still_w, 0.0)
         waking_j = np.array([wake_j(node) for node in self.kinds])
-        each = (np.zeros(self.classes), self.offered.enter_j, waking_j, awake_w * self.unit_s,
-                self.offered.busy_w * self.unit_s)  # fmt: skip
+        each = (
+            np.zeros(self.classes),
+            self.offered.enter_j,
+            waking_j,
+            awake_w * self.unit_s,
+            self.offered.busy_w * self.unit_s,
+        )
         parts = [np.repeat(values, self.steps) for values in each]
         work = [np.repeat(group.joules, group.steps) * self.amount for group in self.groups]
         return np.concatenate([*parts, *work]) / self.unit_j
 
     def integral(self) -> Longs:
         found = np.zeros(5 * self.block + sum(group.columns for group in self.groups), np.int64)
+        # Nodes, falls and wakes are whole; seconds and work are not.
         found[: 3 * self.block] = 1
         return found
 
@@ -140,12 +155,14 @@ class _Programme:
         low = np.zeros(5 * self.block + len(work))
         first = [self._column(0, c, 0) for c in range(self.classes)]
         low[first] = self.offered.nodes  # all are on at first
+        # A node that cannot sleep never falls; one that fails may be off, so it counts as able to.
         high = np.concatenate([nodes, nodes * sleeps * self.steps, nodes * sleeps * self.steps, seconds, seconds, work])
         self.rows()
+        # `rows` fills the limits on the way.
         return low, high, np.array(self._low), np.array(self._high)
 
     def rows(self) -> Any:
-        """The matrix; its limits are kept."""
+        """Return the matrix; its limits are kept."""
         from scipy.sparse import csr_array
 
         self._low: list[float] = []
@@ -171,9 +188,14 @@ class _Programme:
         for c in range(self.classes):
             for k in range(self.steps):
                 if k + 1 < self.steps:
-                    self._add([column(0, c, k + 1), column(0, c, k), column(1, c, k), column(2, c, k)],
-                              [1.0, -1.0, 1.0, -1.0], 0.0, 0.0)  # fmt: skip
+                    self._add(
+                        [column(0, c, k + 1), column(0, c, k), column(1, c, k), column(2, c, k)],
+                        [1.0, -1.0, 1.0, -1.0],
+                        0.0,
+                        0.0,
+                    )
                 here = float(self.length[k]) / self.unit_s
+                # N − falls of them are on all the while.
                 self._add([column(3, c, k), column(0, c, k), column(1, c, k)], [1.0, -here, here], 0.0, inf)
                 self._add([column(3, c, k), column(4, c, k)], [1.0, -1.0], 0.0, inf)
         threads = [float(node.request_cores) for node in self.kinds]
@@ -184,10 +206,11 @@ class _Programme:
             self._add(inside, np.ones(len(inside)), seconds / self.unit_s, inf)
 
     def _work(self) -> None:
-        """All work is done in its window, by nodes that are on."""
+        """Require that all work is done in its window, by nodes that are on."""
         used: dict[tuple[int, int], list[tuple[int, float]]] = {}
         at = 5 * self.block
         for group in self.groups:
+            # At least: what is done twice only costs.
             self._add(range(at, at + group.columns), np.ones(group.columns), group.seconds / self.amount, np.inf)
             for row, (cls, work) in enumerate(zip(group.cls.tolist(), group.work.tolist(), strict=True)):
                 for k in range(group.steps):
@@ -217,7 +240,7 @@ class _Group:
 
 
 def _groups(workload: Workload, offered: Offers, found: _Windows, at: Floats) -> tuple[list[_Group], float]:
-    """Tasks alike in window and options, and the unit of their seconds."""
+    """Return tasks alike in window and options, and the unit of their seconds."""
     tables = []
     for first, count in zip(offered.first.tolist(), offered.count.tolist(), strict=True):
         rows = relaxation.undominated(offered, first, count)
@@ -226,6 +249,7 @@ def _groups(workload: Workload, offered: Offers, found: _Windows, at: Floats) ->
         tables.append((cls, offered.joules[option, cls], work))
     alike: dict[tuple[bytes, ...], int] = {}
     kind = np.array([alike.setdefault(tuple(part.tobytes() for part in table), len(alike)) for table in tables])
+    # Widened to the cuts on both sides: a bound may allow more, never less.
     first = np.clip(np.searchsorted(at, found.start_s, side="right") - 1, 0, len(at) - 2)
     last = np.clip(np.searchsorted(at, found.end_s, side="left") - 1, first, len(at) - 2)
     keys = np.stack([kind[workload.shape], first, last], axis=1)
@@ -235,6 +259,7 @@ def _groups(workload: Workload, offered: Offers, found: _Windows, at: Floats) ->
     groups = [
         _Group(int(low), int(high - low) + 1, float(total), *example[int(number)])
         for (number, low, high), total in zip(each.tolist(), seconds.tolist(), strict=True)
+        # Shapes that fit nowhere have no columns.
         if len(example[int(number)][0])
     ]
     return groups, max(1e-9, float(np.mean(seconds)))
@@ -254,7 +279,7 @@ def _chains(workload: Workload, found: _Windows, at: Floats) -> list[tuple[int, 
 
 
 def _least_cores(workload: Workload, offered: Offers) -> Floats:
-    """Cores that each task takes whichever option is chosen."""
+    """Return cores that each task takes whichever option is chosen."""
     least = np.zeros(len(workload.shapes))
     for shape, (first, count) in enumerate(zip(offered.first.tolist(), offered.count.tolist(), strict=True)):
         able = np.isfinite(offered.seconds[first : first + count]).any(axis=1)

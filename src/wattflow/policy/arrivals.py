@@ -27,6 +27,7 @@ Longs = NDArray[np.int64]
 
 def workflows(workload: Workload) -> Iterator[tuple[Longs, Workload]]:
     """Each workflow alone with the numbers of its tasks, in order of arrival (submission, then index)."""
+    # Stable sorts throughout: tasks keep their index order within a workflow, and equal submissions theirs.
     order = np.argsort(workload.workflow, kind="stable").astype(np.int64)
     bounds = np.searchsorted(workload.workflow[order], np.arange(len(workload.workflow_names) + 1))
     local = np.empty(len(workload), np.int32)
@@ -41,6 +42,7 @@ def _alone(workload: Workload, flow: int, tasks: Longs, local: NDArray[np.int32]
     counts = workload.parent_start[tasks + 1] - workload.parent_start[tasks]
     start = np.zeros(len(tasks) + 1, np.int64)
     np.cumsum(counts, out=start[1:])
+    # For each edge its place in the whole workload: the task's first edge, less those of the tasks before it here.
     edges = np.repeat(workload.parent_start[tasks] - start[:-1], counts) + np.arange(int(start[-1]))
     return Workload(
         name=workload.workflow_names[flow],
@@ -63,7 +65,7 @@ def _alone(workload: Workload, flow: int, tasks: Longs, local: NDArray[np.int32]
 
 
 def ranks(policy: Policy, workload: Workload, cluster: Cluster) -> Floats:
-    """The rank of every task, each by its own workflow."""
+    """Return the rank of every task, each by its own workflow."""
     assert policy.rank is not None
     if getattr(policy.rank, "vectorised", False):
         return policy.rank(workload, cluster)
@@ -74,8 +76,9 @@ def ranks(policy: Policy, workload: Workload, cluster: Cluster) -> Floats:
 
 
 def plans(policy: Policy, workload: Workload, cluster: Cluster) -> Plan:
-    """All plans as one, in the workload's numbers: each workflow planned at its arrival."""
+    """Return all plans as one, in the workload's numbers: each workflow planned at its arrival."""
     assert policy.plan is not None
+    # One object for all arrivals: its cache is how a planner remembers from one call to the next.
     committed = Committed(float(workload.workflow_submit_s.min(initial=0.0)), policy.params)
     if policy.knows_future or not len(workload):
         return policy.plan(workload, cluster, committed)
@@ -84,12 +87,14 @@ def plans(policy: Policy, workload: Workload, cluster: Cluster) -> Plan:
     earlier, later, kept = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], [np.zeros(0, HOLD)]
     for tasks, workflow in workflows(workload):
         committed.now_s = float(workflow.workflow_submit_s[0])
+        # What has ended by its plan holds nothing any more, whenever it really ends.
         committed.holds = committed.holds[committed.holds["end_s"] > committed.now_s]
         made = policy.plan(workflow, cluster, committed)
         node[tasks], order[tasks] = made.node, made.order
         if made.variant is not None:
             variant[tasks] = made.variant
         if made.after is not None:
+            # `Plan.after` counts the rows of earlier holds first, then the workflow's own tasks.
             rows = np.concatenate([committed.holds["task"], tasks]).astype(np.int32)
             earlier.append(rows[made.after[0]])
             later.append(rows[made.after[1]])
@@ -98,6 +103,7 @@ def plans(policy: Policy, workload: Workload, cluster: Cluster) -> Plan:
             own["task"] = tasks[own["task"]]
             kept.append(own)
             committed.holds = np.concatenate([committed.holds, own])
+    # Cores, memory and devices may each ask for the same pair; one edge is enough.
     both = np.unique(np.stack([np.concatenate(earlier), np.concatenate(later)]), axis=1)
     after = (both[0], both[1]) if both.shape[1] else None
     return Plan(node=node, order=order, after=after, variant=variant, holds=np.concatenate(kept))
@@ -112,7 +118,9 @@ def note_places(state: Any, workload: Workload, cluster: Cluster, policy: Policy
     if policy.slack:
         found = levels.levels(workload, cluster)
         submit = workload.workflow_submit_s[workload.workflow]
+        # Without a deadline a workflow is due when its critical path, at mean speed, is over.
         due = np.where(np.isfinite(workload.deadline_s), workload.deadline_s, submit + found.path)
+        # A deadline that cannot be kept leaves no negative slack: the task is due at its earliest start.
         latest = np.maximum(due - found.rest, submit + found.before)
         extra["start_at"][:count] = latest
         extra["slack"][:count] = latest - submit - found.before
@@ -120,6 +128,7 @@ def note_places(state: Any, workload: Workload, cluster: Cluster, policy: Policy
     if policy.rank is not None:
         extra["rank"][:count] = ranks(policy, workload, cluster)
     if plan is not None:
+        # After the ranks: a planned order replaces them.
         extra["rank"][:count] = plan.order
         state.tasks.pinned[:count] = plan.node
         if plan.variant is not None:
@@ -127,9 +136,10 @@ def note_places(state: Any, workload: Workload, cluster: Cluster, policy: Policy
 
 
 def per_task(state: Any, workload: Workload) -> Any:
-    """The table of further facts with a row for each task, made where the State has only one shared row."""
+    """Return the table of further facts with a row for each task, made where the State has only one shared row."""
     rows = max(2, len(workload))  # one row means: nothing of the kind
     if len(state.extra) < rows:
+        # The row that was shared said nothing of single tasks, so theirs are written anew.
         extra = record_table(EXTRA, rows)
         extra["deadline"] = np.inf
         extra["deadline"][: len(workload)] = workload.deadline_s

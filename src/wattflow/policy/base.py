@@ -32,7 +32,7 @@ HOLD = np.dtype([
     ("task", "i8"), ("node", "i8"), ("need_u", "i8"), ("need_bytes", "i8"), ("taken", "i8"), ("share_u", "i8"),
     ("device_bytes", "i8"), ("start_s", "f8"), ("end_s", "f8"),
 ])  # fmt: skip
-"""What a planned task holds: millionths of cores and bytes of a node, and of each device whose bit is in ``taken``,
+"""A planned task's holdings: millionths of cores and bytes of a node, and of each device whose bit is in ``taken``,
 between two times. ``task`` is the driver's own number of it."""
 
 
@@ -141,7 +141,7 @@ class Steering(Protocol):
         """Tell whether it wants to be asked, by the number of workflows that have arrived."""
 
     def consider(self, now_s: float, seen: Seen) -> Policy | None:
-        """The policy to go on with; None leaves it as it is."""
+        """Return the policy to go on with; None leaves it as it is."""
 
 
 Planner = Callable[[Workload, Cluster, Committed], Plan]
@@ -215,16 +215,18 @@ class Policy:
         return self.params
 
     def with_params(self, **values: float) -> Policy:
-        """The same policy with other numbers; an unknown name, or a number out of its limits, is an error."""
+        """Return the same policy with other numbers; an unknown name, or a number out of its limits, is an error."""
         for name in values:
             if name not in self.params:
                 raise unknown_name(f"parameter of {self.name}", name, self.params)
+        # Defaults first: `state.params` is read by place, so the order must stay theirs.
         params = {**self.params, **values}
         problems = [
             Problem("", f"{name} = {value:g} is out of range; {_range(*self.limits[name])}")
             for name, value in values.items()
             if name in self.limits and not self.limits[name][0] <= value <= self.limits[name][1]
         ]
+        # Only where every number is in range: else the same mistake would be told twice.
         if not problems and self.one_of and not any(params[name] > 0 for name in self.one_of):
             problems.append(Problem("", f"one of {', '.join(self.one_of)} must be above 0: they say what counts"))
         if problems:
@@ -232,7 +234,7 @@ class Policy:
         return replace(self, params=params)
 
     def with_settings(self, **values: Any) -> Policy:
-        """The same policy with other settings, for example ``queue="easy-backfill"``."""
+        """Return the same policy with other settings, for example ``queue="easy-backfill"``."""
         return replace(self, settings=replace(self.settings, **values))
 
 

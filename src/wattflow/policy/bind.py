@@ -16,24 +16,25 @@ from wattflow.policy import jit as policy_jit
 from wattflow.policy.base import Policy
 
 
+# Defaults of a kernel's calls: `bind` puts one in the place of each function that a policy does not have.
 def no_priority(state, task):
-    """First in, first out."""
+    """Order first in, first out."""
     return 0.0
 
 
 def by_rank(state, task):
-    """The order that a plan or a rank function gave."""
+    """Return the order that a plan or a rank function gave."""
     return state.extra[task].rank
 
 
 def no_score(state, task, variant, out):
-    """Every candidate costs the same: the lowest index wins."""
+    """Cost every candidate the same: the lowest index wins."""
     for c in range(out.size):
         out[c] = 0.0
 
 
 def no_act(state):
-    """Nothing to do."""
+    """Do nothing."""
     return
 
 
@@ -46,7 +47,7 @@ def _compile(signature: Any, function: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _through_python(signature: Any, function: Any) -> Any:
-    """A compiled function that calls plain Python with the State whose kernel asks (about a microsecond a call)."""
+    """Compile a call of plain Python with the State whose kernel asks (about a microsecond a call)."""
     if len(signature.args) == 4:
 
         def call_score(address: int, task: int, variant: int, out: Any) -> None:
@@ -84,7 +85,7 @@ def _through_python(signature: Any, function: Any) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def functions_type(state_kind: Any) -> FunctionsType:
-    """The compiled type of a policy's functions, for the compiled type of a State."""
+    """Return the compiled type of a policy's functions, for the compiled type of a State."""
     signatures = (
         ("priority", types.float64(state_kind, types.int64)),
         ("score", types.void(state_kind, types.int64, types.int64, types.float64[::1])),
@@ -94,7 +95,8 @@ def functions_type(state_kind: Any) -> FunctionsType:
 
 
 def compiled(policy: Policy, state: State, part: str) -> Any:
-    """One of a policy's functions (``priority``, ``score``, ``act``) as a kernel calls it; plain when uncompiled."""
+    """Bind one of a policy's functions (``priority``, ``score``, ``act``) as a kernel calls it."""
+    # A plan or a rank is an order by itself; a policy's own priority goes before it.
     ordered = policy.rank is not None or policy.plan is not None
     absent = {"priority": by_rank if ordered else no_priority, "score": no_score, "act": no_act}
     function = getattr(policy, part)
@@ -107,7 +109,7 @@ def compiled(policy: Policy, state: State, part: str) -> Any:
 
 
 def terms(policy: Policy, state: State) -> dict[str, Any]:
-    """The named parts of a policy's cost, each called like a score; compiled when they are first asked for."""
+    """Return the named parts of a policy's cost, each called like a score; compiled when they are first asked for."""
     if not jit.COMPILED:
         return dict(policy.terms)
     signature = dict(functions_type(state.kind).signatures)["score"]
@@ -126,6 +128,7 @@ def facts(policy: Policy, state: State) -> Any:
 def bind(policy: Policy, state: State) -> Functions:
     """Priority, score and act for a kernel; flags in the State's rules say which are real."""
     ordered = policy.rank is not None or policy.plan is not None
+    # The flags let the kernel leave out calls that would say nothing.
     state.rules["has_priority"] = int(policy.priority is not None or ordered)
     state.rules["has_score"] = int(policy.score is not None)
     state.rules["has_act"] = int(policy.act is not None)

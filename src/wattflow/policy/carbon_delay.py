@@ -30,7 +30,7 @@ NOTES = view.notes(*series.BLOCKS, "pue")
 
 @jit
 def intensity(state, zone, from_s, run_s):
-    """Mean g/kWh of a zone, PUE included, over a run; at most two rounds of the series are walked."""
+    """Return the mean g/kWh of a zone, PUE included, over a run; at most two rounds of the series are walked."""
     return view.recall(state, NOTES.pue, zone) * series.mean(state, zone, from_s, run_s)
 
 
@@ -41,6 +41,7 @@ def cleanest(state, zone, from_s, latest, run_s):
     start = from_s
     step = series.step_s(state, zone)
     cell = math.floor(from_s / step) + 1
+    # Two rounds of the series: a third would only repeat starts that were looked at.
     last = cell + 2 * series.length(state, zone)
     while cell * step <= latest and cell <= last:
         mean = intensity(state, zone, cell * step, run_s)
@@ -55,6 +56,7 @@ def score(state, task, variant, out):
     """Grams: joules times mean intensity. inf everywhere while a start that saves enough is still to come."""
     now = view.now_s(state)
     latest = view.latest_start_s(state, task)
+    # A deadline is in the latest start already.
     if view.deadline_s(state, task) == math.inf:
         latest += view.param(state, DIAL.delay_s)
     waits = latest > now
@@ -67,18 +69,21 @@ def score(state, task, variant, out):
         joules = view.added_j(state, task, variant, c)
         # Where nothing is known of carbon the joules decide.
         out[c] = view.bounded(joules * here if here > 0.0 else joules)
+        # Only the cheapest place so far is asked when it would be cleanest: there the task would go.
         if waits and out[c] < lowest:
             lowest = out[c]
             best, start = cleanest(state, zone, now, latest, run_s)
+            # A hold for a few grams is not worth the wait.
             resume = start if best < here * (1.0 - view.param(state, DIAL.least_saving)) else math.inf
     if resume < math.inf:
         effects.hold_until(state, resume)
+        # All of them, so that the task is held and not sent to a dirtier zone.
         for c in range(out.size):
             out[c] = math.inf
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """The zones' series."""
+    """Lay out the zones' series."""
     pue = np.array([zone.pue for zone in cluster.zones])
     view.lay_out(state, NOTES, pue=pue, **series.blocks([zone.carbon for zone in cluster.zones]))
 

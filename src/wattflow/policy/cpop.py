@@ -38,6 +38,7 @@ def critical_path(problem: planning.Problem, length: Floats, entry: int) -> list
     while True:
         task = path[-1]
         children = facts.child[facts.child_start[task] : facts.child_start[task + 1]]
+        # Sums of floats along two paths of one length differ in their last digits.
         on_path = children[length[children] >= length[entry] * (1.0 - _SAME)]
         if not len(on_path):
             return path
@@ -45,11 +46,12 @@ def critical_path(problem: planning.Problem, length: Floats, entry: int) -> list
 
 
 def path_nodes(problem: planning.Problem, length: Floats) -> Longs:
-    """The node of each task on a critical path; −1 elsewhere."""
+    """Return the node of each task on a critical path; −1 elsewhere."""
     facts = problem.facts
     only = np.full(len(length), -1, np.int64)
     entries = np.flatnonzero(np.diff(facts.parent_start) == 0)
     workflow = problem.workload.workflow[entries]
+    # By workflow, then the longest path, then the lower index.
     best = entries[np.lexsort((entries, -length[entries], workflow))]
     firsts = best[np.unique(problem.workload.workflow[best], return_index=True)[1]]
     held = problem.holds
@@ -57,17 +59,20 @@ def path_nodes(problem: planning.Problem, length: Floats) -> Longs:
     for entry in firsts.tolist():
         path = critical_path(problem, length, entry)
         cost = problem.cost_s[path]
+        # A large number instead of inf, so that a class which lacks
+        # one offer still compares with others that lack more.
         total = np.where(np.isfinite(cost), cost, 1e12).sum(axis=0)
         members = np.flatnonzero(facts.cls == int(total.argmin()))
         node = int(members[load[members].argmin()])
         load[node] += float(total.min())
+        # Tasks of the path that this node cannot run go where they end first.
         able = np.isfinite(cost[:, facts.cls[node]])
         only[np.array(path)[able]] = node
     return only
 
 
 def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
-    """A slot for every task."""
+    """Plan a slot for every task."""
     length = priority(problem)
     return problem, planning.schedule(problem, length, only=path_nodes(problem, length))
 
@@ -78,6 +83,9 @@ def plan(workflow: Workload, cluster: Cluster, committed: Committed) -> Plan:
 
 
 CPOP = Policy(
-    "cpop", "critical path on one processor, the rest where it ends first", "10.1109/71.993206",
-    plan=plan, params=planning.PARAMS,
-)  # fmt: skip
+    "cpop",
+    "critical path on one processor, the rest where it ends first",
+    "10.1109/71.993206",
+    plan=plan,
+    params=planning.PARAMS,
+)

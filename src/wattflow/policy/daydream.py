@@ -28,7 +28,7 @@ NOTES = view.notes("pool", "peak", "phases", "sum", "squares", "ordered", "done_
 
 
 def score(state, task, variant, out):
-    """A hot container first, then the least loaded node."""
+    """Prefer a hot container, then the least loaded node."""
     for c in range(out.size):
         out[c] = view.cold_start_s(state, task, variant, c) + view.core_share(state, variant, c)
 
@@ -36,11 +36,13 @@ def score(state, task, variant, out):
 @jit
 def weibull_quantile(mean, spread, quantile):
     """λ (−ln(1 − q))^(1/k) of the Weibull distribution with this mean and spread; k is kept in 0.2 … 50."""
+    # All phases alike: every quantile is the mean.
     if spread <= 0.0 or mean <= 0.0:
         return mean
     low = 0.2
     high = 50.0
     k = high
+    # The squared coefficient of variation falls with k, so bisection finds it; 60 halvings reach the last bit.
     for _ in range(60):
         k = 0.5 * (low + high)
         first = math.gamma(1.0 + 1.0 / k)
@@ -68,8 +70,11 @@ def watch(state, fn):
         effects.note(state, NOTES.sum, 0, total)
         effects.note(state, NOTES.squares, 0, squares)
         mean = total / phases
+        # Rounding may make the variance of equal widths negative.
         spread = math.sqrt(max(0.0, squares / phases - mean * mean))
+        # At 1 the quantile would be infinite.
         quantile = min(max(view.param(state, DIAL.quantile), 0.0), 0.999)
+        # A rounding above a whole number must not add a container.
         effects.note(state, NOTES.pool, 0, math.ceil(weibull_quantile(mean, spread, quantile) - 1e-9))
 
 
@@ -84,7 +89,7 @@ def act(state):
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """Nothing is known of any phases yet."""
+    """Lay the memory out: nothing is known of any phases yet."""
     one = np.zeros(1)
     blocks = {name: np.zeros(len(state.functions)) if name == "peak" else one for name in NOTES._fields}
     view.lay_out(state, NOTES, **blocks)

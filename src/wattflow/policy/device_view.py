@@ -21,14 +21,15 @@ def is_gpu(state, device):
 
 @jit
 def device_tasks(state, device):
-    """Attempts that hold a part of the device."""
+    """Count attempts that hold a part of the device."""
     return state.devices[device].tasks
 
 
 @jit
 def device_turns(state, device):
-    """How many tasks may take turns on a device, 1 on an exclusive one; 0 where it is shared out by shares."""
+    """Return how many tasks may take turns on a device, 1 on an exclusive one; 0 where it is shared out by shares."""
     kind = state.device_classes[state.devices[device].cls]
+    # By number: exclusive 0, time slices 1, then MPS and MIG (`engine.tables`).
     if kind.sharing > 1:
         return 0
     return kind.slots if kind.sharing == 1 else 1
@@ -36,25 +37,25 @@ def device_turns(state, device):
 
 @jit
 def taken_u(state, device):
-    """Share of the device that is taken."""
+    """Return the share of the device that is taken."""
     return state.devices[device].share_u
 
 
 @jit
 def free_u(state, node):
-    """Cores that requests may still take on a node."""
+    """Return cores that requests may still take on a node."""
     return state.nodes[node].capacity_u - state.nodes[node].used_u
 
 
 @jit
 def variant_need_u(state, variant):
-    """Cores that the variant is guaranteed."""
+    """Return cores that the variant is guaranteed."""
     return state.variants[variant].need_u
 
 
 @jit
 def variant_devices(state, variant):
-    """Devices that the variant asks for; 0 for none."""
+    """Count devices that the variant asks for; 0 for none."""
     needs = state.variants[variant]
     return needs.devices if needs.device != NO_DEVICE else 0
 
@@ -67,20 +68,20 @@ def wants_gpu(state, variant):
 
 @jit
 def variant_share_u(state, variant):
-    """Share of each device that the variant takes: of several the whole."""
+    """Return the share of each device that the variant takes: of several the whole."""
     needs = state.variants[variant]
     return needs.share_u if needs.devices == 1 else MICRO
 
 
 @jit
 def shape_seen(state, shape):
-    """Tasks of a shape that have arrived."""
+    """Count tasks of a shape that have arrived."""
     return state.shapes[shape].seen
 
 
 @jit
 def stands_for(state, node):
-    """How many equal nodes a candidate stands for."""
+    """Return how many equal nodes a candidate stands for."""
     if state.rules[0].grouped == 1:
         return max(1, state.groups[state.nodes[node].group].count)
     return 1
@@ -88,17 +89,17 @@ def stands_for(state, node):
 
 @jit
 def first_attempt(state, node):
-    """The first attempt on a node, −1 for none; go on with `next_attempt`."""
+    """Return the first attempt on a node, −1 for none; go on with `next_attempt`."""
     return state.nodes[node].first_attempt
 
 
 @jit
 def next_attempt(state, attempt):
-    """The attempt behind another on its node; −1 for none."""
+    """Return the attempt behind another on its node; −1 for none."""
     return state.attempts[attempt].next
 
 
 @jit
 def attempt_variant(state, attempt):
-    """The variant that an attempt runs."""
+    """Return the variant that an attempt runs."""
     return state.attempts[attempt].variant

@@ -31,16 +31,17 @@ SETTINGS = PolicySettings(frequencies=(0, 1, 2, 3, 4, 5, 6, 7))
 
 
 def node_order(problem: planning.Problem, slots: Slots) -> Longs:
-    """Nodes with most tasks first; of equally many the one that needs fewer joules for the same work."""
+    """Return nodes with most tasks first; of equally many the one that needs fewer joules for the same work."""
     facts = problem.facts
     tasks = np.bincount(slots.node[slots.node >= 0], minlength=len(facts.cls))
     work = np.where(np.isfinite(facts.factor), facts.factor, 0.0) * facts.watts
+    # By the first offer of each shape that is there: a mean over all offers would count slow frequencies, too.
     thrift = work[facts.offer_first[np.unique(facts.shape)]].mean(axis=0) if len(facts.shape) else work.mean(axis=0)
     return np.lexsort((np.arange(len(tasks)), thrift[facts.cls], -tasks))
 
 
 def merged(problem: planning.Problem, slots: Slots, limit_s: Floats) -> tuple[planning.Problem, Slots]:
-    """The plan on the fewest nodes that keeps every limit, by bisection over how many stay open."""
+    """Return the plan on the fewest nodes that keeps every limit, by bisection over how many stay open."""
     order, rank = node_order(problem, slots), planning.upward_rank(problem)
     best = (problem, slots)
     low, high = 1, len(np.unique(slots.node[slots.node >= 0]))
@@ -50,6 +51,8 @@ def merged(problem: planning.Problem, slots: Slots, limit_s: Floats) -> tuple[pl
         free[order[keep:]] = 0
         fewer = replace(problem, facts=problem.facts.changed(free_u=free))
         tried = planning.schedule(fewer, rank)
+        # Sums of floats: an end that is the limit itself may lie
+        # a rounding above it. Closing nodes must not drop a task.
         if (tried.end_s <= limit_s * (1.0 + 1e-12)).all() and ((tried.node >= 0) | (slots.node < 0)).all():
             best, high = (fewer, tried), keep
         else:
@@ -58,7 +61,7 @@ def merged(problem: planning.Problem, slots: Slots, limit_s: Floats) -> tuple[pl
 
 
 def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
-    """A slot and a frequency for every task."""
+    """Plan a slot and a frequency for every task."""
     slots = planning.schedule(problem, planning.upward_rank(problem))
     limit = reclaim.finish_by(problem, slots, params.get("slack", 0.0), params.get("deadline", 1.0) > 0)
     kept = [(p, reclaim.reclaim(p, s, limit)) for p, s in (merged(problem, slots, limit), (problem, slots))]

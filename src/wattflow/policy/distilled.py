@@ -34,14 +34,15 @@ def path() -> Path:
 
 
 def place_head(theta: Any) -> Any:
-    """The linear part of the place head: a weight for each feature, then the bias."""
+    """Return the linear part of the place head: a weight for each feature, then the bias."""
+    # A row for each feature: the weights of the hidden units, then that of the linear part (`learned.gather`).
     return theta[weights.PLACE : weights.HASTE][: (placing.N + 1) * weights.WIDTH].reshape(-1, weights.WIDTH)[
         :, weights.HIDDEN
     ]
 
 
 def heads(theta: Any) -> dict[str, tuple[tuple[str, ...], Any]]:
-    """Names and weights of each head, the bias last."""
+    """Return names and weights of each head, the bias last."""
     return {
         "f": ((*placing.AROUND, *placing.CANDIDATE), place_head(theta)),
         "h": (placing.AROUND, theta[weights.HASTE : weights.ORDER]),
@@ -61,7 +62,7 @@ MEANINGS = {
 
 
 def formula(theta: Any) -> str:
-    """The rule as text; heads without a term are left out."""
+    """Return the rule as text; heads without a term are left out."""
     lines = []
     for letter, (names, values) in heads(theta).items():
         text = _sum((*names, ""), values)
@@ -79,12 +80,12 @@ def _sum(names: Sequence[str], values: Any) -> str:
 
 
 def score(state, task, variant, out):
-    """The flagship's price × e^f, f the sum above; with ``wait`` = ∞ the flagship's."""
+    """Multiply the flagship's price by e^f, f the sum above; with ``wait`` = ∞ the flagship's own."""
     learned.fill_costs(state, task, variant, out)
 
 
 def with_rule(theta: Any) -> Policy:
-    """The policy with the rule of a vector of weights without hidden units."""
+    """Return the policy with the rule of a vector of weights without hidden units."""
     return replace(
         learned.LEARNED,
         name="distilled",

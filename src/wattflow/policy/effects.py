@@ -36,8 +36,9 @@ def note(state, block, i, value):
 
 @jit
 def notebook(state, block, count):
-    """The first numbers of a block of the policy's memory as an array, to write to."""
+    """Return the first numbers of a block of the policy's memory as an array, to write to."""
     first = int(state.memory[block])
+    # A view: what is written there is in the memory.
     return state.memory[first : first + count]
 
 
@@ -68,6 +69,7 @@ def order_frequency(state, node, level):
 @jit
 def order_cap(state, node, watts):
     """Keep a node's watts at or below this many: the fastest frequency level that does so when all of it is busy."""
+    # The column is a whole number; watts lose their fraction downwards, so the cap still holds.
     request_action(state, ACT_CAP, node, int(watts), state.clock[0].now)
 
 

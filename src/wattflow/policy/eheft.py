@@ -23,8 +23,9 @@ from wattflow.policy.planning.facts import Slots
 
 
 def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
-    """A slot for every task."""
+    """Plan a slot for every task."""
     slots = planning.schedule(problem, planning.upward_rank(problem))
+    # Limits by HEFT's own ends, before any task moves: the moves may use slack up, not make more of it.
     limit = reclaim.finish_by(problem, slots, params.get("slack", 0.0), params.get("deadline", 1.0) > 0)
     return problem, reclaim.reclaim(problem, slots, limit)
 

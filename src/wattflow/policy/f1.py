@@ -20,6 +20,7 @@ def priority(state, task):
     if not view.has_estimate(state, task):
         return view.UNKNOWN_COST
     estimate = view.estimate_s(state, task)
+    # Both logarithms: below one second counts as one, else they would be negative or infinite.
     size = math.log10(max(1.0, estimate)) * view.cores_of(state, task)
     return size + view.param(state, DIAL.arrival_weight) * math.log10(max(1.0, view.ready_s(state, task)))
 

@@ -37,9 +37,10 @@ NOTES = view.notes("targets", "form", "variant", "weight", "rests", "watts")
 
 @jit
 def rest_u(state, device, taken_u):
-    """Free share of a GPU in millionths, once ``taken_u`` more is taken; exclusive and time-sliced ones by task."""
+    """Return a GPU's free share in millionths once ``taken_u`` more is taken; exclusive and time-sliced by task."""
     turns = view.device_turns(state, device)
     if turns > 0:
+        # Of a device that is shared by turns a task takes a turn, whatever its share.
         tasks = view.device_tasks(state, device) + (1 if taken_u > 0 else 0)
         return max(0, view.WHOLE_U - view.WHOLE_U * tasks // turns)
     return max(0, view.WHOLE_U - view.taken_u(state, device) - taken_u)
@@ -79,19 +80,21 @@ def useless_u(state, wanted, gpus):
         if free >= need_u:
             fitting_u += free
             fitting += 1
+    # Enough GPUs that are free enough: only the rests too small for it are lost; else all of it is.
     return total - fitting_u if fitting >= view.variant_devices(state, wanted) else total
 
 
 @jit
 def popularity(state, i):
-    """How often shape i is asked for: as given, else as it arrived so far."""
+    """Return how often shape i is asked for: as given, else as it arrived so far."""
     given = view.recall(state, NOTES.weight, i)
+    # −1 marks a shape that is counted as it arrives (`prepare`); known targets come with their weights.
     return given if given >= 0.0 else float(view.shape_seen(state, int(view.recall(state, NOTES.form, i))))
 
 
 @jit
 def fragments(state, node, variant, device):
-    """Mean over shapes of the node's fragments; with ``variant`` ≥ 0 as if that were placed on ``device`` of it."""
+    """Return the mean over shapes of the node's fragments; ``variant`` ≥ 0: as if placed on its ``device``."""
     free_u = view.free_u(state, node)
     devices = 0
     share_u = 0
@@ -114,6 +117,7 @@ def fragments(state, node, variant, device):
             continue
         seen += weight
         wanted = int(view.recall(state, NOTES.variant, i))
+        # A shape that needs no GPU, or that the node has no cores for, can use none of its free share.
         lost = total
         fits = view.variant_need_u(state, wanted) <= free_u and view.class_takes(state, wanted, cls)
         if view.wants_gpu(state, wanted) and fits:
@@ -124,7 +128,7 @@ def fragments(state, node, variant, device):
 
 @jit
 def note_added_fragments(state, variant, out):
-    """How much the node's fragmentation rises if the variant is placed there, for each candidate."""
+    """Write how much the node's fragmentation rises if the variant is placed there, for each candidate."""
     last = -1
     before = 0.0
     for c in range(out.size):
@@ -149,9 +153,10 @@ def score(state, task, variant, out):
 
 @jit
 def scale(out, low, high):
-    """Costs to 0 … 100 between the lowest and the highest; the unknown stays above."""
+    """Scale costs to 0 … 100 between the lowest and the highest; the unknown stays above."""
     span = high - low
     for c in range(out.size):
+        # Unknown watts keep a cost above all scaled ones.
         if out[c] < view.UNKNOWN_COST:
             out[c] = 100.0 * (out[c] - low) / span if span > 0.0 else 0.0
 
@@ -171,6 +176,7 @@ def scale_known(out):
 def score_power(state, task, variant, out):
     """α · added watts + (1 − α) · added fragments, each from 0 to 100 over the candidates."""
     alpha = view.param(state, DIAL.alpha)
+    # Fragments go straight into `out`; the watts need a column of their own until both are scaled.
     watts = effects.notebook(state, NOTES.watts, out.size)
     for c in range(out.size):
         watts[c] = view.added_w(state, task, variant, c)
@@ -185,7 +191,7 @@ def score_power(state, task, variant, out):
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """The shapes, to be counted as they arrive; room for a column of watts and for the GPUs of a node."""
+    """Lay out the shapes, to be counted as they arrive, a column of watts and the GPUs of a node."""
     shapes = view.shape_count(state)
     _lay_out(state, cluster, np.arange(shapes), np.full(shapes, -1.0))
 
@@ -193,18 +199,25 @@ def prepare(state: Any, cluster: Cluster) -> None:
 def _lay_out(state: Any, cluster: Cluster, form: NDArray[np.int64], weight: NDArray[np.float64]) -> None:
     gpus = max(len(node.devices) for node in cluster.nodes)
     view.lay_out(
-        state, NOTES, targets=[len(form)], form=form, variant=view.first_variants(state, form), weight=weight,
-        rests=np.zeros(gpus), watts=np.zeros(view.candidate_room(state)),
-    )  # fmt: skip
+        state,
+        NOTES,
+        targets=[len(form)],
+        form=form,
+        variant=view.first_variants(state, form),
+        weight=weight,
+        rests=np.zeros(gpus),
+        watts=np.zeros(view.candidate_room(state)),
+    )
 
 
 def typical(workload: Workload) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The most frequent requests of cores and GPUs that together are 95 % of all, and their shares."""
+    """Return the most frequent requests of cores and GPUs that together are 95 % of all, and their shares."""
     counts = np.bincount(workload.shape, minlength=len(workload.shapes))
     found: dict[tuple[object, ...], list[int]] = {}
     for form, shape in enumerate(workload.shapes):
         needs = shape.variants[0]
         request = (needs.cores, needs.device, needs.devices, needs.device_share, needs.device_models)
+        # By what is asked for, whichever function: equal requests are one target.
         row = found.setdefault(request, [form, 0])
         row[1] += int(counts[form])
     rows = sorted(found.values(), key=lambda row: -row[1])
@@ -215,7 +228,7 @@ def typical(workload: Workload) -> tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 def targeting(policy: Policy, workload: Workload) -> Policy:
-    """The same policy with the target workload known beforehand, as in the paper: its most frequent shapes."""
+    """Return the same policy with the target workload known beforehand, as in the paper: its most frequent shapes."""
     form, weight = typical(workload)
 
     def known(state: Any, cluster: Cluster) -> None:

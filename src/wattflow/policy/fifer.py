@@ -34,7 +34,7 @@ NOTES = view.notes("next_at", "seen", "level", "slope", "batch", "ordered", "don
 
 @jit
 def stage_slack_s(state, task):
-    """The stage's share of what its deadline leaves; without one (objective − 1) times its runtime."""
+    """Return the stage's share of what its deadline leaves; without one (objective − 1) times its runtime."""
     typical = view.typical_s(state, task)
     deadline = view.deadline_s(state, task)
     if deadline == math.inf:
@@ -52,15 +52,18 @@ def waits(state, task):
     if not view.has_estimate(state, task) or estimate <= 0.0 or view.container_start_s(state, fn) <= 0.0:
         return False
     slack = stage_slack_s(state, task)
+    # Two ways to the same moment: `waited_s` is a difference of floats, and a
+    # hold that ends a rounding early would be asked for again at the same time.
     if view.waited_s(state, task) >= slack or view.now_s(state) >= view.ready_s(state, task) + slack:
         return False
     batch = math.floor(slack / estimate)
     # The task itself is among those that wait.
+    # <=, because those that wait include this one.
     return view.function_waiting(state, fn) <= batch * view.function_running(state, fn)
 
 
 def priority(state, task):
-    """Least slack first: when the stage's slack ends."""
+    """Order by least slack: when the stage's slack ends."""
     return view.now_s(state) + stage_slack_s(state, task)
 
 
@@ -70,12 +73,14 @@ def score(state, task, variant, out):
     fn = view.function_of(state, task)
     if view.has_estimate(state, task) and view.estimate_s(state, task) > 0.0:
         batch = math.floor(stage_slack_s(state, task) / view.estimate_s(state, task))
+        # Kept for `act`, which has no task to ask about.
         effects.note(state, NOTES.batch, fn, max(1.0, batch))
     for c in range(out.size):
         empty = 1.0 - view.core_share(state, variant, c)
         if view.container_start_s(state, fn) <= 0.0 or view.spare_containers(state, view.node_of(state, c), fn) > 0:
             out[c] = empty
         else:
+            # Above every warm place, which costs at most 1.
             out[c] = math.inf if patient else 10.0 + empty
     if patient:
         effects.hold_until(state, view.ready_s(state, task) + stage_slack_s(state, task))
@@ -97,7 +102,7 @@ def forecast(state, fn):
 
 
 def act(state):
-    """Every interval: make the containers that the forecast arrivals will lack."""
+    """Make, at every interval, the containers that the forecast arrivals will lack."""
     now = view.now_s(state)
     if now < view.recall(state, NOTES.next_at, 0):
         return
@@ -108,15 +113,18 @@ def act(state):
         if view.container_start_s(state, fn) > 0.0:
             useful = True
             expected = forecast(state, fn)
+            # A running attempt's container is free when it ends: within the interval it serves a batch.
             have = view.idle_containers(state, fn) + view.function_running(state, fn)
+            # A rounding above a whole number must not order a container.
             lacking = math.ceil(expected / max(1.0, view.recall(state, NOTES.batch, fn)) - 1e-9) - have
             prewarm.order(state, fn, lacking, NOTES.ordered, NOTES.done_at, fn)
+    # Without a function that starts cold there is nothing to come back for.
     if useful:
         effects.order_timer(state, now + interval_s)
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """Nothing arrived yet."""
+    """Lay the memory out: nothing arrived yet."""
     each = np.zeros(len(state.functions))
     view.lay_out(state, NOTES, **{name: [0.0] if name == "next_at" else each for name in NOTES._fields})
 

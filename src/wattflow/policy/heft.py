@@ -19,7 +19,8 @@ from wattflow.policy.planning.facts import Slots
 
 
 def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
-    """A slot for every task."""
+    """Plan a slot for every task."""
+    # The problem goes back with the slots: other planners fill a changed one (`dewts` closes nodes).
     return problem, planning.schedule(problem, planning.upward_rank(problem))
 
 

@@ -26,6 +26,7 @@ DIAL = view.dials(least_guarantee=0.6)
 @jit
 def over_budget(state, node, added_w):
     """Tell whether the node's energy resource is exhausted: P(k) − P(0) + added > TDP. An empty node takes any task."""
+    # Else a task larger than the TDP would wait for ever.
     if view.tasks_on(state, node) == 0:
         return False
     used_w = view.watts_at(state, node, view.busy_cores(state, node)) - view.watts_at(state, node, 0.0)
@@ -34,7 +35,7 @@ def over_budget(state, node, added_w):
 
 @jit
 def last_core_w(state, variant, node):
-    """Watts between the last two cores that requests may fill, for each core asked for."""
+    """Return watts between the last two cores that requests may fill, for each core asked for."""
     last = min(view.node_threads(state, node), view.request_cores(state, node))
     step = view.watts_at(state, node, last) - view.watts_at(state, node, max(0.0, last - 1.0))
     return step * view.variant_cores(state, variant)
@@ -51,10 +52,12 @@ def profiled_w(state, task, variant, candidate):
     device_w = view.device_added_w(state, variant, device) if device >= 0 else 0.0
     host_w = added_w - device_w
     beyond = view.busy_cores(state, node) + view.variant_cores(state, variant) - view.request_cores(state, node)
+    # Sums of requests stray from whole cores by a rounding.
     if beyond > 1e-9:
         host_w = last_core_w(state, variant, node)
     if over_budget(state, node, host_w):
         return math.inf
+    # Beyond the requests Algorithm 1 names the price itself: the last step of the curve.
     crowding_w = 0.0 if beyond > 1e-9 else view.crowding_w(state, variant, node, device)
     return host_w + device_w + crowding_w
 
@@ -66,11 +69,12 @@ def score(state, task, variant, out):
 
 
 def score_dial(state, task, variant, out):
-    """The same, for the one guarantee that suits the task's slack."""
+    """Score by added watts, for the one guarantee that suits the task's slack."""
     estimate = view.estimate_s(state, task)
     least = 1.0
     if view.has_estimate(state, task) and estimate > 0.0:
         least = max(view.param(state, DIAL.least_guarantee), estimate / (estimate + view.slack_s(state, task)))
+    # 80 % of ten is 8, not 9 by a rounding.
     tenths = math.ceil(10.0 * least - 1e-9)
     mine = abs(10.0 * view.variant_guarantee(state, variant) - tenths) < 1e-6
     for c in range(out.size):

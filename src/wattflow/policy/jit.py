@@ -10,7 +10,8 @@ from wattflow.kernel import jit as kernel_jit
 
 @functools.cache
 def folder() -> str:
-    """Where compiled code of policies belongs: named by all sources that can take part."""
+    """Return where compiled code of policies belongs: named by all sources that can take part."""
+    # Sources of the engine, too: its functions are compiled into a policy's.
     return kernel_jit.cache_folder("kernel", "engine", "policy")
 
 

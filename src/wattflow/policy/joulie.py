@@ -42,6 +42,7 @@ def points(state, node, added_w, scale):
     """Its score of a node, 0 to 100; higher is better."""
     now_w = view.node_now_w(state, node)
     cap_w = view.recall(state, NOTES.cap_w, node)
+    # Without known watts there is no cap, and no headroom either.
     headroom = max(0.0, 100.0 * (cap_w - now_w - added_w) / cap_w) if cap_w > 0.0 else 0.0
     stress = min(100.0, 100.0 * now_w / max(1e-9, view.node_tdp_w(state, node)))
     bonus = -max(-25.0, min(25.0, view.recall(state, NOTES.trend, node) / scale))
@@ -73,7 +74,7 @@ def score(state, task, variant, out):
 
 
 def act(state):
-    """Once a minute take the trends; at the beginning order the caps."""
+    """Take the trends once a minute; at the beginning order the caps."""
     now = view.now_s(state)
     if view.recall(state, NOTES.whole, ORDERED) == 0.0:
         effects.note(state, NOTES.whole, ORDERED, 1.0)
@@ -83,6 +84,7 @@ def act(state):
             if view.recall(state, NOTES.capped, node) == 1.0:
                 effects.order_cap(state, node, view.recall(state, NOTES.cap_w, node))
     minutes = (now - view.recall(state, NOTES.whole, SAMPLED)) / SAMPLE_S
+    # Sums of floats: a timer that comes a rounding early is still the minute's.
     if minutes < 1.0 - 1e-9:
         return
     total = 0.0
@@ -101,6 +103,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
     """Caps of nodes, and watts to begin with: idle."""
     share, eco = float(state.params[DIAL.performance]), float(state.params[DIAL.eco])
     classes, cls = state.classes, np.asarray(state.nodes.cls)
+    # Rows for nodes to come have a class, too.
     standing = np.asarray(state.nodes.pos) >= 0  # a live engine keeps rows for nodes to come
     full_w = np.asarray(classes.full_w[cls] + classes.device_idle_w[cls], np.float64)
     capped, unlimited = np.zeros(len(cls)), np.zeros(len(classes))
@@ -108,6 +111,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
     for one in np.unique(cls):
         (members,) = np.nonzero((cls == one) & standing)
         seen += len(members)
+        # Rounded over all classes so far: many small classes still keep the share as a whole.
         keep = min(len(members), max(0, round(share * seen) - kept))
         kept += keep
         capped[members[keep:]], unlimited[one] = 1.0, keep
@@ -128,6 +132,7 @@ JOULIE = Policy(
     "power headroom, cooling stress and power trends, as Joulie's extender scores",
     score=score,
     act=act,
+    # Trends and caps are each node's own, which groups of equal nodes do not know.
     settings=PolicySettings(grouped=False),
     params=DIAL.defaults,
     prepare=prepare,

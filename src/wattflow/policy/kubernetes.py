@@ -22,7 +22,7 @@ from wattflow.policy.jit import jit
 
 LEAST_CORES = 0.1
 LEAST_BYTES = 200 << 20
-"""What a pod without requests counts as when nodes are scored by use."""
+"""Requests that a pod without any counts for when nodes are scored by use."""
 PODS = 110
 """A kubelet's limit unless it is told otherwise."""
 DIAL = view.dials(ties=0.0)
@@ -36,9 +36,10 @@ def free_points(part, whole):
 
 @jit
 def least_allocated(state, node, variant):
-    """Mean free points of cores and memory."""
+    """Return the mean free points of cores and memory."""
     cores, memory = view.requested(state, node, variant)
     cores_n, memory_n, _ = view.unasked(state, node)
+    # LeastAllocated counts a pod without requests by these, wherever it is; `requested` leaves it out.
     cores_n += 0 if view.asks_cores(state, variant) else 1
     memory_n += 0 if view.asks_memory(state, variant) else 1
     by_cores = free_points(cores + LEAST_CORES * cores_n, view.request_cores(state, node))
@@ -60,7 +61,7 @@ def balanced(state, node, variant):
 
 @jit
 def points(cpu, memory):
-    """Least allocated and balanced of shares that are all requested: what both come to for usual pods, in one pass."""
+    """Return the points of least allocated and balanced together, for pods that request all, in one pass."""
     free = math.floor(100.0 * (1.0 - cpu) + 1e-9) + math.floor(100.0 * (1.0 - memory) + 1e-9)
     return math.floor(free / 2.0) + math.floor(100.0 * (1.0 - abs(cpu - memory) / 2.0) + 1e-9)
 
@@ -68,12 +69,15 @@ def points(cpu, memory):
 @jit
 def tie(state, node):
     """Between 0 and ½, as points are whole numbers: the least of a draw for each of the equal nodes it stands for."""
+    # The least of n draws, by one draw: n equal nodes stand as one
+    # candidate, and each should win as often as it would alone.
     return 0.5 * (1.0 - (1.0 - effects.draw(state)) ** (1.0 / view.stands_for(state, node)))
 
 
 @jit
 def fill_points(state, variant, out):
-    """Points that are missing to 200 on each candidate; equal ones are left to the lower index."""
+    """Write the points that are missing to 200 on each candidate; equal ones are left to the lower index."""
+    # The usual case in one pass; with bare pods each candidate's attempts have to be looked at.
     if view.all_ask(state):
         for c in range(out.size):
             cpu = min(1.0, view.core_share(state, variant, c))

@@ -34,7 +34,7 @@ from wattflow.policy.jit import jit
 DIAL = view.dials(**wattflow.DIAL.defaults, lean=1.0, energy=1.0, response=0.0, makespan=0.0, cost=0.0, utilisation=0.0)
 """The flagship's numbers in their places, how far the network is followed, and what counts."""
 COUNTS = ("energy", "response", "makespan", "cost", "utilisation")
-"""What may count; one of them must."""
+"""Objectives that may have a weight; one of them must."""
 LIMITS = {**wattflow.LIMITS, "lean": (0.0, 2.0), **dict.fromkeys(COUNTS, (0.0, 1e9))}
 NOTES = view.notes("idle_w", "kept", "theta", "facts", "classes", "scratch", "watched", "longest")
 """The flagship's in their places; ``facts``: totals of the cluster (`placing.FACTS`); ``classes``: a row of `CLASS_N`
@@ -105,7 +105,7 @@ def start_sums(state, first, weight, sums):
 
 @jit
 def network(state, first, weight, sums):
-    """The place head for one candidate: a linear part and one hidden layer."""
+    """Return the place head for one candidate: a linear part and one hidden layer."""
     gather(
         state, first + placing.AROUND_N, placing.N - placing.AROUND_N, weight + placing.AROUND_N * weights.WIDTH, sums
     )
@@ -121,7 +121,7 @@ def network(state, first, weight, sums):
 
 @jit
 def usual_time_outs(state, variant, longest, out):
-    """Prices as if the engine's time-outs were those of the sleep head: nodes that `doze` rules over."""
+    """Price as if the engine's time-outs were those of the sleep head: for nodes that `doze` rules over."""
     for c in range(out.size):
         if out[c] < view.UNKNOWN_COST:
             over_j = placing.overrated_j(state, c, longest)
@@ -160,7 +160,7 @@ def correct(state, task, variant, longest, out):
 
 @jit
 def fill_costs(state, task, variant, out):
-    """The flagship's prices × what was learned, and from these to costs."""
+    """Multiply the flagship's prices by what was learned, and turn these into costs."""
     if view.param(state, DIAL.wait) == math.inf:
         patient.fill_costs(state, task, variant, view.recall(state, NOTES.idle_w, 0), out)
     else:
@@ -172,13 +172,13 @@ def fill_costs(state, task, variant, out):
 
 
 def score(state, task, variant, out):
-    """The flagship's joules and priced seconds × what was learned; with ``wait`` = ∞ the flagship's."""
+    """Cost the flagship's joules and priced seconds × what was learned; with ``wait`` = ∞ the flagship's own."""
     fill_costs(state, task, variant, out)
 
 
 @jit
 def start_by(state, task):
-    """The flagship's latest start, moved by a share of the critical path."""
+    """Return the flagship's latest start, moved by a share of the critical path."""
     lean = view.param(state, DIAL.lean)
     if view.param(state, DIAL.wait) == math.inf:
         return view.latest_start_s(state, task)
@@ -198,7 +198,7 @@ def priority(state, task):
 
 @jit
 def awake_threads(state):
-    """Hardware threads of nodes that are on or waking."""
+    """Return hardware threads of nodes that are on or waking."""
     total = 0.0
     for cls in range(view.classes_n(state)):
         for i in range(view.class_count(state, cls)):
@@ -210,7 +210,7 @@ def awake_threads(state):
 
 @jit
 def doze(state, lean, longest):
-    """Idle nodes whose time is over fall asleep; returns when the next one's will be."""
+    """Put idle nodes whose time is over to sleep; returns when the next one's will be."""
     first = view.place_of(state, NOTES.scratch)
     facts = view.place_of(state, NOTES.facts)
     rows = view.place_of(state, NOTES.classes)
@@ -231,9 +231,13 @@ def doze(state, lean, longest):
                 shared = True
             placing.dozing_node(state, node, first, facts, watched, awake)
             later = lean * soft(linear(state, first, placing.DOZE_N, at))
+            # The correction is at most e^(2 · lean · MOST), which is
+            # ``longest`` (`use`): the engine's own time-out comes later.
             due_s = view.idle_since_s(state, node) + view.sleep_after_s(state, node) / longest * math.exp(2.0 * later)
+            # The look was ordered for this very moment: a rounding must not put it off to the next.
             if view.now_s(state) >= due_s - 1e-9:
                 effects.order_sleep(state, node)
+                # Nodes that are looked at after it would have to do without it, too.
                 awake -= view.node_threads(state, node)
             else:
                 next_s = min(next_s, due_s)
@@ -287,6 +291,7 @@ def class_rows(state: Any, cluster: Cluster) -> Any:
             np.minimum(1.0, classes.sleep_w / np.maximum(1e-9, classes.idle_w)),
             classes.sleep_after_s,
         ])  # fmt: skip
+    # In the last column inf means something: a class whose time-out is not ours.
     return np.where(np.isfinite(rows) | (np.arange(CLASS_N) == CLASS_N - 1), rows, 0.0)
 
 
@@ -305,6 +310,7 @@ def use(state: Any, theta: Any) -> None:
     ours = np.isfinite(base) & (state.classes.sleepable == 1)
     # Without a doze head the engine's own timers do; with one they come last, and `doze` before them.
     dozes = bool(theta[weights.DOZE : weights.SLEEP].any())
+    # The bound of the correction in `doze`, so that no engine's timer comes before it.
     longest = np.exp(2.0 * lean * MOST) if dozes else 1.0
     state.memory[int(state.memory[NOTES.longest])] = longest if dozes else 0.0
     after_s = base * np.exp(lean * 1.5 * moved / (1.0 + np.abs(moved) / MOST)) * longest
@@ -313,12 +319,14 @@ def use(state: Any, theta: Any) -> None:
 
 def watched_before(state: Any) -> Any:
     """Keep what was watched by now, if the memory is one of ours: nodes that come and other dials do not undo it."""
+    # The first block begins behind the starts of all (`view.lay_out`),
+    # so the first number tells how many blocks there are.
     first = int(state.memory[NOTES.watched]) if state.memory[0] == len(NOTES) else 0
     return state.memory[first : first + placing.TIMER].copy() if first else np.zeros(placing.TIMER)
 
 
 def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
-    """The flagship's preparation, facts of the cluster, and the weights (by default those in use)."""
+    """Prepare as the flagship, and lay out facts of the cluster and the weights (by default those in use)."""
     given, seen = state.classes.sleep_after_s.copy(), watched_before(state)
     wattflow.prepare(state, cluster)
     view.lay_out(
@@ -330,6 +338,7 @@ def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
         facts=placing.facts_of(state),
         classes=class_rows(state, cluster),
         scratch=np.zeros(placing.N + 2 * weights.WIDTH),
+        # The last is TIMER, which `watched_before` leaves out: no look is ordered yet.
         watched=[*seen, np.inf],
         longest=[0.0],
     )
@@ -341,13 +350,13 @@ def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
 
 
 def kept_awake(state, task, variant, out):
-    """Its share of what it costs to have the node on, by the time-outs of the sleep head."""
+    """Price its share of what it costs to have the node on, by the time-outs of the sleep head."""
     wattflow.fill_awake(state, task, variant, out)
     usual_time_outs(state, variant, view.recall(state, NOTES.longest, 0), out)
 
 
 def correction(state, task, variant, out):
-    """The correction of the flagship's price by what was learned."""
+    """Write the correction of the flagship's price by what was learned."""
     longest = view.recall(state, NOTES.longest, 0)
     wattflow.fill_prices(state, task, variant, out)
     usual_time_outs(state, variant, longest, out)
@@ -359,7 +368,7 @@ def correction(state, task, variant, out):
 
 
 def write_facts(state, task, variant, out):
-    """The features of each candidate, as `correct` makes them; nan for one without a price."""
+    """Write the features of each candidate, as `correct` makes them; nan for one without a price."""
     count = out.size // placing.N
     prices = out[:count]
     longest = view.recall(state, NOTES.longest, 0)
@@ -385,7 +394,7 @@ def write_facts(state, task, variant, out):
 
 
 def moved(state: Any, rows: Any, offers: Any) -> Any:
-    """How far each feature moved the logarithm of each candidate's price; nothing where the network is not asked."""
+    """Return how far each feature moved the logarithm of each price; nothing where the network is not asked."""
     lean = float(state.params[DIAL.lean])
     if lean == 0.0 or state.params[DIAL.wait] == np.inf:
         return np.zeros((len(rows), len(moving.NAMES)))
@@ -414,5 +423,5 @@ LEARNED = Policy(
 
 
 def with_weights(theta: Any) -> Policy:
-    """The policy with these weights, whatever file is in use."""
+    """Return the policy with these weights, whatever file is in use."""
     return replace(LEARNED, prepare=functools.partial(prepare, theta=theta), ready=None)

@@ -23,6 +23,7 @@ LEAST_ENERGY = Policy(
     "least-energy",
     "fewest added joules, wake and cold start included",
     score=score,
+    # Sleeping nodes compete even while others have room: the joules of their wake are in the score.
     settings=PolicySettings(wakes=True),
     terms=terms.JOULES,
 )

@@ -63,6 +63,7 @@ def _forward(parent_start, parent, child_start, child, seconds, release, before,
             order[n] = t
             n += 1
     at = 0
+    # Kahn's order: a task is listed when the last of its parents is.
     while at < n:
         t = order[at]
         at += 1
@@ -88,16 +89,18 @@ def _backward(child_start, child, seconds, order, rest):
 
 
 def _quickest(variants: tuple[Variant, ...], kinds: set[str | None]) -> float:
-    """The least runtime factor of the variants whose device the cluster has; the first one's where it has none."""
+    """Return the least runtime factor of variants whose device the cluster has; the first one's where none has."""
+    # A variant whose device nobody has does not count as its quickest.
     return min((v.runtime_factor for v in variants if v.device in kinds), default=variants[0].runtime_factor)
 
 
+# One entry, told by identity: a cluster's nodes are one tuple as long as they do not change.
 _paces: list[tuple[tuple[Node, ...], float, set[str | None]]] = []
 """The nodes asked about last, with the answer: a live engine asks for every task that comes."""
 
 
 def _pace(nodes: tuple[Node, ...]) -> tuple[float, set[str | None]]:
-    """Mean seconds per second of work over the cores, and the kinds of device there are (None for none)."""
+    """Return the mean seconds per second of work over the cores, and the kinds of device there are (None for none)."""
     if not _paces or _paces[0][0] is not nodes:
         cores = np.array([node.cores for node in nodes], np.float64)
         pace = float(np.average([1.0 / node.speed for node in nodes], weights=cores))
@@ -106,12 +109,12 @@ def _pace(nodes: tuple[Node, ...]) -> tuple[float, set[str | None]]:
 
 
 def mean_pace(cluster: Cluster) -> float:
-    """Mean seconds per second of work over the cluster's cores."""
+    """Return the mean seconds per second of work over the cluster's cores."""
     return _pace(cluster.nodes)[0]
 
 
 def estimated_seconds(workload: Workload, cluster: Cluster) -> Floats:
-    """Seconds of each task in its quickest variant as a mean over the cluster's cores; no NaN."""
+    """Return seconds of each task in its quickest variant as a mean over the cluster's cores; no NaN."""
     pace, kinds = _pace(cluster.nodes)
     factor = np.array([_quickest(shape.variants, kinds) for shape in workload.shapes], np.float64)
     seconds = np.where(np.isnan(workload.estimate_s), GUESS_S, workload.estimate_s)
@@ -127,12 +130,19 @@ def levels(workload: Workload, cluster: Cluster) -> Levels:
     before, rest, phase = np.zeros(count), np.zeros(count), np.zeros(count, np.int64)
     release = np.maximum(0.0, workload.release_s - submit)
     order = _forward(
-        workload.parent_start.copy(), workload.parent.astype(np.int64), child_start, child.astype(np.int64),
-        seconds, np.ascontiguousarray(release), before, phase,
-    )  # fmt: skip
+        workload.parent_start.copy(),
+        workload.parent.astype(np.int64),
+        child_start,
+        child.astype(np.int64),
+        seconds,
+        np.ascontiguousarray(release),
+        before,
+        phase,
+    )
     _backward(child_start, child.astype(np.int64), seconds, order, rest)
     flows = max(1, len(workload.workflow_names))
     path = np.zeros(flows)
+    # `.at`: tasks of one workflow repeat its number, and plain indexing would keep the last of them only.
     np.maximum.at(path, workload.workflow, before + rest)
     cores = np.array([shape.variants[0].cores * shape.parts for shape in workload.shapes], np.float64)
     work = np.bincount(workload.workflow, weights=seconds * cores[workload.shape], minlength=flows)

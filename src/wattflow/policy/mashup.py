@@ -19,8 +19,9 @@ from wattflow.policy.jit import jit
 
 @jit
 def fixed_slots(state, variant):
-    """How many tasks of this variant the fixed nodes hold at once, when empty (cores only)."""
+    """Return how many tasks of this variant the fixed nodes hold at once, when empty (cores only)."""
     slots = 0.0
+    # Without a guarantee the division would be by 0; a millionth fits as often as memory lets it.
     need = max(1e-6, view.variant_guaranteed(state, variant))
     for cls in range(view.classes_n(state)):
         if not view.class_takes(state, variant, cls):
@@ -28,15 +29,17 @@ def fixed_slots(state, variant):
         for i in range(view.class_count(state, cls)):
             node = view.class_node(state, cls, i)
             if not view.is_serverless(state, node) and not view.is_gone(state, node):
+                # Sums of cores stray from whole numbers by a rounding.
                 slots += math.floor(view.request_cores(state, node) / need + 1e-9)
     return slots
 
 
 @jit
 def fixed_speed_s(state, task, variant):
-    """Seconds of the task on the fastest fixed node that can run it; inf without one."""
+    """Return seconds of the task on the fastest fixed node that can run it; inf without one."""
     best = math.inf
     for cls in range(view.classes_n(state)):
+        # Nodes of a class are alike: the first stands for all.
         node = view.class_node(state, cls, 0)
         if not view.is_serverless(state, node) and view.class_takes(state, variant, cls):
             best = min(best, view.estimate_s(state, task) * view.factor_on(state, task, variant, node, -1))
@@ -56,6 +59,7 @@ def score(state, task, variant, out):
         run_s = view.runtime_s(state, task, variant, c)
         start_s = view.ready_in_s(state, task, variant, c)
         if not view.is_serverless(state, view.node_of(state, c)):
+            # Without slots there are no waves, yet a task here still takes one run.
             out[c] = start_s + max(1.0, waves) * run_s
         elif fixed_s < start_s + run_s and alone and view.running(state) > 0:
             out[c] = math.inf

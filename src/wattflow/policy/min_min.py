@@ -33,5 +33,6 @@ MAX_MIN = Policy(
     "the task whose best completion is latest, where it completes first",
     "10.1006/jpdc.1999.1581",
     score=score,
+    # Only the order between tasks is turned round: each task still goes where it completes first.
     settings=PolicySettings(selection="best_pair", largest=True),
 )

@@ -19,12 +19,12 @@ from wattflow.policy import placing, weights
 Floats = NDArray[np.float64]
 
 NAMES = (*placing.AROUND, *placing.CANDIDATE, "constant")
-"""What `moved` has a column for."""
+"""Columns of `moved`."""
 
 
 def place_rows(theta: Floats) -> Floats:
-    """The place head's weights: a row for each feature, then the biases; a column for each hidden unit, then the linear
-    part's."""
+    """Return the place head's weights: a row for each feature, then the biases; a column for each hidden unit, then the
+    linear part's."""
     return theta[weights.PLACE :][: (placing.N + 1) * weights.WIDTH].reshape(-1, weights.WIDTH)
 
 
@@ -47,18 +47,21 @@ def place(theta: Floats, rows: Floats) -> Floats:
 
 
 def moved(theta: Floats, rows: Floats, most: float) -> Floats:
-    """How far each feature, and last the constant, moved the logarithm of each candidate's price.
+    """Return how far each feature, and last the constant, moved the logarithm of each candidate's price.
 
     Corrections are softly held within ±``most``. Of a weighted sum its terms, which sum to f.
     """
     if is_sum(theta):
         head = place_rows(theta)[:, weights.HIDDEN]
+        # A sum is exact as it stands: no feature has to be taken away.
         return np.column_stack([rows * head[:-1], np.full(len(rows), head[-1])])
     found = np.zeros((len(rows), placing.N + 1))
     mean = rows.mean(axis=0)
     for i, mine in enumerate(rows):
+        # A row for each feature with the mean in its place, and the candidate itself last.
         changed = np.vstack([np.where(np.eye(placing.N, dtype=bool), mean, mine), mine])
         f = place(theta, changed)
+        # As `learned.soft` holds it: what was moved is told after that, as the price felt it.
         held = f / (1.0 + np.abs(f) / most)
         found[i, :-1] = held[-1] - held[:-1]
     return found

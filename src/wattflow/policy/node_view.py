@@ -32,6 +32,7 @@ def is_waking(state, node):
 @jit
 def is_gone(state, node):
     """Tell whether the node is down or being drained."""
+    # By number: DOWN and DRAINING are the last states (`engine.tables`).
     return state.nodes[node].power_state >= DOWN
 
 
@@ -55,25 +56,25 @@ def is_serverless(state, node):
 
 @jit
 def zone_of(state, node):
-    """The node's zone."""
+    """Return the node's zone."""
     return state.classes[state.nodes[node].cls].zone
 
 
 @jit
 def class_of(state, node):
-    """The number of the node's class: equal for nodes that are alike. A row of blocks laid out per class."""
+    """Return the number of the node's class: equal for nodes that are alike. A row of blocks laid out per class."""
     return state.nodes[node].cls
 
 
 @jit
 def classes_n(state):
-    """Classes of nodes that are alike."""
+    """Count classes of nodes that are alike."""
     return state.classes.size
 
 
 @jit
 def class_count(state, cls):
-    """Nodes of a class."""
+    """Count nodes of a class."""
     return state.classes[cls].count
 
 
@@ -91,38 +92,38 @@ def class_takes(state, variant, cls):
 
 @jit
 def node_cores(state, node):
-    """Physical cores."""
+    """Count physical cores."""
     return state.classes[state.nodes[node].cls].cores
 
 
 @jit
 def node_threads(state, node):
-    """Hardware threads."""
+    """Count hardware threads."""
     return state.classes[state.nodes[node].cls].threads
 
 
 @jit
 def request_cores(state, node):
-    """Return what guaranteed cores may sum to."""
+    """Return the limit on the sum of guaranteed cores."""
     return state.nodes[node].request_u / MICRO
 
 
 @jit
 def busy_cores(state, node):
-    """Cores that placed attempts use at most."""
+    """Return cores that placed attempts use at most."""
     return state.nodes[node].alloc_u / MICRO
 
 
 @jit
 def free_cores(state, node):
-    """Guaranteed cores still to be had."""
+    """Return guaranteed cores still to be had."""
     row = state.nodes[node]
     return (row.capacity_u - row.used_u) / MICRO
 
 
 @jit
 def tasks_on(state, node):
-    """Attempts on the node."""
+    """Count attempts on the node."""
     return state.nodes[node].running
 
 
@@ -143,13 +144,13 @@ def watts_at(state, node, busy):
 
 @jit
 def node_idle_w(state, node):
-    """Idle watts, devices included."""
+    """Return idle watts, devices included."""
     return state.classes[state.nodes[node].cls].idle_w
 
 
 @jit
 def node_sleep_w(state, node):
-    """Watts asleep."""
+    """Return watts asleep."""
     return state.classes[state.nodes[node].cls].sleep_w
 
 
@@ -161,67 +162,69 @@ def frequencies_of(state, node):
 
 @jit
 def frequency_power(state, node, level):
-    """Watts above idle at a frequency level, over those at the nominal one."""
+    """Return watts above idle at a frequency level, over those at the nominal one."""
     return state.frequency_power[state.nodes[node].cls, level] if level > 0 else 1.0
 
 
 @jit
 def node_now_w(state, node):
-    """Watts of the node by its profile as it is allocated and clocked now; 0 without a profile, devices at idle."""
+    """Return watts of the node by its profile as allocated and clocked now; 0 without one, devices at idle."""
     row = state.nodes[node]
     kind = state.classes[row.cls]
     if kind.known_power == 0 or row.power_state == DOWN:
         return 0.0
     if row.power_state == ASLEEP:
         return kind.sleep_w
+    # One figure for both ways: the cluster's description has no other.
     if row.power_state in (WAKING, FALLING):
         return kind.wake_w
     still = watts(state, row.cls, 0.0)
+    # Above the curve's own idle watts: ``idle_w`` counts the devices', too.
     above = watts(state, row.cls, row.alloc_u / MICRO) - still
     return kind.idle_w + above * frequency_power(state, node, row.frequency)
 
 
 @jit
 def node_tdp_w(state, node):
-    """The node's TDP; its full watts where none is given."""
+    """Return the node's TDP; its full watts where none is given."""
     return state.classes[state.nodes[node].cls].tdp_w
 
 
 @jit
 def node_wake_s(state, node):
-    """Seconds from asleep to on."""
+    """Return seconds from asleep to on."""
     return state.classes[state.nodes[node].cls].wake_s
 
 
 @jit
 def sleep_cycle_j(state, node):
-    """Joules of falling asleep and waking once."""
+    """Return joules of falling asleep and waking once."""
     kind = state.classes[state.nodes[node].cls]
     return (kind.wake_s + kind.enter_s) * kind.wake_w
 
 
 @jit
 def enter_j(state, node):
-    """Joules of falling asleep once."""
+    """Return joules of falling asleep once."""
     kind = state.classes[state.nodes[node].cls]
     return kind.enter_s * kind.wake_w
 
 
 @jit
 def sleep_after_s(state, node):
-    """Idle seconds after which the node falls asleep by itself; inf when it does not."""
+    """Return idle seconds after which the node falls asleep by itself; inf when it does not."""
     return state.classes[state.nodes[node].cls].sleep_after_s
 
 
 @jit
 def idle_since_s(state, node):
-    """When the node last became empty."""
+    """Return when the node last became empty."""
     return state.nodes[node].idle_since
 
 
 @jit
 def busy_until_s(state, node):
-    """When the last attempt on the node is expected to end; now for an empty one. O(attempts on it)."""
+    """Return when the last attempt on the node is expected to end; now for an empty one. O(attempts on it)."""
     last = state.clock[0].now
     a = state.nodes[node].first_attempt
     while a >= 0:
@@ -244,6 +247,8 @@ def makes_room(state, variant, node, attempt):
         return False
     threads = state.classes[row.cls].threads
     fits = row.used_u - gone.need_u + needs.need_u <= row.capacity_u
+    # Threads, too: a node that sells more than it has would be crowded, not free.
+    # 1e-9 forgives a rounding only: cores are counted in whole millionths.
     return fits and (row.alloc_u - gone.cores_u + needs.cores_u) / MICRO <= threads + 1e-9
 
 
@@ -268,7 +273,7 @@ def next_room(state, variant, node):
 
 @jit
 def expects_end(state, node):
-    """Return whether an attempt on a node is still expected to end. O(attempts on the node)."""
+    """Tell whether an attempt on a node is still expected to end. O(attempts on the node)."""
     now = state.clock[0].now
     a = state.nodes[node].first_attempt
     while a >= 0:
@@ -286,16 +291,17 @@ def variant_device(state, variant):
 
 @jit
 def factor_on(state, task, variant, node, device):
-    """Seconds on a node (or its device) per second of the task's estimate, alone there."""
+    """Return seconds on a node (or its device) per second of the task's estimate, alone there."""
     return work_factor(state, state.tasks[task].form, variant, node, device)
 
 
 @jit
 def mean_w(state, variant, node, device):
-    """Watts of a variant at the node's mean slope, whoever else is there; UNKNOWN_COST without a power profile."""
+    """Return watts of a variant at the node's mean slope, whoever else is there; UNKNOWN_COST without a profile."""
     kind = state.classes[state.nodes[node].cls]
     if kind.known_power == 0:
         return UNKNOWN_COST
+    # By the curve's own idle watts, as in `node_now_w`: ``full_w`` holds no device either.
     total = (
         (kind.full_w - watts(state, state.nodes[node].cls, 0.0))
         / kind.threads
@@ -323,7 +329,7 @@ def device_suits(state, variant, device):
 
 @jit
 def transfer_j(state, task, node):
-    """Joules of bringing the task's data to a node."""
+    """Return joules of bringing the task's data to a node."""
     return bytes_to(state, task, node) * state.classes[state.nodes[node].cls].j_per_byte
 
 
@@ -347,10 +353,11 @@ def all_ask(state):
 
 @jit
 def unasked(state, node):
-    """Attempts on the node without a request for cores, those without one for memory, and the bytes these hold."""
+    """Count attempts on the node without a request for cores, and for memory; also the bytes the latter hold."""
     cores_n = 0
     memory_n = 0
     held = 0
+    # The flag spares nearly every workload the walk.
     if state.rules[0].bare == 1:
         a = state.nodes[node].first_attempt
         while a >= 0:
@@ -366,23 +373,25 @@ def unasked(state, node):
 
 @jit
 def requested(state, node, variant):
-    """Cores and bytes that attempts on the node request, this one among them."""
+    """Return cores and bytes that attempts on the node request, this one among them."""
     row = state.nodes[node]
     needs = state.variants[variant]
+    # A bare pod's memory is reserved but was never requested.
     own = needs.memory if asks_memory(state, variant) else 0
     return (row.used_u + needs.need_u) / MICRO, row.used_mem - unasked(state, node)[2] + own
 
 
 @jit
 def node_memory(state, node):
-    """Bytes of memory that requests may sum to."""
+    """Return bytes of memory that requests may sum to."""
     return state.nodes[node].capacity_mem
 
 
 @jit
 def core_share(state, variant, candidate):
-    """Guaranteed cores over what requests may sum to, the task included."""
+    """Return guaranteed cores over what requests may sum to, the task included."""
     row = state.nodes[state.candidates[candidate].node]
+    # The node's full size: ``capacity_u`` is what a ramping serverless platform offers so far.
     return (row.used_u + state.variants[variant].need_u) / row.request_u
 
 

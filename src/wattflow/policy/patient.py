@@ -30,14 +30,15 @@ LATE, SLEEP, AMORTISE = 1.0, 0.1, 0.3
 
 @jit
 def companions(state, variant, node):
-    """How many waiting tasks, this one included, could share the node's waking."""
+    """Return how many waiting tasks, this one included, could share the node's waking."""
+    # A rounding below a whole number must not lose a companion; without a guarantee the division would be by 0.
     room = math.floor(view.free_cores(state, node) / max(1e-6, view.variant_guaranteed(state, variant)) + 1e-9)
     return max(1.0, min(float(view.waiting(state)), room) * AMORTISE)
 
 
 @jit
 def price_j(state, task, variant, candidate, idle_w):
-    """The whole cost of a candidate."""
+    """Return the whole cost of a candidate."""
     if view.added_w(state, task, variant, candidate) >= view.UNKNOWN_COST:
         return view.UNKNOWN_COST
     finish_s = view.crowded_finish_s(state, task, variant, candidate)
@@ -46,6 +47,7 @@ def price_j(state, task, variant, candidate, idle_w):
     late_s = view.now_s(state) + finish_s - view.latest_start_s(state, task) - view.typical_s(state, task)
     if late_s > 0.0:
         under_way = float(view.waiting(state) + view.running(state))
+        # With nobody under way the cluster waits for this one alone.
         joules += LATE * idle_w * late_s / max(1.0, under_way)
     return view.bounded(joules)
 
@@ -63,12 +65,14 @@ def wake_at_s(state, task, candidate):
 def crowded(state, variant, node):
     """Tell whether the task would find no hardware thread of its own on a node that is in use."""
     beyond = view.busy_cores(state, node) + view.variant_cores(state, variant) - view.node_threads(state, node)
+    # An empty node takes a task of any width, or a wide one would wait for ever.
     return view.tasks_on(state, node) > 0 and beyond > 1e-9
 
 
 @jit
 def fill_costs(state, task, variant, idle_w, out):
     """Joules for the cluster; inf on crowded nodes, and on sleeping ones while the task can wait for one that is on."""
+    # With nothing running no node will be free that is on: it does not wait.
     patient = view.running(state) > 0 and view.has_estimate(state, task)
     resume = math.inf
     taken = False
@@ -82,5 +86,6 @@ def fill_costs(state, task, variant, idle_w, out):
         else:
             out[c] = price_j(state, task, variant, c, idle_w)
             taken = True
+    # Only where nothing was priced: a place that can be had now ends the wait.
     if not taken and resume < math.inf:
         effects.hold_until(state, resume)

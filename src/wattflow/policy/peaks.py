@@ -51,6 +51,7 @@ def score(state, task, variant, out):
 def fit(idle_w: float, half_w: float, full_w: float) -> tuple[float, float, float]:
     """(K0, K1, K2) through the watts at 0, 50 and 100 %."""
     first, second = half_w - idle_w, full_w - half_w
+    # The logarithm below needs growth, and a straight line has none.
     if first <= 0 or second <= 0 or abs(second / first - 1.0) < 1e-9:
         return idle_w, (full_w - idle_w) / 100.0, 0.0
     growth = second / first  # e^(50 K2)
@@ -62,6 +63,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
     """Fit every class's model."""
     rows = []
     for cls in range(len(state.classes)):
+        # Nodes of a class are alike.
         node = int(state.class_nodes[state.classes["first"][cls]])
         threads = float(view.node_threads(state.handle(), node))
         rows.append(fit(*(float(view.watts_at(state.handle(), node, share * threads)) for share in (0.0, 0.5, 1.0))))

@@ -24,9 +24,10 @@ from wattflow.policy.planning.facts import Floats, Slots, jit
 
 
 def optimistic_costs(problem: planning.Problem) -> Floats:
-    """The OCT by task and node class; inf where a child could not run at all."""
+    """Return the OCT by task and node class; inf where a child could not run at all."""
     table = np.zeros(problem.cost_s.shape)
     facts = problem.facts
+    # A task that fits nowhere is left to the engine; its mean keeps its parents' rows finite.
     able = np.isfinite(problem.cost_s).any(axis=1, keepdims=True)
     cost = np.where(able, problem.cost_s, problem.mean_s[:, None])
     _fill(problem.order, facts.child_start, facts.child, problem.edge_s(), cost, table)
@@ -42,6 +43,7 @@ def _fill(order, child_start, child, edge_s, cost_s, table):
             s = child[e]
             for c in range(table.shape[1]):
                 stay = table[s, c] + cost_s[s, c]
+                # The minimum over q: stay on this class without a transfer, or go to the best of all with one.
                 table[task, c] = max(table[task, c], min(stay, least[s] + edge_s[e]))
         best = np.inf
         for c in range(table.shape[1]):
@@ -50,7 +52,7 @@ def _fill(order, child_start, child, edge_s, cost_s, table):
 
 
 def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
-    """A slot for every task."""
+    """Plan a slot for every task."""
     table = optimistic_costs(problem)
     return problem, planning.schedule(problem, table @ problem.weight, bias=table)
 
@@ -61,6 +63,9 @@ def plan(workflow: Workload, cluster: Cluster, committed: Committed) -> Plan:
 
 
 PEFT = Policy(
-    "peft", "earliest finish plus an optimistic table of what follows", "10.1109/TPDS.2013.57",
-    plan=plan, params=planning.PARAMS,
-)  # fmt: skip
+    "peft",
+    "earliest finish plus an optimistic table of what follows",
+    "10.1109/TPDS.2013.57",
+    plan=plan,
+    params=planning.PARAMS,
+)

@@ -15,6 +15,7 @@ import numpy as np
 from wattflow.policy import pricing, view, wattflow
 from wattflow.policy.jit import jit
 
+# The order in which `around` and `candidate` write, and that of the weights in every file.
 AROUND = (
     "queue", "busy", "asleep", "short task", "on path", "slack", "waited", "wide", "dial", "response", "makespan",
     "short path",
@@ -28,7 +29,7 @@ AROUND_N, N = len(AROUND), len(AROUND) + len(CANDIDATE)
 ORDER_N, DOZE_N = 7, 10
 AT, SEEN, PACE, LOAD, PEAK, BUSY, TIMER = range(7)
 WATCHED_N = 7
-"""What is noted as time passes: when, whether any task came, logarithm of the critical paths, mean and fading peak of
+"""Notes kept as time passes: when, whether any task came, logarithm of the critical paths, mean and fading peak of
 open tasks over hardware threads, the last of them, and when a look at idle nodes is due."""
 FORGETS, MEMORY_PATHS = 0.05, 10.0
 """A task's share in the noted path; critical paths after which the load of before is mostly forgotten."""
@@ -42,7 +43,7 @@ _ENERGY, _RESPONSE, _MAKESPAN, _COST, _UTILISATION = range(
 
 
 def facts_of(state: Any) -> Any:
-    """Hardware threads in all, mean idle watts of a node, nodes, mean seconds of waking."""
+    """Return hardware threads in all, mean idle watts of a node, nodes, mean seconds of waking."""
     classes = state.classes
     count = classes.count.astype(np.float64)
     nodes = max(1.0, float(count.sum()))
@@ -59,7 +60,7 @@ def held(x, most):
 
 @jit
 def ratio(a, b):
-    """Logarithm of a / b within ±3; 0 where one is not positive."""
+    """Return the logarithm of a / b within ±3; 0 where one is not positive."""
     if a <= 0.0 or b <= 0.0:
         return 0.0
     return held(math.log(a / b), 3.0)
@@ -67,14 +68,14 @@ def ratio(a, b):
 
 @jit
 def all_weights(state):
-    """Sum of what counts, at least a little."""
+    """Return the sum of what counts, at least a little."""
     total = view.param(state, _ENERGY) + view.param(state, _RESPONSE) + view.param(state, _MAKESPAN)
     return max(1e-9, total + view.param(state, _COST) + view.param(state, _UTILISATION))
 
 
 @jit
 def response_share(state):
-    """How much the response of workflows counts, 0–1."""
+    """Return how much the response of workflows counts, 0–1."""
     return view.param(state, _RESPONSE) / all_weights(state)
 
 
@@ -87,7 +88,7 @@ def makespan_share(state):
 
 @jit
 def around(state, task, variant, first, facts):
-    """The features that all candidates of a decision share."""
+    """Write the features that all candidates of a decision share."""
     memory = state.memory
     path_s = max(1e-3, view.path_s(state, task))
     typical_s = max(1e-3, view.typical_s(state, task))
@@ -118,7 +119,7 @@ def overrated_j(state, c, longest):
 
 @jit
 def candidate(state, task, variant, c, parts, first, facts, due, price, least, merit, longest):
-    """The features of one candidate, behind those of `around`; ``parts``: where its numbers are (`pricing`)."""
+    """Write the features of one candidate, behind those of `around`; ``parts``: where its numbers are (`pricing`)."""
     memory = state.memory
     at = first + AROUND_N
     node = view.node_of(state, c)
@@ -126,6 +127,7 @@ def candidate(state, task, variant, c, parts, first, facts, due, price, least, m
     run_s = memory[parts + pricing.RUN]
     finish_s = memory[parts + pricing.FINISH]
     until_s = memory[parts + pricing.UNTIL]
+    # `view.awake_and_until` has not looked, where the node never sleeps by itself.
     if until_s == -math.inf:
         until_s = view.busy_until_s(state, node)
     wanted = view.variant_cores(state, variant)
@@ -155,7 +157,7 @@ def candidate(state, task, variant, c, parts, first, facts, due, price, least, m
 
 @jit
 def order(state, task, first, facts):
-    """The features of a task that enters the queue."""
+    """Write the features of a task that enters the queue."""
     memory = state.memory
     path_s = max(1e-3, view.path_s(state, task))
     typical_s = max(1e-3, view.typical_s(state, task))
@@ -170,7 +172,7 @@ def order(state, task, first, facts):
 
 @jit
 def dozing(state, first, facts, merit, watched):
-    """The features that the idle nodes of a class share: how busy the cluster is and was, and how good the class."""
+    """Write the features that idle nodes of a class share: how busy the cluster is and was, how good the class."""
     memory = state.memory
     memory[first] = math.log1p(view.waiting(state) / memory[facts])
     memory[first + 1] = min(2.0, view.running(state) / memory[facts])
@@ -184,7 +186,7 @@ def dozing(state, first, facts, merit, watched):
 
 @jit
 def dozing_node(state, node, first, facts, watched, awake):
-    """The features of one idle node: its waking beside the paths of late, and whether the others would do without it.
+    """Write the features of an idle node: its waking beside the paths of late, and if others would do without it.
 
     ``awake`` counts hardware threads of nodes that are awake, this one included.
     """

@@ -35,7 +35,7 @@ ROOM = 0.95
 
 @jit
 def present_w(state):
-    """Watts of the capped nodes as they are allocated now."""
+    """Return watts of the capped nodes as they are allocated now."""
     total = 0.0
     for node in range(view.nodes_n(state)):
         if view.recall(state, NOTES.capped, node) == 1.0:
@@ -52,20 +52,23 @@ def score(state, task, variant, out):
         node = view.node_of(state, c)
         added_w = view.added_w(state, task, variant, c)
         if view.is_asleep(state, node):
+            # Waking adds the whole idle draw, not only what the task adds.
             added_w += view.node_idle_w(state, node) - view.node_sleep_w(state, node)
         out[c] = view.added_j(state, task, variant, c)
         capped = view.recall(state, NOTES.capped, node) == 1.0 and view.has_profile(state, node)
+        # With nothing running a task must start, or everything would wait for ever.
         if capped and added_w > room_w and view.running(state) > 0:
             out[c] = math.inf
             held = True
     if held:
         step = series.step_s(state, CAP)
+        # The next step of the series; an end before it brings a decision anyway.
         effects.hold_until(state, (math.floor(now / step) + 1.0) * step)
 
 
 @jit
 def hungriest(state, lower):
-    """The capped node with most watts above idle that can still go down (or, without ``lower``, up); −1 without one."""
+    """Find the capped node with most watts above idle that can go down (or, without ``lower``, up); −1 without."""
     best = -1
     most = 0.0
     for node in range(view.nodes_n(state)):
@@ -82,29 +85,33 @@ def hungriest(state, lower):
 
 @jit
 def step_w(state, node, change):
-    """Watts that a change of the node's frequency level adds."""
+    """Return watts that a change of the node's frequency level adds."""
     level = int(view.recall(state, NOTES.level, node))
     above_w = view.watts_at(state, node, view.busy_cores(state, node)) - view.watts_at(state, node, 0.0)
     return above_w * (view.frequency_power(state, node, level + change) - view.frequency_power(state, node, level))
 
 
 def act(state):
-    """Down while above the cap, up while there is room; and be there when the cap changes."""
+    """Step down while above the cap, up while there is room; and be there when the cap changes."""
     now = view.now_s(state)
     cap_w = series.value(state, CAP, now)
     watts = present_w(state)
     change = 1 if watts > cap_w else -1
+    # As many steps as nodes, so that a single act ends.
     for _ in range(view.nodes_n(state)):
         node = hungriest(state, change == 1)
+        # Going down stops as soon as the cap is kept.
         if node < 0 or (change == 1 and watts <= cap_w):
             break
         added = step_w(state, node, change)
+        # Below the cap by some distance: else a node would go up and down with every task.
         if change == -1 and watts + added > ROOM * cap_w:
             break
         watts += added
         level = int(view.recall(state, NOTES.level, node)) + change
         effects.note(state, NOTES.level, node, level)
         effects.order_frequency(state, node, level)
+    # With nothing running there is nothing to slow down at the next step.
     if view.running(state) > 0:
         step = series.step_s(state, CAP)
         effects.order_timer(state, (math.floor(now / step) + 1.0) * step)
@@ -118,14 +125,15 @@ def _lay_out(state: Any, cluster: Cluster, cap: Series, zone: str | None) -> Non
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """A constant cap: a share of all nodes' full watts."""
+    """Lay out a constant cap: a share of all nodes' full watts."""
     classes = state.classes
+    # ``full_w`` is without devices; they idle at least.
     full_w = float(((classes.full_w + classes.device_idle_w) * classes.count).sum())
     _lay_out(state, cluster, Series(3600.0, (float(state.params[DIAL.share]) * full_w,)), None)
 
 
 def following(cap_w: Series, zone: str | None = None) -> Policy:
-    """The policy that keeps the cluster, or one of its zones, below a series of watts."""
+    """Make the policy that keeps the cluster, or one of its zones, below a series of watts."""
 
     def known(state: Any, cluster: Cluster) -> None:
         _lay_out(state, cluster, cap_w, zone)

@@ -11,13 +11,14 @@ from wattflow.policy.jit import jit
 
 @jit
 def roomiest(state, given):
-    """The node that is on, keeps containers and has the most free cores beyond those ``given`` away; −1 without one."""
+    """Find the node that is on, keeps containers and has most free cores beyond those ``given`` away; −1 without."""
     best = -1
     most = 0.0
     for node in range(view.nodes_n(state)):
         if not view.is_on(state, node) or view.keep_alive_s(state, node) <= 0.0:
             continue
         free = view.free_cores(state, node) - given[node]
+        # One core is busy while a container is made (docs/physics.md, section 5).
         if free >= 1.0 and free > most:
             most = free
             best = node
@@ -31,8 +32,10 @@ def order(state, fn, lacking, ordered, done_at, i):
     ``ordered`` counts them and ``done_at`` is when the last of them is ready, after which none is on its way.
     """
     now = view.now_s(state)
+    # All that were ordered are there, and among the idle ones now: nothing is on its way.
     if now >= view.recall(state, done_at, i):
         effects.note(state, ordered, i, 0.0)
+    # Orders of this instant are carried out after it, so free cores do not show them yet.
     given = np.zeros(view.nodes_n(state))
     for _ in range(int(lacking - view.recall(state, ordered, i))):
         node = roomiest(state, given)

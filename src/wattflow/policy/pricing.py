@@ -13,6 +13,7 @@ from wattflow.policy.jit import jit
 RUN, FINISH, WORTH, AWAKE, UNTIL, PRICE = range(6)
 """Run seconds, seconds until the end, joules at what they are worth, joules of having the node awake, when the node's
 last attempt ends (−inf where nobody looked), and the price itself."""
+# Most decisions look at fewer candidates: groups of equal nodes stand as one.
 WIDTH, MOST = 6, 64
 SIZE = WIDTH * (MOST + 1)
 """The last place is for a candidate of whom nothing was kept."""
@@ -36,13 +37,14 @@ def look(state, task, variant, candidate, at):
 
 @jit
 def slot(kept, candidate):
-    """Where a candidate's numbers belong in the block that begins at ``kept``."""
+    """Return where a candidate's numbers belong in the block that begins at ``kept``."""
+    # Whoever comes beyond shares the last place, and is looked up again when asked about (`found`).
     return kept + WIDTH * min(candidate, MOST)
 
 
 @jit
 def found(state, task, variant, candidate, kept):
-    """Where a candidate's numbers are, once its task and variant are priced."""
+    """Return where a candidate's numbers are, once its task and variant are priced."""
     at = slot(kept, candidate)
     if candidate >= MOST:
         look(state, task, variant, candidate, at)

@@ -11,7 +11,7 @@ from wattflow.policy.base import Policy
 
 
 def score(state, task, variant, out):
-    """A uniform draw per candidate; the smallest wins."""
+    """Draw a uniform number per candidate; the smallest wins."""
     for c in range(out.size):
         out[c] = effects.draw(state)
 

@@ -89,12 +89,13 @@ GROUPS = {
 
 
 def names() -> list[str]:
-    """Every registered policy, in the order of the documentation, then those of other packages."""
+    """Return every registered policy, in the order of the documentation, then those of other packages."""
     return [*POLICIES, *contributed()]
 
 
 def contributed() -> list[str]:
-    """Policies that other packages bring (entry points of ``wattflow.policies``)."""
+    """Return policies that other packages bring (entry points of ``wattflow.policies``)."""
+    # Aliases, too: a package must not bring back a name that means something else here.
     return plugins.names(plugins.POLICIES, (*POLICIES, *ALIASES))
 
 
@@ -110,13 +111,15 @@ def is_known(name: str) -> bool:
 
 
 def load(name: str, **params: float) -> Policy:
-    """A policy by name or as it is typed (`wattflow.policy.spec`), with other values for its tunable numbers."""
+    """Return a policy by name or as it is typed (`wattflow.policy.spec`), with other values for its tunable numbers."""
     base, settings = (name, []) if spec.is_plain(name) else spec.base_of(name)
+    # The typed settings come behind those of the alias, so that they win.
     if base in ALIASES:
         spec.told_once(f"policy {base} is {ALIASES[base]} now; the old name goes with the next release")
         base, first = spec.base_of(ALIASES[base])
         settings = [*first, *settings]
     policy = spec.from_file(base) if ":" in base else _registered(base)
+    # Under the typed name: tables and journals show what was asked for.
     if settings or base != name:
         policy = spec.configured(policy, name, settings)
     return policy.with_params(**params) if params else policy

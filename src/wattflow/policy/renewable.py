@@ -34,7 +34,7 @@ EFFICIENCY = 0.9
 
 @jit
 def present_w(state):
-    """Watts of all nodes as they are allocated now."""
+    """Return watts of all nodes as they are allocated now."""
     total = 0.0
     for node in range(view.nodes_n(state)):
         total += view.node_now_w(state, node)
@@ -43,7 +43,7 @@ def present_w(state):
 
 @jit
 def charge_j(state):
-    """The battery's charge now: since it was last written down the cluster drew the same watts."""
+    """Return the battery's charge now: since it was last written down the cluster drew the same watts."""
     now = view.now_s(state)
     step = series.step_s(state, SUPPLY)
     charge = view.recall(state, NOTES.charge_j, 0)
@@ -51,7 +51,9 @@ def charge_j(state):
     while at < now:
         until = min(now, (math.floor(at / step) + 1.0) * step)
         spare_j = (series.value(state, SUPPLY, at) - view.recall(state, NOTES.draw_w, 0)) * (until - at)
+        # Charging loses a tenth; what is drawn is drawn whole.
         charge += spare_j * EFFICIENCY if spare_j > 0.0 else spare_j
+        # After each step: a full battery does not save what comes on top, an empty one owes nothing.
         charge = min(max(0.0, charge), view.recall(state, NOTES.capacity_j, 0))
         at = until
     return charge
@@ -63,6 +65,7 @@ def score(state, task, variant, out):
     latest = view.latest_start_s(state, task)
     if view.deadline_s(state, task) == math.inf:
         latest += view.param(state, DIAL.delay_s)
+    # Without an estimate nobody knows what a run would take: it does not wait.
     waits = latest > now and view.has_estimate(state, task)
     charge = charge_j(state) if waits else 0.0
     drawn_w = present_w(state) if waits else 0.0
@@ -72,10 +75,12 @@ def score(state, task, variant, out):
         if waits and joules < view.UNKNOWN_COST:
             seconds = view.finish_in_s(state, task, variant, c)
             given = charge + series.mean(state, SUPPLY, now, seconds) * seconds
+            # What runs already goes on drawing: the task may only have the rest.
             if drawn_w * seconds + joules > given:
                 out[c] = math.inf
     if waits:
         step = series.step_s(state, SUPPLY)
+        # At its latest start it runs, whatever the supply.
         effects.hold_until(state, min(latest, (math.floor(now / step) + 1.0) * step))
 
 
@@ -85,6 +90,7 @@ def act(state):
     effects.note(state, NOTES.charge_j, 0, charge_j(state))
     effects.note(state, NOTES.at_s, 0, now)
     effects.note(state, NOTES.draw_w, 0, present_w(state))
+    # With waiting tasks, too: they are held for the next step of the supply.
     if view.running(state) + view.waiting(state) > 0:
         step = series.step_s(state, SUPPLY)
         effects.order_timer(state, (math.floor(now / step) + 1.0) * step)
@@ -93,16 +99,17 @@ def act(state):
 def _lay_out(state: Any, supply: Series, battery_j: float) -> None:
     found = series.blocks([supply])
     start_s = float(state.clock.now[0])
+    # A live engine's clock is not 0 when a policy is taken up.
     view.lay_out(state, NOTES, capacity_j=[battery_j], charge_j=[0.0], at_s=[start_s], draw_w=[0.0], **found)
 
 
 def sunny_day(peak_w: float) -> Series:
-    """Watts by the hour: a half sine from six to six."""
+    """Return watts by the hour: a half sine from six to six."""
     return Series(3600.0, tuple(max(0.0, peak_w * math.sin(math.pi * (hour - 6) / 12)) for hour in range(24)))
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """A sunny day, and a battery for some hours of its noon."""
+    """Lay out a sunny day, and a battery for some hours of its noon."""
     classes = state.classes
     full_w = float(((classes.full_w + classes.device_idle_w) * classes.count).sum())
     peak_w = float(state.params[DIAL.peak]) * full_w
@@ -110,7 +117,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
 
 
 def following(supply_w: Series, battery_j: float = 0.0) -> Policy:
-    """The policy for a supply in watts and a battery in joules, empty at the start."""
+    """Make the policy for a supply in watts and a battery in joules, empty at the start."""
 
     def known(state: Any, cluster: Cluster) -> None:
         _lay_out(state, supply_w, battery_j)

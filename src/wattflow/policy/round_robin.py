@@ -21,6 +21,7 @@ def score(state, task, variant, out):
     """(node − last − 1) mod nodes."""
     count = view.nodes_n(state)
     number = float(view.decision(state))
+    # A number and the task: two tasks may be asked about between the same two placements.
     if view.recall(state, NOTES.task, 0) != task + 1.0 or view.recall(state, NOTES.number, 0) != number:
         # A new decision: the last one ended at its best. Several variants of one task are one decision.
         if view.recall(state, NOTES.node, 0) > 0.0:
@@ -31,6 +32,7 @@ def score(state, task, variant, out):
     last = int(view.recall(state, NOTES.last, 0))
     for c in range(out.size):
         node = view.node_of(state, c)
+        # Not "− 1": ``last`` is noted one higher, so that 0 means that nobody was chosen.
         distance = float((node - last + count) % count)
         out[c] = distance
         if distance < view.recall(state, NOTES.distance, 0):
@@ -39,7 +41,7 @@ def score(state, task, variant, out):
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """Nothing was chosen yet."""
+    """Lay the memory out: nothing was chosen yet."""
     view.lay_out(state, NOTES, last=[0], task=[0], number=[0], distance=[0], node=[0])
 
 

@@ -20,7 +20,7 @@ _AT = view.notes(*BLOCKS)
 
 
 def blocks(found: Sequence[Series]) -> dict[str, Any]:
-    """Return what `view.lay_out` takes for these series."""
+    """Lay these series out as blocks for `view.lay_out`."""
     sizes = [len(one.values) for one in found]
     return {
         "series_first": np.cumsum([0, *sizes[:-1]]),
@@ -32,29 +32,30 @@ def blocks(found: Sequence[Series]) -> dict[str, Any]:
 
 @jit
 def step_s(state, which):
-    """Seconds between two values of a series."""
+    """Return seconds between two values of a series."""
     return view.recall(state, _AT.series_step_s, which)
 
 
 @jit
 def length(state, which):
-    """Values of a series."""
+    """Count the values of a series."""
     return int(view.recall(state, _AT.series_n, which))
 
 
 @jit
 def value(state, which, at_s):
-    """A series at a time."""
+    """Return a series at a time."""
     cell = math.floor(at_s / step_s(state, which)) % length(state, which)
     return view.recall(state, _AT.series_values, int(view.recall(state, _AT.series_first, which)) + cell)
 
 
 @jit
 def mean(state, which, from_s, run_s):
-    """Mean of a series over a run; at most two rounds of it are walked."""
+    """Return the mean of a series over a run; at most two rounds of it are walked."""
     first = int(view.recall(state, _AT.series_first, which))
     count = length(state, which)
     step = step_s(state, which)
+    # At least a millisecond, or the mean of nothing would be asked for; two rounds are as good as more.
     run_s = max(1e-3, min(run_s, 2.0 * count * step))
     at = from_s
     end = from_s + run_s
@@ -62,6 +63,7 @@ def mean(state, which, from_s, run_s):
     cell = math.floor(at / step)
     while at < end:
         until = min(end, (cell + 1) * step)
+        # Rounding may put `until` before `at` at a step's edge.
         total += view.recall(state, _AT.series_values, first + cell % count) * max(0.0, until - at)
         at = until
         cell += 1

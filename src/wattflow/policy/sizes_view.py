@@ -8,15 +8,15 @@ import numpy as np
 
 
 def shape_count(state: Any) -> int:
-    """How many task shapes there are; for ``prepare``."""
+    """Return how many task shapes there are; for ``prepare``."""
     return len(state.shapes)
 
 
 def first_variants(state: Any, shapes: Any) -> Any:
-    """The first variant of each of these shapes; for ``prepare``."""
+    """Return the first variant of each of these shapes; for ``prepare``."""
     return np.asarray(state.shapes.variant_first[shapes])
 
 
 def candidate_room(state: Any) -> int:
-    """The most candidates that a score can be asked about at once; for ``prepare``."""
+    """Return the most candidates that a score can be asked about at once; for ``prepare``."""
     return len(state.candidates)

@@ -11,7 +11,7 @@ from wattflow.policy.base import Policy
 
 
 def priority(state, task):
-    """The estimate."""
+    """Return the estimate."""
     return view.estimate_s(state, task) if view.has_estimate(state, task) else view.UNKNOWN_COST
 
 

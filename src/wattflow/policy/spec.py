@@ -60,6 +60,7 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
         key, equals, value = item.partition("=")
         if not equals:
             raise InvalidInput(text, f"{item!r} is no setting; write key=value with one of {_keys(policy)}")
+        # Before the general settings: a policy's own number of that name wins.
         if key in policy.params:
             numbers[key] = _number(text, item, value)
         elif key == "sleep":
@@ -111,6 +112,7 @@ def _number(text: str, item: str, value: str, least: float = -math.inf) -> float
         number = float(value)
     except ValueError:
         number = math.nan
+    # inf is a value of some dials (`wait`), but no time-out.
     if math.isnan(number) or number < least or (math.isinf(number) and least == 0.0):
         raise InvalidInput(text, f"{item!r} needs a number{' of at least 0' if least == 0.0 else ''}")
     return number
@@ -132,6 +134,7 @@ def from_file(text: str) -> Policy:
 def _module(resolved: str, shown: str) -> object:
     if not Path(resolved).is_file():
         raise InvalidInput(shown, "no such file")
+    # Files of one name in two folders are two modules.
     spec = importlib.util.spec_from_file_location(f"wattflow_own_{abs(hash(resolved))}", resolved)
     assert spec is not None
     assert spec.loader is not None

@@ -29,8 +29,9 @@ LATE = 1e12
 
 @jit
 def latest_end_s(state, task):
-    """When the task must end for its workflow to keep its deadline, or the critical path on the fastest nodes."""
+    """Return when the task must end for the deadline, or for the critical path on the fastest nodes."""
     latest = view.latest_start_s(state, task)
+    # A deadline is kept at mean speed; without one the path is told at the fastest nodes' speed.
     if view.deadline_s(state, task) < math.inf:
         return latest + view.typical_s(state, task)
     submit = view.submit_s(state, task)
@@ -65,7 +66,7 @@ def class_best_j(state, task, variant, node):
 
 @jit
 def best_anywhere_j(state, task, by_s):
-    """The fewest joules of any class, with room or not, that would still end in ``by_s``; and its seconds."""
+    """Return the fewest joules of any class, with room or not, that would still end in ``by_s``; and its seconds."""
     best = view.UNKNOWN_COST
     seconds = math.inf
     first, last = view.variants_of(state, task)
@@ -81,13 +82,15 @@ def best_anywhere_j(state, task, by_s):
 
 
 def score(state, task, variant, out):
-    """On time: joules, inf where a more frugal node can still make it. Too late everywhere: the earliest end."""
+    """Hold out for a more frugal node while that makes it in time; else joules where on time, ends where not."""
     now = view.now_s(state)
     left_s = latest_end_s(state, task) - now
     best = view.UNKNOWN_COST
     seconds = 0.0
+    # With nothing running no node will be freed: waiting would be for ever.
     if view.has_estimate(state, task) and view.running(state) > 0:
         best, seconds = best_anywhere_j(state, task, left_s)
+    # A hold that ends now would be asked for again at once.
     waits = best < view.UNKNOWN_COST and left_s - seconds > SOON_S
     if waits:
         # Woken again when it must start even there.
@@ -101,6 +104,7 @@ def score(state, task, variant, out):
         if waits and not (on_time and joules <= best * (1.0 + view.param(state, DIAL.tolerance))):
             out[c] = math.inf
         elif joules >= view.UNKNOWN_COST:
+            # Half of the unknown's cost: worse than anything known, yet the ends still order them.
             out[c] = view.bounded(0.5 * view.UNKNOWN_COST + finish)
         else:
             out[c] = joules if on_time else LATE + finish

@@ -9,7 +9,7 @@ from wattflow.engine.tables import UNKNOWN_COST
 from wattflow.policy import view
 
 REST = "policy's own"
-"""What the named terms leave of the cost."""
+"""The rest of the cost, beside the named terms."""
 
 
 def run(state, task, variant, out):
@@ -32,6 +32,7 @@ def cold_start(state, task, variant, out):
         if state.rules[0].cold == 1 or view.device_of(state, c) >= 0:
             seconds = view.cold_start_s(state, task, variant, c)
             if seconds > 0.0:
+                # At the node's own watts: the device waits while it is loaded.
                 out[c] = view.node_added_w(state, variant, view.node_of(state, c), -1) * seconds
 
 

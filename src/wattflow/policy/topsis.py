@@ -24,7 +24,7 @@ POWER = 2
 
 @jit
 def node_w(state, task, variant, candidate):
-    """Watts of the whole node with the task on it (KCSS: the node's power), its own idle watts included."""
+    """Return watts of the whole node with the task on it (KCSS: the node's power), its own idle watts included."""
     added = view.added_w(state, task, variant, candidate)
     if added >= view.UNKNOWN_COST:
         return view.UNKNOWN_COST
@@ -69,6 +69,7 @@ def closeness(state, task, variant, candidate, table):
     to_worst = 0.0
     for k in range(CRITERIA):
         value = criterion(state, task, variant, candidate, k)
+        # A criterion that is 0 everywhere, or unknown here, says nothing.
         if value < view.UNKNOWN_COST and table[k][0] > 0.0:
             weight = view.param(state, k) / table[k][0]
             best = weight * (value - table[k][1])
@@ -76,6 +77,7 @@ def closeness(state, task, variant, candidate, table):
             to_best += best * best
             to_worst += worst * worst
     both = math.sqrt(to_best) + math.sqrt(to_worst)
+    # All candidates equal: each is ideal.
     return math.sqrt(to_best) / both if both > 0.0 else 0.0
 
 
@@ -91,6 +93,7 @@ def score(state, task, variant, out):
     for c in range(out.size):
         out[c] = closeness(state, task, variant, c, table)
         if not view.has_profile(state, view.node_of(state, c)):
+            # On top of its closeness, so that nodes without profiles are still compared with each other.
             out[c] += view.UNKNOWN_COST
 
 

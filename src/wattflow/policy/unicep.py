@@ -19,7 +19,9 @@ def priority(state, task):
     if not view.has_estimate(state, task):
         return view.UNKNOWN_COST
     estimate = view.estimate_s(state, task)
+    # The formula divides by log₂ cores, which is 0 for one core: fewer than two count as two.
     width = math.log(max(2.0, view.cores_of(state, task))) / math.log(2.0)
+    # An estimate may be 0 seconds.
     return -view.waited_s(state, task) / (width * max(estimate, 1e-9))
 
 
@@ -29,5 +31,6 @@ UNICEP = Policy(
     "10.1109/CLUSTR.2009.5289206",
     score=least_loaded.score,
     priority=priority,
+    # Keys change while tasks wait, each at its own rate: one made at arrival would be stale.
     settings=PolicySettings(dynamic=True),
 )

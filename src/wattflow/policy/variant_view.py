@@ -9,19 +9,19 @@ from wattflow.policy.jit import jit
 
 @jit
 def variant_cores(state, variant):
-    """Cores that the variant uses."""
+    """Return cores that the variant uses."""
     return state.variants[variant].cores_u / MICRO
 
 
 @jit
 def variant_guaranteed(state, variant):
-    """Cores that the variant is guaranteed."""
+    """Return cores that the variant is guaranteed."""
     return state.variants[variant].need_u / MICRO
 
 
 @jit
 def variant_guarantee(state, variant):
-    """Share of its request that the variant is guaranteed."""
+    """Return the share of its request that the variant is guaranteed."""
     return state.variants[variant].guarantee
 
 

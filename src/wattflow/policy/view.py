@@ -179,6 +179,7 @@ def notes(*names: str) -> Any:
 
 def lay_out(state: Any, names: Any, **blocks: Any) -> None:
     """Fill the policy's memory, a block of numbers per name; for ``prepare``. A block may have any length."""
+    # Either way: a block that is missing, or one that has no name.
     missing = set(names._fields) ^ set(blocks)
     if missing:
         raise ValueError(f"the memory has the blocks {', '.join(names._fields)}; these differ: {sorted(missing)}")
@@ -467,6 +468,7 @@ def finish_and_worth(state, task, variant, candidate, run_w, run_s):
     if state.candidates[candidate].device < 0 and wanted > 0.0:
         before = busy_cores(state, node)
         gained = throughput(state, node, before + wanted) - throughput(state, node, before)
+        # At least a twentieth: beyond all threads the gain is 0, and the price would be infinite.
         dear = wanted / max(gained, 0.05 * wanted)
     joules = run_w * run_s * dear
     if cold_s > 0.0:

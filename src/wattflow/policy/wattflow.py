@@ -58,7 +58,7 @@ NOTES = view.notes("idle_w", "kept")
 
 @jit
 def due_s(state, task):
-    """When the task should have ended for nobody to wait."""
+    """Return when the task should have ended for nobody to wait."""
     allowed = view.param(state, DIAL.wait) - view.param(state, DIAL.margin)
     latest = view.rank(state, task) + allowed * view.path_s(state, task)
     if view.deadline_s(state, task) < math.inf:
@@ -68,14 +68,15 @@ def due_s(state, task):
 
 @jit
 def companions(state, variant, node):
-    """How many waiting tasks, this one included, could share the node's waking."""
+    """Return how many waiting tasks, this one included, could share the node's waking."""
+    # A node that holds exactly n of them must not count n − 1 for a rounding.
     room = math.floor(view.free_cores(state, node) / max(1e-6, view.variant_guaranteed(state, variant)) + 1e-9)
     return max(1.0, min(float(view.waiting(state)), room) * view.param(state, DIAL.amortise))
 
 
 @jit
 def price_j(state, task, variant, candidate, due):
-    """The whole cost of a candidate, but for what it takes from those that run there. What it is made of is kept."""
+    """Price a candidate wholly, but for what it takes from those that run there. What the price is made of is kept."""
     memory = state.memory
     at = pricing.slot(view.place_of(state, NOTES.kept), candidate)
     run_w = pricing.look(state, task, variant, candidate, at)
@@ -95,19 +96,19 @@ def price_j(state, task, variant, candidate, due):
 
 @jit
 def known(state, task, variant, candidate, which):
-    """One of the numbers of a candidate that is priced (`pricing`)."""
+    """Return one of the numbers of a candidate that is priced (`pricing`)."""
     return state.memory[pricing.found(state, task, variant, candidate, view.place_of(state, NOTES.kept)) + which]
 
 
 @jit
 def slower_s(state, task, finish_s, due):
-    """Seconds past its time that a choice adds itself: those behind a start at once on a core of mean speed."""
+    """Return seconds past its time that a choice adds itself: those behind a start at once on a core of mean speed."""
     return max(0.0, finish_s - max(view.typical_s(state, task), due - view.now_s(state)))
 
 
 @jit
 def sooner_on_s(state, task, variant, node, best):
-    """Seconds until the task would end if it took the place of an attempt on a node; ``best`` if that is less.
+    """Return seconds until the task would end if it took the place of an attempt on a node; ``best`` if that is less.
 
     Half of those that wait are taken to come first, spread over the nodes of the class: in a long queue nobody holds
     out for the fast nodes while slow ones idle.
@@ -156,7 +157,7 @@ def sooner(state, task, enough_s):
 
 @jit
 def sooner_s(state, task):
-    """Seconds until the task would end if it took the place of the best attempt under way; inf without one."""
+    """Return seconds until the task would end if it took the place of the best attempt under way; inf without one."""
     return sooner(state, task, 0.0)[0]
 
 
@@ -184,6 +185,7 @@ def pass_over(state, task, variant, out):
                 longest = max(longest, finish_s)
     if longest == 0.0:
         return
+    # A walk over all nodes, so only where some place would make the task late.
     soon_s = sooner_s(state, task)
     if not holds_out(state, longest, soon_s):
         return
@@ -196,14 +198,14 @@ def pass_over(state, task, variant, out):
 
 @jit
 def taken_j(state, variant, candidate, run_s):
-    """The price of the seconds that a task of ``run_s`` seconds takes from those that run on the candidate's node."""
+    """Price the seconds that a task of ``run_s`` seconds takes from those that run on the candidate's node."""
     lost_s = view.lost_s(state, variant, candidate, run_s)
     return view.param(state, DIAL.crowd) * view.param(state, DIAL.late) * lost_s
 
 
 @jit
 def queue_s(state, task, variant):
-    """Seconds until a busy node is likely to have room for the variant; inf where none could take it."""
+    """Return seconds until a busy node is likely to have room for the variant; inf where none could take it."""
     if view.running(state) == 0 or view.variant_needs_device(state, variant) or view.parts_of(state, task) > 1:
         return math.inf  # what runs may be other parts of its own gang, which wait for this one
     if not view.typical_s(state, task) > 0.0:
@@ -229,7 +231,7 @@ def let_sleep(state, out):
 
 @jit
 def fill_prices(state, task, variant, out):
-    """Prices of all candidates; inf on nodes without a thread left."""
+    """Price all candidates; inf on nodes without a thread left."""
     due = due_s(state, task)
     for c in range(out.size):
         if patient.crowded(state, variant, view.node_of(state, c)):
@@ -240,7 +242,7 @@ def fill_prices(state, task, variant, out):
 
 @jit
 def settle(state, task, variant, haste, out):
-    """From prices to costs: inf on sleeping nodes that are not worth waking, and what the task takes from others.
+    """Turn prices into costs: inf on sleeping nodes not worth waking, and what the task takes from others.
 
     ``haste`` times the seconds in which a busy node is likely to have room are compared with those of waking one.
     """
@@ -254,8 +256,10 @@ def settle(state, task, variant, haste, out):
             asleep = out[c]
             wake_s = view.wait_s(state, c)
     likely_s = queue_s(state, task, variant) if awake == math.inf and asleep < math.inf else math.inf
+    # Of equal prices the node that is awake.
     if awake <= asleep < math.inf or haste * likely_s < wake_s:
         let_sleep(state, out)
+    # Only now: what others lose chooses among places, and is no reason to wake a node.
     for c in range(out.size):
         if out[c] < view.UNKNOWN_COST:
             out[c] += taken_j(state, variant, c, known(state, task, variant, c, pricing.RUN))
@@ -273,7 +277,7 @@ def score(state, task, variant, out):
 
 
 def priority(state, task):
-    """Latest start: nobody waits, or by the deadline when waiting is free."""
+    """Return the latest start: nobody waits, or by the deadline when waiting is free."""
     if view.param(state, DIAL.wait) == math.inf:
         return view.latest_start_s(state, task)
     return view.rank(state, task)
@@ -281,14 +285,14 @@ def priority(state, task):
 
 @vectorised
 def rank(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
-    """Latest start of each task if nobody waits: on the critical path, or by a deadline that is earlier."""
+    """Return the latest start of each task if nobody waits: on the critical path, or by a deadline that is earlier."""
     found = levels.levels(workflow, cluster)
     submit = workflow.workflow_submit_s[workflow.workflow] if len(workflow) else np.zeros(0)
     return np.minimum(workflow.deadline_s, submit + found.path) - found.rest
 
 
 def merits(state: Any, cluster: Cluster) -> NDArray[np.float64]:
-    """Joules per unit of work of each class with all its cores busy, its idle watts included; inf without a profile."""
+    """Return each class's joules per unit of work, all cores busy, idle watts included; inf without a profile."""
     found = np.full(len(state.classes), np.inf)
     first, count = state.classes["first"], state.classes["count"]
     # The cluster lists the nodes that are there in the order of their rows; rows of nodes that left are empty.
@@ -303,7 +307,7 @@ def merits(state: Any, cluster: Cluster) -> NDArray[np.float64]:
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """The cluster's idle watts, and when nodes go to sleep (unless the cluster file or the run says when)."""
+    """Lay out the idle watts; set when nodes go to sleep, unless the cluster file or the run says when."""
     classes = state.classes
     view.lay_out(state, NOTES, idle_w=[(classes.idle_w * classes.count).sum()], kept=np.zeros(pricing.SIZE))
     saved_w = classes.idle_w - classes.sleep_w
@@ -314,6 +318,7 @@ def prepare(state: Any, cluster: Cluster) -> None:
         merit = merits(state, cluster)
         known = np.isfinite(merit)
         best = float(merit[known].min(initial=np.inf))
+        # Without a profile there is no merit: inf keeps the class out of ``ours``.
         ratio = np.divide(best, merit, out=np.full(len(merit), np.inf), where=known)
         share = float(state.params[DIAL.idle]) * ratio ** float(state.params[DIAL.merit])
     ours = (classes.sleepable == 1) & np.isinf(classes.sleep_after_s) & (saved_w > 0) & np.isfinite(share)
@@ -335,18 +340,18 @@ def fill_awake(state, task, variant, out):
 
 
 def kept_awake(state, task, variant, out):
-    """Its share of what it costs to have the node on."""
+    """Price its share of what it costs to have the node on."""
     fill_awake(state, task, variant, out)
 
 
 def seconds(state, task, variant, out):
-    """The price of the seconds until its end."""
+    """Price the seconds until its end."""
     for c in range(out.size):
         out[c] = view.param(state, DIAL.second) * view.crowded_finish_s(state, task, variant, c)
 
 
 def late(state, task, variant, out):
-    """The price of the seconds past its time."""
+    """Price the seconds past its time."""
     due = due_s(state, task)
     for c in range(out.size):
         late_s = view.now_s(state) + view.crowded_finish_s(state, task, variant, c) - due
@@ -354,7 +359,7 @@ def late(state, task, variant, out):
 
 
 def taken(state, task, variant, out):
-    """The price of the seconds that it takes from others on the node."""
+    """Price the seconds that it takes from others on the node."""
     for c in range(out.size):
         out[c] = taken_j(state, variant, c, view.runtime_s(state, task, variant, c))
 

@@ -16,8 +16,9 @@ from wattflow.engine.settings import PolicySettings
 from wattflow.policy import view
 from wattflow.policy.base import Policy
 
+# `view.objective_weight` unpacks with the same 12 bits, written out there: compiled code.
 BITS = 12
-"""Of a weight in a workflow's row; four of them are a whole number that a float64 holds exactly."""
+"""Bits of a weight in a workflow's row; four of them are a whole number that a float64 holds exactly."""
 DIAL = view.dials(energy=1.0, time=0.0, packing=0.0, short=0.0)
 DECIDING = ("energy", "time", "packing")
 UNKNOWN_S = 3600.0
@@ -25,7 +26,7 @@ UNKNOWN_S = 3600.0
 
 
 def packed(**weights: float) -> float:
-    """Weights between 0 and 1, by name, as the number that a workflow carries (`view.objective_weight` reads it).
+    """Pack weights between 0 and 1, by name, into the number that a workflow carries (`view.objective_weight`).
 
     Raises:
         ValueError: A name or a weight that there is not, or none of those that decide.
@@ -45,8 +46,10 @@ def score(state, task, variant, out):
     time = view.objective_weight(state, task, DIAL.time)
     packing = view.objective_weight(state, task, DIAL.packing)
     for c in range(out.size):
+        # A single weight of 1 leaves that policy's own cost, to the bit: 1.0 · x ** 1.0 is x.
         cost = 1.0
         if energy > 0.0:
+            # A cost of 0 to any power would hide the other weights.
             cost *= max(view.added_j(state, task, variant, c), 1e-12) ** energy
         if time > 0.0:
             cost *= max(view.bounded(view.finish_in_s(state, task, variant, c)), 1e-12) ** time

@@ -34,7 +34,7 @@ DOZE = ORDER + placing.ORDER_N + 1
 SLEEP = DOZE + placing.DOZE_N + 1
 SIZE = SLEEP + 9
 LAYOUT = (placing.N, HIDDEN, placing.AROUND_N, placing.ORDER_N, placing.DOZE_N, 9)
-"""What a file must agree with."""
+"""Sizes that a file of weights must agree with."""
 ENVIRONMENT = "WATTFLOW_WEIGHTS"
 
 

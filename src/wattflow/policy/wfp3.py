@@ -17,6 +17,7 @@ def priority(state, task):
     if not view.has_estimate(state, task):
         return view.UNKNOWN_COST
     estimate = view.estimate_s(state, task)
+    # A task of no length would divide by 0.
     ratio = view.waited_s(state, task) / max(estimate, 1e-9)
     return -ratio * ratio * ratio * view.cores_of(state, task)
 

@@ -21,18 +21,18 @@ from wattflow.policy.base import Policy, vectorised
 
 @vectorised
 def by_work(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
-    """Core seconds of the task's workflow."""
+    """Return core seconds of the task's workflow."""
     return levels.levels(workflow, cluster).work
 
 
 @vectorised
 def by_path(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
-    """Critical path of the task's workflow."""
+    """Return the critical path of the task's workflow."""
     return levels.levels(workflow, cluster).path
 
 
 def path_first(state, task):
-    """Critical path of the task's workflow."""
+    """Return the critical path of the task's workflow."""
     return view.path_s(state, task)
 
 
@@ -51,6 +51,7 @@ def ordered(policy: Policy, order: str) -> Policy:
         raise InvalidInput(policy.name, f"order is one of {', '.join(ORDERS)}, not {order!r}")
     if policy.plan is not None:
         raise InvalidInput(policy.name, "plans ahead, so its queue follows the plan; order is for policies that do not")
+    # A rank is an order by itself: nothing of the policy's own is lost.
     if policy.priority is None and policy.rank is None:
         return replace(policy, rank=ORDERS[order])
     if order == "path":

@@ -20,18 +20,19 @@ Cost = Callable[[Floats], float]
 
 
 def relative_cost(residual: Floats) -> float:
-    """Of log residuals: the median plus the mean of relative errors, of which each counts at most 4."""
+    """Score log residuals: the median plus the mean of relative errors, of which each counts at most 4."""
     error = _errors(residual, 4.0)
     return float(np.median(error) + error.mean())
 
 
 def wild_cost(residual: Floats) -> float:
-    """The same where factors of ten are common: an error counts at most 1, and the median twice."""
+    """Score residuals where factors of ten are common: an error counts at most 1, and the median twice."""
     error = _errors(residual, 1.0)
     return float(2.0 * np.median(error) + error.mean())
 
 
 def _errors(residual: Floats, most: float) -> Floats:
+    # Clipped before `expm1`: a residual of 50 would overflow, and counts as "at most" anyway.
     return np.minimum(np.abs(np.expm1(-np.clip(residual, -2.0, 5.0))), most)
 
 
@@ -42,7 +43,7 @@ def choose(
     handicap: Floats | None = None,
     sure: float = 0.0,
 ) -> Floats:
-    """Weights [member] that sum to 1, from log residuals [row, member] without gaps.
+    """Choose weights [member] that sum to 1, from log residuals [row, member] without gaps.
 
     Selection runs on several samples of the blocks (tasks: their rows err together) and its counts are averaged, so
     that members that are nearly as good share the weight instead of the luckiest taking all of it.
@@ -53,13 +54,17 @@ def choose(
         sure: A blend must gain this many standard errors over the best single member to take its place.
     """
     burden = np.zeros(residual.shape[1]) if handicap is None else handicap
+    # Without blocks each row stands for itself.
     blocks = np.arange(len(residual)) if block is None else np.unique(block, return_inverse=True)[1]
     number = int(blocks.max()) + 1
+    # Resampling a handful of blocks draws mostly the same one.
     if number < _LEAST_BLOCKS:
         return _or_single(_greedy(residual, cost, burden), residual, blocks, cost, burden, sure)
+    # A fixed seed: the same rows give the same weights, and the same model file.
     rng = np.random.default_rng(0)
     total = np.zeros(residual.shape[1])
     for _ in range(_BAGS):
+        # Drawn with replacement, by block: rows of a task err together, so single rows would look too sure.
         drawn = np.bincount(rng.integers(0, number, number), minlength=number)
         rows = np.repeat(np.arange(len(residual)), drawn[blocks])
         total += _greedy(residual[rng.permutation(rows)[:_ROWS_MOST]], cost, burden)
@@ -67,15 +72,17 @@ def choose(
 
 
 def _or_single(weights: Floats, residual: Floats, blocks: Ints, cost: Cost, burden: Floats, sure: float) -> Floats:
-    """The weights, or the best single member alone where they gain no more than chance."""
+    """Return the weights, or the best single member alone where they gain no more than chance."""
     if sure <= 0.0:
         return np.asarray(weights)
     single = [cost(residual[:, m]) * (1.0 + burden[m]) for m in range(residual.shape[1])]
     best = int(np.argmin(single))
     blended = residual @ weights
+    # The blend carries the burden of its members, by their weights.
     gain = single[best] - cost(blended) * (1.0 + float(burden @ weights))
     if gain > sure * _standard_error(residual[:, best], blended, blocks):
         return np.asarray(weights)
+    # Not more than chance: the best single member alone.
     alone = np.zeros(len(weights))
     alone[best] = 1.0
     return alone
@@ -93,13 +100,16 @@ def _greedy(residual: Floats, cost: Cost, burden: Floats) -> Floats:
         added = int(np.argmin(costs))
         total = total + residual[:, added]
         count[added] += 1.0
+        # Each step is taken, but only one that gains clearly is kept: the mean may get worse before it gets
+        # better.
         if costs[added] < best * (1.0 - _LEAST_GAIN):
             best, chosen = costs[added], count.copy()
     return np.asarray(chosen / chosen.sum())
 
 
 def _standard_error(one: Floats, other: Floats, blocks: Ints) -> float:
-    """Of the mean difference between two answers' errors on the same rows; rows of a block err together."""
+    """Estimate the standard error of the mean difference between two answers on the same rows, by blocks."""
     apart = _errors(one, 4.0) - _errors(other, 4.0)
+    # Sums by block, not rows: the standard error of clustered data.
     sums = np.bincount(blocks, weights=apart - apart.mean())
     return float(np.sqrt((sums**2).sum()) / len(apart))

@@ -27,12 +27,15 @@ def fit(rows: Floats, target: Floats, setting: Setting, seed: int = 0) -> trees.
     """Train with one setting."""
     if setting.rounds == 0:
         return trees.none()
+    # Absolute error is robust, squared error follows the tails; their mean is steadier than either.
     if setting.loss == "both":
         return trees.mean([fit(rows, target, replace(setting, loss=loss), seed) for loss in ("l1", "l2")])
     train = _sklearn if setting.trainer == "sklearn" else _lightgbm
+    # A column that never varies cannot split.
     varied = np.flatnonzero(
         [np.ptp(column[np.isfinite(column)]) > 0 if np.isfinite(column).any() else False for column in rows.T]
     )
+    # Nothing to split by: the median is the best constant for absolute error.
     if not len(varied):
         return trees.none(float(np.median(target)))
     return trees.renamed(train(np.ascontiguousarray(rows[:, varied]), target, setting, seed), varied)
@@ -45,10 +48,19 @@ def _lightgbm(rows: Floats, target: Floats, setting: Setting, seed: int) -> tree
         raise MissingExtra("boosting needs LightGBM; install wattflow[predict]") from None
     options = {
         "objective": "regression_l1" if setting.loss == "l1" else "regression",
-        "learning_rate": setting.rate, "num_leaves": setting.leaves, "min_child_samples": setting.least_rows,
-        "bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.9, "seed": seed, "verbose": -1,
-        "num_threads": 1, "deterministic": True, "force_row_wise": True,
-    }  # fmt: skip
+        "learning_rate": setting.rate,
+        "num_leaves": setting.leaves,
+        "min_child_samples": setting.least_rows,
+        "bagging_fraction": 0.8,
+        "bagging_freq": 1,
+        "feature_fraction": 0.9,
+        "seed": seed,
+        "verbose": -1,
+        # One thread and row-wise: the same rows give the same trees on any machine.
+        "num_threads": 1,
+        "deterministic": True,
+        "force_row_wise": True,
+    }
     booster = lightgbm.train(options, lightgbm.Dataset(rows, target), setting.rounds)
     return trees.from_lightgbm(booster)
 
@@ -59,8 +71,12 @@ def _sklearn(rows: Floats, target: Floats, setting: Setting, seed: int) -> trees
     except ImportError:
         raise MissingExtra("boosting needs scikit-learn; install wattflow[predict]") from None
     model = HistGradientBoostingRegressor(
-        loss="absolute_error" if setting.loss == "l1" else "squared_error", max_iter=setting.rounds,
-        learning_rate=setting.rate, max_leaf_nodes=setting.leaves, min_samples_leaf=setting.least_rows,
-        early_stopping=False, random_state=seed,
-    ).fit(rows, target)  # fmt: skip
+        loss="absolute_error" if setting.loss == "l1" else "squared_error",
+        max_iter=setting.rounds,
+        learning_rate=setting.rate,
+        max_leaf_nodes=setting.leaves,
+        min_samples_leaf=setting.least_rows,
+        early_stopping=False,
+        random_state=seed,
+    ).fit(rows, target)
     return trees.from_sklearn(model)

@@ -48,7 +48,7 @@ class Calls:
         return self.duration_s * self.power_w
 
     def take(self, rows: Ints) -> Calls:
-        """The chosen calls."""
+        """Return the chosen calls."""
         return Calls(**{part.name: getattr(self, part.name)[rows] for part in fields(self)})
 
 
@@ -59,19 +59,21 @@ class Seen:
     Attributes:
         table: Columns `LOAD`, then `HISTORY`; NaN where nothing had finished.
         log_s, log_w: Natural logs of seconds and watts by member, [row, member]; NaN where nothing had finished.
+        machine_log_w: Log of the watts of the machine's finished call, of any function, that started last.
     """
 
     table: Floats
     log_s: Floats
     log_w: Floats
+    machine_log_w: Floats
 
     def take(self, rows: Ints) -> Seen:
-        """The chosen rows."""
-        return Seen(self.table[rows], self.log_s[rows], self.log_w[rows])
+        """Return the chosen rows."""
+        return Seen(self.table[rows], self.log_s[rows], self.log_w[rows], self.machine_log_w[rows])
 
 
 def observe(calls: Calls) -> Seen:
-    """Only the past of each call: running calls, recent starts, and calls that had finished."""
+    """Look only at the past of each call: running calls, recent starts, and calls that had finished."""
     end_s = np.where(np.isfinite(calls.duration_s), calls.start_s + calls.duration_s, np.inf)  # unknown: not finished
     load = _load(calls, end_s)
     history = np.full((len(calls), len(HISTORY)), np.nan)
@@ -83,27 +85,54 @@ def observe(calls: Calls) -> Seen:
         rows = np.flatnonzero(pair == name)
         order = rows[np.argsort(end_s[rows], kind="stable")]
         for i in rows.tolist():
+            # `right`: a call that ended at the very moment counts as finished.
             done = order[: int(np.searchsorted(end_s[order], calls.start_s[i], side="right"))]
             if len(done):
                 past = _Past(i, done, calls.start_s, end_s)
                 found[:, i] = _read(logs, np.log1p(load[:, 1]), past)
                 history[i, :-2], unusual[i] = _history(logs, load, past)
     history[:, -2:] = _others(calls, end_s, unusual)
-    return Seen(np.column_stack([load, history]), found[0], found[1])
+    return Seen(np.column_stack([load, history]), found[0], found[1], _machine_readings(calls, end_s, logs[1]))
+
+
+def _machine_readings(calls: Calls, end_s: Floats, log_w: Floats) -> Floats:
+    """Log watts of the finished call that started last on each call's machine; NaN before any has finished."""
+    found = np.full(len(calls), np.nan)
+    for machine in np.unique(calls.machine):
+        rows = np.flatnonzero(calls.machine == machine)
+        order = rows[np.argsort(end_s[rows], kind="stable")]
+        freshest = order[_last_started(calls.start_s[order])]
+        done = np.searchsorted(end_s[order], calls.start_s[rows], side="right")
+        found[rows[done > 0]] = log_w[freshest[done[done > 0] - 1]]
+    return found
+
+
+def _last_started(start_s: Floats) -> Ints:
+    """Place of the largest start among the first n, for each n."""
+    newest = np.maximum.accumulate(start_s)
+    return np.maximum.accumulate(np.where(start_s == newest, np.arange(len(start_s)), 0))
 
 
 def _load(calls: Calls, end_s: Floats) -> Floats:
-    """[row, `LOAD`] of each call's endpoint allocation."""
+    """Return [row, `LOAD`] of each call's endpoint allocation."""
     table = np.zeros((len(calls), len(LOAD)))
     for block in np.unique(calls.block):
         rows = np.flatnonzero(calls.block == block)
         start = calls.start_s[rows]
         for i, now in zip(rows.tolist(), start.tolist(), strict=True):
+            # Also those that started at the same instant: they share the endpoint.
             before = rows[(start <= now) & (rows != i)]
             running = before[end_s[before] > now]
+            # Nobody before: as if long ago.
             gap = now - calls.start_s[before].max() if len(before) else _LONG_S
-            table[i] = (calls.warm[i], len(running), np.sum(calls.start_s[before] > now - 0.1), min(gap, _LONG_S),
-                        np.sum(calls.function[running] == calls.function[i]))  # fmt: skip
+            # A tenth of a second: calls that started together share one meter reading.
+            table[i] = (
+                calls.warm[i],
+                len(running),
+                np.sum(calls.start_s[before] > now - 0.1),
+                min(gap, _LONG_S),
+                np.sum(calls.function[running] == calls.function[i]),
+            )
     return table
 
 
@@ -112,6 +141,7 @@ class _Past:
 
     def __init__(self, call: int, done: Ints, start_s: Floats, end_s: Floats) -> None:
         self.call, self.count = call, len(done)
+        # The latest few: what is old says little, and cost must not grow with the day.
         self.ended = done[-_WINDOW:]
         self.begun = self.ended[np.argsort(start_s[self.ended], kind="stable")]
         self.now = float(start_s[call])
@@ -121,20 +151,23 @@ class _Past:
 
 
 def _read(logs: Floats, load: Floats, past: _Past) -> Floats:
-    """[seconds or watts, member] of a call from the finished ones."""
+    """Read [seconds or watts, member] of a call from the finished ones."""
     latest, few, look = past.begun[-1], past.begun[-_FEW:], past.begun[-_LOOK:]
+    # Weights fall by e with each call back in time, and with distance in load.
     near = np.exp(-np.arange(len(look))[::-1] - np.abs(load[look] - load[past.call]) / _LOAD_WIDTH)
     table = np.array([
         (log[latest], log[past.ended[-1]], np.median(log[few]), log[past.ended[-_RECENT:]].mean(), log[latest],
          float(near @ log[look] / near.sum()))
         for log in logs
     ])  # fmt: skip
+    # Watts of the freshest call, but seconds of the last three: durations are steadier than meter
+    # readings.
     table[0, MEMBERS.index("steady duration")] = np.median(logs[0][few])
     return table
 
 
 def _history(logs: Floats, load: Floats, past: _Past) -> tuple[Floats, float]:
-    """`HISTORY` without its last two, and how far the call itself lies above the finished ones (known only later)."""
+    """Return `HISTORY` without its last two, and how far the call itself lies above the finished ones."""
     energy, begun, latest = logs.sum(axis=0), past.begun, past.begun[-1]
     of = energy[latest]
     typical = float(np.median(energy[begun]))
@@ -144,16 +177,18 @@ def _history(logs: Floats, load: Floats, past: _Past) -> tuple[Floats, float]:
         min(past.since_s, _VERY_LONG_S), np.median(energy[begun[-_FEW:]]) - of, np.median(energy[begun[-9:]]) - of,
         typical - of, energy[past.ended[-1]] - of, np.std(energy[begun[-6:]]),
     )  # fmt: skip
+    # How far the call itself lay off: used for others only once it has finished (`_others`).
     return np.array(row), float(energy[past.call]) - typical
 
 
 def _others(calls: Calls, end_s: Floats, unusual: Floats) -> Floats:
-    """[row, (how unusual, seconds ago)] of the last five finished calls of other functions on the machine."""
+    """Return [row, (how unusual, seconds ago)] of the last five finished calls of other functions on the machine."""
     found = np.full((len(calls), 2), np.nan)
     for machine in np.unique(calls.machine):
         rows = np.flatnonzero((calls.machine == machine) & np.isfinite(end_s))
         order = rows[np.argsort(end_s[rows], kind="stable")]
         for i in np.flatnonzero(calls.machine == machine).tolist():
+            # Four windows: other functions are many, and most of the latest may be this one's.
             done = order[: int(np.searchsorted(end_s[order], calls.start_s[i], side="right"))][-4 * _WINDOW :]
             done = done[calls.function[done] != calls.function[i]]
             if len(done):
@@ -170,6 +205,7 @@ def waves(block: Texts, start_s: Floats, gap_s: float = 0.3) -> Texts:
     last: dict[str, tuple[float, int]] = {}
     for i in np.argsort(start_s, kind="stable").tolist():
         before, number = last.get(block[i], (-np.inf, -1))
+        # A gap begins a new wave; equal waves share a reading and must not be cut between folds.
         number += start_s[i] - before > gap_s
         last[block[i]] = (float(start_s[i]), number)
         names[i] = f"{_short(block[i])}:{number}"
@@ -177,4 +213,5 @@ def waves(block: Texts, start_s: Floats, gap_s: float = 0.3) -> Texts:
 
 
 def _short(text: str) -> str:
+    # Names of blocks may be long; a fixed width keeps the array small.
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -22,14 +22,17 @@ SHIFT_MOST = 0.1
 
 
 def upper_quantile(scores: Floats, level: float) -> float:
-    """The ⌈(n + 1)·level⌉-th smallest score; infinite where n is too small to promise the level."""
+    """Return the ⌈(n + 1)·level⌉-th smallest score; infinite where n is too small to promise the level."""
+    # The (n + 1) is what makes coverage hold for a finite sample, not only in the limit.
     rank = math.ceil((len(scores) + 1) * level)
+    # Beyond n no score can promise the level, and infinity says so.
     return float(np.sort(scores)[rank - 1]) if 1 <= rank <= len(scores) else (math.inf if rank > 0 else -math.inf)
 
 
 def split_conformal(residual: Floats, level: float) -> tuple[float, float]:
-    """(low, high) to add to a prediction so that ``level`` of new residuals fall between."""
+    """Return (low, high) to add to a prediction so that ``level`` of new residuals fall between."""
     tail = (1.0 - level) / 2.0
+    # Each tail gets half of what may be missed.
     return -upper_quantile(-residual, 1.0 - tail), upper_quantile(residual, 1.0 - tail)
 
 
@@ -54,21 +57,25 @@ class Calibration:
     mean_error: float = math.nan
 
     def point(self, log_value: Floats, task: Ints) -> Floats:
-        """The point of least expected relative error."""
+        """Return the point of least expected relative error."""
+        # Bounded: where errors are huge the log-normal picture is wrong, and a point lowered by half would
+        # be too.
         return log_value - self.shift * np.minimum(self.scale[task] ** 2, SHIFT_MOST)
 
     def interval(
         self, log_value: Floats, task: Ints, level: float, extra: float | Floats = 0.0
     ) -> tuple[Floats, Floats]:
-        """Lower and upper end on the log scale.
+        """Return the lower and upper end on the log scale.
 
         ``extra`` is the standard deviation of a further, independent error of each row: it counts as a normal one at
         least, however narrow the scores of exact data are.
         """
         low, high = split_conformal(self.scores, level)
         scale, most = self.scale[task], NormalDist().inv_cdf(0.5 + level / 2.0)
+        # Independent errors add by squares.
         below = np.hypot(low * scale, max(-low, most) * np.asarray(extra))
         above = np.hypot(high * scale, max(high, most) * np.asarray(extra))
+        # Without a further error the scores' own quantiles count, which need not be those of a normal law.
         far = np.asarray(extra) > 0
         return (
             log_value - np.where(far, below, -low * scale),
@@ -77,7 +84,8 @@ class Calibration:
 
 
 def unknown(tasks: int, count: int = 0) -> Calibration:
-    """Nothing measured yet: wide, and the same for all."""
+    """Return a calibration of nothing measured: wide, and the same for all."""
+    # From -3 to 3 at scale 1: factors of twenty either way.
     return Calibration(np.full(tasks, 1.0), np.linspace(-3, 3, 61), 0.0, count)
 
 
@@ -90,15 +98,19 @@ def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibrat
     scores = np.zeros(len(residual))
     for g in np.unique(group).tolist():
         out = group == g
+        # A single group: its own rows must do.
         if not (~out).any():
             out = np.zeros(len(residual), bool)
         scale = _scales(residual[~out], task[~out], tasks)
         rows = group == g
+        # Scores by scales of the other groups: a row must not shrink its own score.
         scores[rows] = residual[rows] / scale[task[rows]]
     scale = _scales(residual, task, tasks)
     lower = np.minimum(scale[task] ** 2, SHIFT_MOST)
+    # The smallest shift of equal cost, since the tuple rises from 0.
     shift = min(_SHIFTS, key=lambda c: blend.relative_cost(residual + c * lower))
     ordered = np.sort(scores)
+    # Thinned to quantiles: files stay small, and a thousand points say all that intervals need.
     if len(ordered) > _KEPT:
         ordered = np.quantile(ordered, (np.arange(_KEPT) + 0.5) / _KEPT)
     error = _relative_errors(residual, shift * lower)
@@ -106,7 +118,7 @@ def calibrate(residual: Floats, task: Ints, group: Ints, tasks: int) -> Calibrat
 
 
 def widened(calibration: Calibration, extra: float | Floats) -> Calibration:
-    """The same on a scale that has a further, independent, normal error of this size on the log scale.
+    """Widen the scale by a further, independent, normal error of this size on the log scale.
 
     The scores are those of the sum, at the ratio of the two errors that is typical of the tasks.
     """
@@ -114,6 +126,7 @@ def widened(calibration: Calibration, extra: float | Floats) -> Calibration:
     kept = float(np.median(calibration.scale / np.maximum(scale, 1e-12)))
     shift = calibration.shift * kept**2  # the point stays where it was
     normal = np.array([NormalDist().inv_cdf((i + 0.5) / _NORMALS) for i in range(_NORMALS)])
+    # All sums of a score and a normal quantile: the distribution of the sum, without drawing.
     both = (kept * calibration.scores[:, None] + np.sqrt(max(1.0 - kept**2, 0.0)) * normal[None, :]).ravel()
     scores = np.quantile(both, (np.arange(_KEPT) + 0.5) / _KEPT)
     return replace(calibration, scale=scale, scores=scores, shift=shift, median_error=math.nan, mean_error=math.nan)
@@ -131,17 +144,20 @@ def calibrate_worst_group(residual: Floats, group: Ints) -> Calibration:
     parts = [residual[group == g] for g in np.unique(group).tolist()]
     worst = max(parts, key=lambda part: float(np.quantile(np.abs(part), 0.9)))
     scores = np.sort(np.concatenate([worst, -worst]))
+    # Few rows would make every quantile infinite; repeated, the worst of them is the bound.
     if len(scores) < 40:
         scores = np.sort(np.repeat(scores, -(-40 // len(scores))))
     return Calibration(np.ones(1), scores, 0.0, len(residual))
 
 
 def _scales(residual: Floats, task: Ints, tasks: int) -> Floats:
-    """Root mean square of the residuals of each task, drawn on the log scale towards that of the typical task."""
+    """Average the squared residuals of each task, drawn on the log scale towards those of the typical task."""
     count = np.bincount(task, minlength=tasks)
+    # Clipped: one wild run must not widen its task's intervals for ever.
     total = np.bincount(task, weights=np.clip(residual, -2.0, 2.0) ** 2, minlength=tasks)
     own = 0.5 * np.log(total / np.maximum(count, 1) + 1e-8)
     typical = float(np.median(own[count > 0])) if (count > 0).any() else 0.0
+    # On the log scale: scales of tasks differ by factors, and the mean of logs is their typical one.
     return np.asarray(np.exp((_PRIOR_ROWS * typical + count * own) / (_PRIOR_ROWS + count)))
 
 

@@ -11,19 +11,28 @@ from wattflow.predict import backbone as lines
 from wattflow.predict import kriging, plain
 from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations, Texts
 
+# `fast._log_seconds` adds the members up in this order, and falls back as `_WIDER` says: change
+# both together.
 MEMBERS = ("process", "backbone", *plain.NAMES)
 LARGE = 5.0
 """A size within this factor of the largest seen, or above it, is one of the largest."""
 BEYOND = 1.5
 """A size this many times outside the range seen counts as beyond it."""
+# In this order: a member that falls back on another must come after it was filled itself.
 _WIDER = (
-    ("line", "median"), ("median here", "process"), ("last here", "process"), ("line here", "median here"),
-    ("least squares here", "line here"), ("same input", "median"), ("same input here", "same input"),
+    ("line", "median"),
+    ("median here", "process"),
+    ("last here", "process"),
+    ("line here", "median here"),
+    ("least squares here", "line here"),
+    ("same input", "median"),
+    ("same input here", "same input"),
     ("same input, steadied", "median"),
-)  # fmt: skip
+)
 _NEIGHBOURS, _SHARPNESS = 3, 4.0
 INPUTS = ("new input", "known input", "known input here")
 """Whether the task ran on the input before, and on the same machine."""
+# Position i + 3 is regime i at the largest sizes; `Trainer.weigh` and `fast` count on it.
 REGIMES = (*INPUTS, *(f"{name}, largest sizes" for name in INPUTS))
 
 
@@ -46,7 +55,7 @@ class Names:
 
 
 def numbers(texts: Texts, names: Sequence[str]) -> Ints:
-    """Position of each text among the names; −1 where it is not one."""
+    """Return the position of each text among the names; −1 where it is not one."""
     position = {name: i for i, name in enumerate(names)}
     return np.array([position.get(text, -1) for text in texts.tolist()], np.int64)
 
@@ -66,6 +75,7 @@ class Rows:
     @property
     def places(self) -> kriging.Places:
         size = np.where(np.isfinite(self.size), self.size, 0.0)
+        # A trifle added, since sizes may be 0.
         return kriging.Places(self.machine, np.log(size / lines.SIZE_UNIT + 1e-6), self.data)
 
 
@@ -82,7 +92,7 @@ class Core:
     plain: plain.Plain
 
     def members(self, rows: Rows) -> Floats:
-        """Natural log of seconds by every member, [row, member]; NaN for an unknown task.
+        """Return the natural log of seconds by every member, [row, member]; NaN for an unknown task.
 
         A member that does not know a row answers with a wider one: lines and inputs with the median, members by machine
         with the process where the task never ran on that machine.
@@ -90,6 +100,7 @@ class Core:
         result = np.full((len(rows.task), len(MEMBERS)), np.nan)
         known = np.flatnonzero((rows.task >= 0) & np.isfinite(self.backbone.slope[rows.task]))
         some = rows.take(known)
+        # An index that exists: the last column stands for any machine that nobody knows.
         some = replace(some, machine=np.where(some.machine < 0, self.backbone.offset.shape[1] - 1, some.machine))
         line = self.backbone.predict(some.task, some.machine, some.size)
         smooth = line + self.process.predict(some.task, some.places)
@@ -102,28 +113,34 @@ class Core:
         return result
 
     def regime(self, rows: Rows) -> Ints:
-        """Which of `REGIMES` each row is in: whether the task ran on this input, whether its size is a large one."""
+        """Classify each row into `REGIMES`: whether the task ran on this input, whether its size is a large one."""
         same = np.isfinite(self.plain.data.at(self.plain.data_key(rows.task, rows.data)))
         here = np.isfinite(self.plain.here.at(self.plain.here_key(rows.task, rows.data, rows.machine)))
+        # Above the largest seen over five: "large" begins below the largest.
         large = self._outside(rows)[0] > -np.log(LARGE)
         return np.asarray(same.astype(np.int64) + here + len(INPUTS) * large, np.int64)
 
     def stretch(self, rows: Rows) -> Floats:
-        """How far each size lies outside what the task was seen with, in natural logs; 0 inside or unknown."""
+        """Return how far each size lies outside what the task was seen with, in natural logs; 0 inside or unknown."""
         return np.asarray(np.maximum(np.max(self._outside(rows), axis=0), 0.0))
 
     def _outside(self, rows: Rows) -> Floats:
-        """[above, below]: log of each size over the largest seen, of the smallest over it; −∞ where size is moot."""
+        """Return [above, below]: logs of size over the largest and of the smallest over it; −∞ where size is moot."""
         task = np.maximum(rows.task, 0)
         with np.errstate(invalid="ignore", divide="ignore"):
             size = np.log(np.maximum(rows.size, 1.0))
-            ends = np.array([size - np.log(np.maximum(self.backbone.highest[task], 1.0)),
-                             np.log(np.maximum(self.backbone.lowest[task], 1.0)) - size])  # fmt: skip
+            ends = np.array(
+                [
+                    size - np.log(np.maximum(self.backbone.highest[task], 1.0)),
+                    np.log(np.maximum(self.backbone.lowest[task], 1.0)) - size,
+                ]
+            )
+        # Where sizes do not move a task, being outside of them says nothing.
         matters = (self.plain.spread[task] > 0) & (rows.task >= 0) & np.isfinite(size)
         return np.where(matters, ends, -np.inf)
 
     def resemble(self, rows: Rows, likeness: Floats) -> Floats:
-        """Natural log of seconds of unknown tasks: what the known tasks most like them by name would take.
+        """Estimate log seconds of unknown tasks: what the known tasks most like them by name would take.
 
         ``likeness`` is [row, known task]; tasks this core never fitted do not count.
         """
@@ -133,8 +150,11 @@ class Core:
 def resemble(backbone: lines.Backbone, rows: Rows, likeness: Floats) -> Floats:
     """See `Core.resemble`; the backbone alone suffices."""
     fitted = np.isfinite(backbone.slope)
+    # A floor, so that tasks without any likeness still share a little; the power makes the nearest
+    # count most.
     weight = np.where(fitted[None, :], np.maximum(likeness, 1e-3) ** _SHARPNESS, 0.0)
     total, mass = np.zeros(len(rows.task)), np.zeros(len(rows.task))
+    # Stable: equal likeness goes by the order of tasks.
     nearest = np.argsort(-weight, axis=1, kind="stable")[:, :_NEIGHBOURS]
     machine = np.where(rows.machine < 0, backbone.offset.shape[1] - 1, rows.machine)
     for rank in range(nearest.shape[1]):
@@ -143,4 +163,5 @@ def resemble(backbone: lines.Backbone, rows: Rows, likeness: Floats) -> Floats:
         share = np.where(np.isfinite(found), weight[np.arange(len(task)), task], 0.0)
         total += share * np.where(np.isfinite(found), found, 0.0)
         mass += share
+    # Never a division by zero; the result is dropped there anyway.
     return np.where(mass > 0, total / np.maximum(mass, 1e-300), np.nan)

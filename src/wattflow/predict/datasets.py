@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import SupportsFloat
 
 import numpy as np
 
@@ -34,7 +35,8 @@ class Table:
         if not path.exists():
             raise MissingData(f"{path} is not there; WATTFLOW_DATA names the folder of real data")
         try:
-            self._table = csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+            with path.open("rb") as file:
+                self._table = csv.read_csv(file, convert_options=csv.ConvertOptions(strings_can_be_null=True))
         except ArrowInvalid as error:
             raise InvalidInput(str(path), f"not a CSV table: {error}") from None
         self.path = path
@@ -58,15 +60,16 @@ class Table:
         return np.array(["" if v is None else str(v) for v in self._table[name].to_pylist()], np.str_)
 
     def numbers(self, name: str) -> Floats:
-        """Numbers; what is no number (a dash) is NaN."""
+        """Read numbers; what is no number (a dash) is NaN."""
         return np.array([_number(v) for v in self._table[name].to_pylist()], np.float64)
 
 
-def _number(value: object) -> float:
+def _number(value: str | SupportsFloat | None) -> float:
+    # pyarrow may read a column as booleans; 1 and 0 are no measurement.
     if value is None or isinstance(value, bool):
         return float("nan")
     try:
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
     except (TypeError, ValueError):
         return float("nan")
 
@@ -77,7 +80,7 @@ def file_sha256(path: Path) -> str:
 
 
 def lotaru(data: Path, keep_copies: bool = False) -> Observations:
-    """Lotaru's execution reports: five nf-core workflows, down-sampled (train-1, train-2) and full size (test).
+    """Read Lotaru's execution reports: five nf-core workflows, down-sampled (train-1, train-2) and full size (test).
 
     Rows that repeat another machine's row in runtime, CPU, memory and bytes are copies of one measurement (154 rows of
     methylseq on n2 and c2); they would leak across machines, so only the first is kept.
@@ -106,13 +109,18 @@ def lotaru(data: Path, keep_copies: bool = False) -> Observations:
     )
     if keep_copies:
         return observations
-    outcome = np.column_stack([
-        observations.runtime_s, observations.used_cores, observations.peak_bytes,
-        *(table.numbers(c) for c in ("rchar", "wchar") if table.has(c)),
-    ])  # fmt: skip
+    outcome = np.column_stack(
+        [
+            observations.runtime_s,
+            observations.used_cores,
+            observations.peak_bytes,
+            *(table.numbers(c) for c in ("rchar", "wchar") if table.has(c)),
+        ]
+    )
     seen: set[tuple[object, ...]] = set()
     keep = np.ones(len(observations), bool)
     for row, values in enumerate(outcome.tolist()):
+        # Machine and run are left out: a copy differs in those alone.
         mark = (observations.task[row], inputs[row], *values)
         keep[row] = mark not in seen
         seen.add(mark)
@@ -120,7 +128,7 @@ def lotaru(data: Path, keep_copies: bool = False) -> Observations:
 
 
 def lotaru_benchmarks(data: Path) -> dict[str, dict[str, float]]:
-    """Median seconds of Lotaru's micro-benchmarks by machine and task; −1 and three times 1.0 mean not measured."""
+    """Read median seconds of Lotaru's micro-benchmarks; −1 and three times 1.0 mean not measured."""
     repeats = ("Realtime1", "Realtime2", "Realtime3")
     table = Table(data / LOTARU / "microbenchmarks.csv", ("Workflow", "Task", "Machine", *repeats))
     values = np.column_stack([table.numbers(name) for name in repeats])
@@ -128,16 +136,18 @@ def lotaru_benchmarks(data: Path) -> dict[str, dict[str, float]]:
     rows = zip(table.texts("Machine"), table.texts("Workflow"), table.texts("Task"), values, strict=True)
     for machine, workflow, task, times in rows:
         times = times[np.isfinite(times) & (times > 0)]
+        # All three exactly 1.0 is the set's own mark for "not measured".
         if len(times) and not np.all(times == 1.0):
             benchmarks.setdefault(str(machine), {})[f"{workflow.lower()}/{task}"] = float(np.median(times))
     return benchmarks
 
 
 def kepler(data: Path, scope: str) -> tuple[dict[str, Floats], Floats]:
-    """Kepler's nx12 rows in time order: counters by name, and platform (wall) or package watts."""
+    """Read Kepler's nx12 rows in time order: counters by name, and platform (wall) or package watts."""
     file, label = {"wall": ("acpi_basic", "platform_power"), "package": ("rapl_basic", "package_power")}[scope]
     counters = ("bpf_cpu_time_us", "cache_miss", "cpu_cycles", "cpu_instructions")
     table = Table(data / KEPLER / f"{file}.csv.gz", ("timestamp", *counters, label))
+    # The file is not in order of time, and folds of time need that.
     order = np.argsort(table.numbers("timestamp"), kind="stable")
     watts = table.numbers(label)[order]
     good = np.isfinite(watts) & (watts > 0)
@@ -145,11 +155,12 @@ def kepler(data: Path, scope: str) -> tuple[dict[str, Floats], Floats]:
 
 
 def greenfaas(data: Path) -> tuple[serverless.Calls, int]:
-    """GreenFaaS calls with attributed energy, in order of start, and how many had no energy and are left out."""
+    """Read GreenFaaS calls with attributed energy, in order of start, and how many had no energy and are left out."""
     table = Table(
         data / GREENFAAS,
         ("block_id", "func_name", "machine", "endpoint_status", "start", "duration_s", "avg_power_W", "energy_J"),
     )
+    # Whole microseconds, so that no zone and no rounding comes in.
     start = np.array([np.datetime64(text, "us").astype(np.int64) / 1e6 for text in table.texts("start")])
     power, duration = table.numbers("avg_power_W"), table.numbers("duration_s")
     good = (power > 0) & (duration > 0) & (table.numbers("energy_J") > 0)
@@ -157,27 +168,39 @@ def greenfaas(data: Path) -> tuple[serverless.Calls, int]:
     rows = rows[np.argsort(start[rows], kind="stable")]
     block, begin = table.texts("block_id")[rows], start[rows] - start[rows].min()
     return serverless.Calls(
-        function=table.texts("func_name")[rows], machine=table.texts("machine")[rows], block=block,
-        wave=serverless.waves(block, begin), warm=(table.texts("endpoint_status")[rows] == "WARM").astype(np.float64),
-        start_s=begin, duration_s=duration[rows], power_w=power[rows],
-    ), int((~good).sum())  # fmt: skip
+        function=table.texts("func_name")[rows],
+        machine=table.texts("machine")[rows],
+        block=block,
+        wave=serverless.waves(block, begin),
+        warm=(table.texts("endpoint_status")[rows] == "WARM").astype(np.float64),
+        start_s=begin,
+        duration_s=duration[rows],
+        power_w=power[rows],
+    ), int((~good).sum())
 
 
 def sizey(data: Path) -> Observations:
-    """Sizey's Nextflow runs: finished tasks with requested and peak memory. The run is the sample (tag)."""
+    """Read Sizey's Nextflow runs: finished tasks with requested and peak memory. The run is the sample (tag)."""
     parts = []
     for path in sorted((data / SIZEY).glob("*.csv.gz")):
         table = Table(path, ("process", "tag", "status", "cpus", "memory", "realtime", "%cpu", "peak_rss", "task_id"))
         done = table.texts("status") == "COMPLETED"
         workflow = path.name.removesuffix(".csv.gz")
         tag, number = table.texts("tag"), table.texts("task_id")
+        # Tasks without a tag are each a sample of their own.
         sample = [f"{workflow}|{t if t not in ('', '-') else f'task {n}'}" for t, n in zip(tag, number, strict=True)]
-        parts.append(Observations.of(
-            task=[f"{workflow}/{process}" for process in table.texts("process")],
-            run=sample, workflow=[workflow] * len(table), runtime_s=table.numbers("realtime") / 1000.0,
-            request_cores=table.numbers("cpus"), request_bytes=table.numbers("memory"),
-            used_cores=table.numbers("%cpu") / 100.0, peak_bytes=table.numbers("peak_rss"),
-        ).take(done))  # fmt: skip
+        parts.append(
+            Observations.of(
+                task=[f"{workflow}/{process}" for process in table.texts("process")],
+                run=sample,
+                workflow=[workflow] * len(table),
+                runtime_s=table.numbers("realtime") / 1000.0,
+                request_cores=table.numbers("cpus"),
+                request_bytes=table.numbers("memory"),
+                used_cores=table.numbers("%cpu") / 100.0,
+                peak_bytes=table.numbers("peak_rss"),
+            ).take(done)
+        )
     if not parts:
         raise MissingData(f"no Sizey traces in {data / SIZEY}; WATTFLOW_DATA names the folder of real data")
     return concatenate(parts)

@@ -10,7 +10,7 @@ from wattflow.predict.observations import of_workload
 
 
 def with_predictions(workload: Workload, model: runtime.RuntimeModel, machine: str = "") -> Workload:
-    """The workload with estimates from a model; a task that was never profiled has none (NaN).
+    """Return the workload with estimates from a model; a task that was never profiled has none (NaN).
 
     ``machine`` is the machine predictions are made for where the trace names none: the one of speed 1.
     """
@@ -19,12 +19,13 @@ def with_predictions(workload: Workload, model: runtime.RuntimeModel, machine: s
 
 
 def with_error(workload: Workload, runtime_error: float, seed: int = 0) -> Workload:
-    """The workload with estimates that miss the truth by a log-normal factor.
+    """Return the workload with estimates that miss the truth by a log-normal factor.
 
     ``runtime_error`` is the standard deviation of log(estimate / truth): 0.3 is about 30 % either way. The factor has
     median 1. Error 0 gives the truth; the same seed gives the same estimates.
     """
     if not (np.isfinite(runtime_error) and runtime_error >= 0):
         raise ValueError(f"a runtime error must be a number ≥ 0, not {runtime_error}")
+    # Median 1, not mean 1: half of the estimates are too low, as in practice.
     factor = np.exp(runtime_error * np.random.default_rng(seed).standard_normal(len(workload)))
     return workload.with_estimates(workload.runtime_s * factor)

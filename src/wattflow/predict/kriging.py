@@ -17,9 +17,12 @@ import numpy as np
 from wattflow.predict.observations import Floats, Ints
 
 # offset, data, data×machine, size, size×machine, machine length, size length, noise
+# Typical log effects of machine, input and size; what the likelihood is drawn to.
 PRIOR = np.log(np.array([0.15, 0.10, 0.05, 0.10, 0.05, 0.2, 1.0, 0.06]))
 _CLIP, _TASKS_TUNED, _ROWS_TUNED, _STEPS, _ROBUST_ROUNDS, _HUBER = 0.5, 12, 64, 15, 3, 2.0
+# Data sets with exact repeats would drive the noise to nothing and the matrix to singularity.
 _LEAST_NOISE = float(np.log(0.01))
+# Solving is cubic in the rows of a task; the latest count.
 _ROWS_MOST = 160
 
 
@@ -46,7 +49,7 @@ class Kriging:
     weight: Floats
 
     def predict(self, task: Ints, places: Places, distance: Floats | None = None) -> Floats:
-        """Expected residual. ``distance`` ([machine of the row, fitted machine]) replaces the fitted distances."""
+        """Predict the residual. ``distance`` ([machine of the row, fitted machine]) replaces the fitted distances."""
         result = np.zeros(len(task))
         table = self.distance if distance is None else distance
         for k in np.unique(task).tolist():
@@ -69,18 +72,21 @@ def covariance(scales: Floats, one: Places, other: Places, distance: Floats) -> 
 
 
 def tune(residual: Floats, task: Ints, places: Places, distance: Floats, seed: int = 0) -> Floats:
-    """Scales of greatest penalised marginal likelihood over a sample of the tasks."""
+    """Find the scales of greatest penalised marginal likelihood over a sample of the tasks."""
     from scipy.optimize import minimize
 
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(np.unique(task))[:_TASKS_TUNED]
     sets = []
     for k in chosen.tolist():
+        # A sample: likelihood is cubic as well.
         rows = rng.permutation(np.flatnonzero(task == k))[:_ROWS_TUNED]
         if len(rows) > 1:
             sets.append((_Parts.of(places.take(rows), distance), np.clip(residual[rows], -_CLIP, _CLIP)))
 
     def cost(scales: Floats) -> tuple[float, Floats]:
+        # A normal prior of width 1 in the logs: scales may differ from it by factors of e, not of a
+        # hundred.
         total, slope = 0.5 * float(np.sum((scales - PRIOR) ** 2)), scales - PRIOR
         for parts, values in sets:
             value, towards = parts.likelihood(scales, values)
@@ -107,26 +113,33 @@ class _Parts:
         return cls(distance[np.ix_(where.machine, where.machine)] ** 2, same.astype(np.float64), gap)
 
     def likelihood(self, scales: Floats, values: Floats) -> tuple[float, Floats]:
-        """Negative log marginal likelihood and its slope in the log scales (Rasmussen & Williams, 5.9)."""
+        """Return the negative log marginal likelihood and its slope in the log scales (Rasmussen & Williams, 5.9)."""
         variance = np.exp(2 * scales)
         near = np.exp(-self.machine / (2 * variance[5]))
         close = np.exp(-self.gap / (2 * variance[6]))
         shared = variance[0] + variance[2] * self.same + variance[4] * close
         alike = variance[3] + variance[4] * near
         matrix = shared * near + variance[1] * self.same + variance[3] * close
+        # Jitter on top of the noise, so that equal rows stay solvable.
         matrix[np.diag_indices(len(values))] += variance[7] + 1e-9
         lower = np.linalg.cholesky(matrix)
+        # The inverse is needed whole, for the slopes; for a few dozen rows it is cheap.
         inverse = np.linalg.inv(lower)
         inverse = inverse.T @ inverse
         solved = inverse @ values
         pull = inverse - np.outer(solved, solved)
-        slope = np.array([
-            variance[0] * np.sum(pull * near), variance[1] * np.sum(pull * self.same),
-            variance[2] * np.sum(pull * self.same * near), variance[3] * np.sum(pull * close),
-            variance[4] * np.sum(pull * close * near),
-            0.5 * np.sum(pull * shared * near * self.machine) / variance[5],
-            0.5 * np.sum(pull * alike * close * self.gap) / variance[6], variance[7] * np.trace(pull),
-        ])  # fmt: skip
+        slope = np.array(
+            [
+                variance[0] * np.sum(pull * near),
+                variance[1] * np.sum(pull * self.same),
+                variance[2] * np.sum(pull * self.same * near),
+                variance[3] * np.sum(pull * close),
+                variance[4] * np.sum(pull * close * near),
+                0.5 * np.sum(pull * shared * near * self.machine) / variance[5],
+                0.5 * np.sum(pull * alike * close * self.gap) / variance[6],
+                variance[7] * np.trace(pull),
+            ]
+        )
         return float(0.5 * values @ solved + np.log(np.diag(lower)).sum()), slope
 
 
@@ -136,6 +149,7 @@ def fit_kriging(residual: Floats, task: Ints, places: Places, distance: Floats, 
     order, weights, start = [], [], np.zeros(tasks + 1, np.int64)
     noise = float(np.exp(scales[-1]))
     for k in range(tasks):
+        # The latest rows of the task.
         rows = np.flatnonzero(task == k)[-_ROWS_MOST:]
         start[k + 1] = start[k] + len(rows)
         if not len(rows):
@@ -145,6 +159,7 @@ def fit_kriging(residual: Floats, task: Ints, places: Places, distance: Floats, 
         trust: Floats = np.ones(len(rows))
         solved: Floats = np.zeros(len(rows))
         for _ in range(_ROBUST_ROUNDS):
+            # Less trust is more noise; outlying rows then pull less (Huber's weights).
             solved = np.asarray(np.linalg.solve(matrix + np.diag(noise**2 / trust), residual[rows]), np.float64)
             trust = np.minimum(1.0, _HUBER / np.maximum(np.abs(residual[rows] - matrix @ solved) / noise, 1e-9))
         order.append(rows)

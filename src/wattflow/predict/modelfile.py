@@ -12,7 +12,7 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,12 @@ from wattflow.predict import (
     watts,
 )
 
+# Any change of the parts' fields: old files are refused and fitted again, which takes seconds.
 VERSION = 3
 _TYPES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
+        # Only these can be made from a file: no code is ever loaded.
         backbone.Backbone, conformal.Calibration, kriging.Kriging, kriging.Places,
         needs.NeedModel, network.Network, core.Core, core.Names, plain.Keyed, plain.Plain, runtime.RuntimeModel,
         serverless.CallModel,
@@ -48,6 +50,7 @@ _TYPES: dict[str, type] = {
         trees.Trees, watts.Corrected, watts.Familiar, watts.Line, watts.WattsModel,
     )
 }  # fmt: skip
+# The earliest date that zip knows; a real one would change the bytes of the same model.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -62,7 +65,7 @@ class Manifest:
 
     kind: str
     data: tuple[Mapping[str, object], ...] = ()
-    metrics: Mapping[str, float] = ()  # type: ignore[assignment]
+    metrics: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
 
 
@@ -70,13 +73,18 @@ def save(path: Path, model: object, manifest: Manifest) -> str:
     """Write the model, whole or not at all; returns its sha256."""
     arrays: dict[str, NDArray[np.generic]] = {}
     document = {
-        "format": "wattflow-model", "version": VERSION, "kind": manifest.kind, "note": manifest.note,
-        "data": [dict(entry) for entry in manifest.data], "metrics": dict(manifest.metrics),
+        "format": "wattflow-model",
+        "version": VERSION,
+        "kind": manifest.kind,
+        "note": manifest.note,
+        "data": [dict(entry) for entry in manifest.data],
+        "metrics": dict(manifest.metrics),
         "model": _encode(model, arrays, "m"),
-    }  # fmt: skip
+    }
     document["sha256"] = _digest(document, arrays)
     with whole.whole_file(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         _write(archive, "manifest.json", json.dumps(document, sort_keys=True, indent=1).encode())
+        # Sorted: the same model gives the same bytes.
         for name in sorted(arrays):
             buffer = io.BytesIO()
             np.lib.format.write_array(buffer, np.ascontiguousarray(arrays[name]), allow_pickle=False)
@@ -85,7 +93,7 @@ def save(path: Path, model: object, manifest: Manifest) -> str:
 
 
 def find(name: str | Path) -> Path:
-    """The file of a model.
+    """Find the file of a model.
 
     Raises:
         InvalidInput: There is none.
@@ -103,6 +111,7 @@ def load(path: Path) -> tuple[Any, Manifest]:
         with zipfile.ZipFile(path) as archive:
             document = json.loads(archive.read("manifest.json"))
             arrays = {
+                # Never pickle: an array of objects would run code when it is read.
                 name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False)
                 for name in archive.namelist()
                 if name.endswith(".npy")
@@ -115,6 +124,7 @@ def load(path: Path) -> tuple[Any, Manifest]:
         raise InvalidInput(
             str(path), f"model format {document.get('version')}, this wattflow reads {VERSION}; fit again"
         )
+    # The hash is not part of what it is made of.
     claimed = document.pop("sha256", None)
     if claimed != _digest(document, arrays):
         raise InvalidInput(str(path), "its contents do not match its hash: the file was changed; fit it again")
@@ -132,6 +142,7 @@ def _digest(document: Mapping[str, object], arrays: Mapping[str, NDArray[np.gene
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
+        # Type and shape too: the same bytes may be another array.
         digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode() + array.tobytes())
     return digest.hexdigest()
 
@@ -148,6 +159,7 @@ def _encode(value: Any, arrays: dict[str, NDArray[np.generic]], name: str) -> An
     if isinstance(value, tuple):
         return {"tuple": [_encode(part, arrays, f"{name}.{i}") for i, part in enumerate(value)]}
     if isinstance(value, Mapping):
+        # As pairs: keys of JSON objects are texts only, and order matters.
         return {"map": [[key, _encode(part, arrays, f"{name}.{i}")] for i, (key, part) in enumerate(value.items())]}
     if value is None or isinstance(value, str | bool | int | float):
         return value

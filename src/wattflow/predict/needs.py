@@ -16,6 +16,10 @@ about as much for one task as for the next. Its request is
 
 and never below the first bound; with few known tasks, or where tasks have used all they asked for, it is as asked.
 Where another task of the same tool (the last part of its name) has run often enough, twice its top is enough.
+
+All of this has to earn its place: until it has wasted less than the plain rule on this source's own past, block of time
+by block of time, and failed no more often, the plain rule is used: ``1.5 × largest`` once a task ran five times, as
+asked before.
 """
 
 from __future__ import annotations
@@ -43,6 +47,8 @@ _LEAST_RUNS, _LEAST_TASKS, _LEAST_FEW = 4, 5, 50
 """Runs of a task before its own largest need is trusted, tasks before what they used of their requests is."""
 _KIN = 2.0
 _REACH, _REACHES = 1.5, (1.1, 1.25, 1.5, 2.0)
+_PLAIN_TIMES, _PLAIN_RUNS, _SURE = 1.5, 5, 1.0
+"""The plain rule, and by how many standard errors over blocks of time it must be beaten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ class NeedModel:
         share_of_asked: What a task with few runs or none gets of its user's request; NaN where requests were not
             learned: then one with few runs goes by its own.
         expected_failures: Share of rows that outgrew their request when the rule was chosen; NaN: too few rows to say.
+        plain: The plain rule is used: on this source's past it was not beaten.
     """
 
     tasks: tuple[str, ...]
@@ -67,6 +74,7 @@ class NeedModel:
     rule: Rule
     failure_target: float
     expected_failures: float
+    plain: bool = False  # model files written before there was a plain rule have no such field
 
     def request(self, task: Texts, asked: Floats) -> Floats:
         """Request the bound, never more than the user asked for; the user's own request for unknown tasks."""
@@ -76,6 +84,8 @@ class NeedModel:
             return asked.copy()
         safe = np.maximum(number, 0)
         runs = np.where(number >= 0, self.runs[safe], 0.0)
+        if self.plain:
+            return _plain(self.log_largest[safe], runs, asked)
         parts = (self.log_largest[safe], self.log_high[safe], self.spread[safe], self.runs[safe])
         bound = _bound(parts, self.typical, self.rule)
         bound = np.where(runs > 0, bound, np.where(np.isfinite(asked), 0.0, np.nan))
@@ -126,12 +136,15 @@ def fit(
     block = _blocks(len(need), group[good] if group is not None else None)
     names, number = np.unique(task, return_inverse=True)
     rule, expected, reach = _DEFAULT, float("nan"), _REACH
-    if (rows := _InTime.of(number, need, request, block, len(names))) is not None:
+    rows = _InTime.of(number, need, request, block, len(names))
+    if rows is not None:
         (rule, expected), reach = _choose(rows, failure_target), _choose_reach(rows, failure_target)
     past = _seen(number, np.log(need), len(names))
     typical = float(need.mean()) if len(need) else 0.0
     share = float("nan") if asked is None else min(1.0, reach * _used(number, need / request))
-    return NeedModel(tuple(names.tolist()), *past, typical, share, rule, failure_target, expected)
+    # Without requests there is nothing to fall back on before a task ran five times.
+    plain = bool(np.isfinite(request).all()) and not (rows is not None and _is_better(rows, failure_target))
+    return NeedModel(tuple(names.tolist()), *past, typical, share, rule, failure_target, expected, plain)
 
 
 def _blocks(rows: int, group: Texts | None) -> Ints:
@@ -153,6 +166,7 @@ class _InTime:
         seen: The task's runs so far.
         typical, used: Typical need so far, and the largest share of a request used so far.
         need, asked: What the row needed and what was asked for it (NaN: unknown).
+        block: Block of time of the row.
     """
 
     seen: Past
@@ -160,6 +174,13 @@ class _InTime:
     used: Floats
     need: Floats
     asked: Floats
+    block: Floats
+
+    def take(self, rows: NDArray[np.bool_]) -> _InTime:
+        """The chosen rows."""
+        seen = (self.seen[0][rows], self.seen[1][rows], self.seen[2][rows], self.seen[3][rows])
+        rest = (self.typical, self.used, self.need, self.asked, self.block)
+        return _InTime(seen, *(part[rows] for part in rest))
 
     @property
     def few(self) -> NDArray[np.bool_]:
@@ -175,8 +196,9 @@ class _InTime:
                 continue
             seen = [part[task[now]] for part in _seen(task[past], np.log(need[past]), tasks)]
             typical, used = need[past].mean(), _used(task[past], need[past] / asked[past])
-            parts.append(np.column_stack([*seen, np.full((len(now), 2), (typical, used)), need[now], asked[now]]))
-        rows = np.concatenate(parts) if parts else np.zeros((0, 8))
+            parts.append(np.column_stack([*seen, np.full((len(now), 2), (typical, used)), need[now], asked[now],
+                                          np.full(len(now), b)]))  # fmt: skip
+        rows = np.concatenate(parts) if parts else np.zeros((0, 9))
         rows = rows[(rows[:, 3] > 0) | np.isfinite(rows[:, 7])]
         if len(rows) < _LEAST_ROWS:
             return None
@@ -215,6 +237,44 @@ def _choose_reach(rows: _InTime, target: float) -> float:
         if (failed.sum() + 1.0) / len(rows.need) <= target * _SAFETY:
             return reach
     return _REACHES[-1]
+
+
+def _is_better(rows: _InTime, target: float) -> bool:
+    """Tell whether rules chosen on earlier blocks beat the plain rule on each later one: less waste, no more failures.
+
+    The rule and the reach of a block are chosen on the blocks before it, since one chosen on a block looks better there
+    than it will be on the next.
+    """
+    gains, failed = [], np.zeros(2)
+    for b in np.unique(rows.block)[1:].tolist():
+        past, now = rows.take(rows.block < b), rows.take(rows.block == b)
+        requests = (
+            _own(now, _choose(past, target)[0], _choose_reach(past, target)),
+            _plain(now.seen[0], now.seen[3], now.asked),
+        )
+        need = np.minimum(now.need, now.asked)  # what outgrew even its request says nothing about a rule below it
+        wasted = [over_allocation(request, now.asked, need) for request in requests]
+        gains.append(wasted[1][0] - wasted[0][0])
+        failed += [share * len(need) for _, share in wasted]
+    if len(gains) < 2:
+        return False
+    gain, error = float(np.mean(gains)), float(np.std(gains, ddof=1) / np.sqrt(len(gains)))
+    return gain > _SURE * error and failed[0] <= failed[1]
+
+
+def _own(rows: _InTime, rule: Rule, reach: float) -> Floats:
+    """Requests of rows by a rule, as `NeedModel.request` makes them, without kin."""
+    seen = (*rows.seen[:3], np.maximum(rows.seen[3], 1.0))  # a task that never ran has no bound of its own
+    bound = np.where(rows.seen[3] > 0, _bound(seen, rows.typical, rule), 0.0)
+    asked = np.where(np.isfinite(rows.asked), rows.asked, np.inf)
+    few = np.fmax(bound, np.minimum(reach * rows.used, 1.0) * asked)
+    return np.minimum(np.where(rows.few, few, bound), asked)
+
+
+def _plain(log_largest: Floats, runs: Floats, asked: Floats) -> Floats:
+    """1.5 × the largest need of tasks that ran five times, as asked before; never more than asked."""
+    bound = np.where(runs >= _PLAIN_RUNS, _PLAIN_TIMES * np.exp(log_largest), np.inf)
+    return np.where(np.isfinite(asked), np.fmin(bound, asked), bound)
 
 
 def _used(task: Ints, used: Floats) -> float:

@@ -9,6 +9,8 @@ import numpy as np
 from wattflow.predict.compiled import compiled
 from wattflow.predict.observations import Floats
 
+Weights = tuple[Floats, Floats, Floats, Floats, Floats]
+
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -24,19 +26,21 @@ class Network:
     b3: float
 
     def predict(self, rows: Floats) -> Floats:
-        """Output for each row."""
+        """Return the output for each row."""
+        # Within four deviations: far outside tanh saturates anyway, and inputs unlike the training must not
+        # explode.
         scaled = np.clip((rows - self.mean) / self.spread, -4.0, 4.0)
         hidden = np.tanh(np.tanh(scaled @ self.w1 + self.b1) @ self.w2 + self.b2)
         return np.asarray(hidden @ self.w3 + self.b3)
 
     def predict_row(self, row: Floats) -> float:
-        """One row, compiled."""
+        """Predict one row, compiled."""
         weights = (self.w1, self.b1, self.w2, self.b2, self.w3)
         return float(_forward(row, self.mean, self.spread, weights, self.b3))
 
 
 @compiled
-def _forward(row, mean, spread, weights, b3):  # type: ignore[no-untyped-def]
+def _forward(row: Floats, mean: Floats, spread: Floats, weights: Weights, b3: float) -> float:
     w1, b1, w2, b2, w3 = weights
     first = np.empty(b1.size)
     for j in range(b1.size):
@@ -55,21 +59,28 @@ def _forward(row, mean, spread, weights, b3):  # type: ignore[no-untyped-def]
 
 
 def fit_network(rows: Floats, target: Floats, hidden: int = 16, steps: int = 1500, seed: int = 0) -> Network:
-    """Full-batch Adam on squared error with a small weight decay. Same seed, same weights."""
+    """Train by full-batch Adam on squared error with a small weight decay. Same seed, same weights."""
     rng = np.random.default_rng(seed)
+    # A trifle, for columns that never vary.
     mean, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-12
     x = np.clip((rows - mean) / spread, -4.0, 4.0)
     centre, width = float(target.mean()), float(target.std()) + 1e-12
     y = (target - centre) / width
     sizes = (x.shape[1], hidden, hidden)
-    weights = [rng.normal(0, 1 / np.sqrt(sizes[0]), (sizes[0], hidden)), np.zeros(hidden),
-               rng.normal(0, 1 / np.sqrt(hidden), (hidden, hidden)), np.zeros(hidden),
-               rng.normal(0, 1 / np.sqrt(hidden), hidden), np.zeros(1)]  # fmt: skip
+    weights = [
+        rng.normal(0, 1 / np.sqrt(sizes[0]), (sizes[0], hidden)),
+        np.zeros(hidden),
+        rng.normal(0, 1 / np.sqrt(hidden), (hidden, hidden)),
+        np.zeros(hidden),
+        rng.normal(0, 1 / np.sqrt(hidden), hidden),
+        np.zeros(1),
+    ]
     first, second = [np.zeros_like(w) for w in weights], [np.zeros_like(w) for w in weights]
     for step in range(1, steps + 1):
         slopes = _gradients(x, y, weights)
         rate = 0.01 * 0.5 * (1 + np.cos(np.pi * step / steps))
         for i, slope in enumerate(slopes):
+            # Weights decay, biases do not.
             slope = slope + (1e-4 * weights[i] if weights[i].ndim == 2 else 0.0)
             first[i] = 0.9 * first[i] + 0.1 * slope
             second[i] = 0.999 * second[i] + 0.001 * slope * slope
@@ -77,6 +88,7 @@ def fit_network(rows: Floats, target: Floats, hidden: int = 16, steps: int = 150
                 np.sqrt(second[i] / (1 - 0.999**step)) + 1e-8
             )
     w1, b1, w2, b2, w3, b3 = weights
+    # The scaling of the output goes into the last layer, so that predicting needs none.
     return Network(mean, spread, w1, b1, w2, b2, w3 * width, float(b3[0] * width + centre))
 
 

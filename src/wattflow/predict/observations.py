@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,42 +57,48 @@ class Observations:
         return len(self.task)
 
     def take(self, rows: Ints | NDArray[np.bool_]) -> Observations:
-        """The chosen rows, in that order."""
-        taken: dict[str, object] = {}
+        """Return the chosen rows, in that order."""
+        taken: dict[str, Any] = {}
         for part in fields(self):
             value = getattr(self, part.name)
             if isinstance(value, np.ndarray):
                 taken[part.name] = value[rows]
             elif part.name == "columns":
                 taken[part.name] = {name: column[rows] for name, column in value.items()}
-        return replace(self, **taken)  # type: ignore[arg-type]
+        return replace(self, **taken)
 
     @classmethod
     def of(cls, *, task: Sequence[str] | Texts, **columns: object) -> Observations:
         """Build from what is known; everything else is unknown."""
         count = len(task)
         texts = {"machine": "", "run": "", "workflow": "", "source": "", "data": ""}
-        filled: dict[str, object] = {"task": np.asarray(task, np.str_)}
+        filled: dict[str, Any] = {"task": np.asarray(task, np.str_)}
         for name, default in texts.items():
             filled[name] = np.asarray(columns.pop(name, [default] * count), np.str_)
-        size_names = tuple(str(name) for name in columns.pop("size_names", ()))  # type: ignore[attr-defined]
+        named: Any = columns.pop("size_names", ())
+        size_names = tuple(str(name) for name in named)
         sizes = np.asarray(columns.pop("sizes", np.zeros((count, 0))), np.float64)
-        extra = columns.pop("columns", {})
+        extra: Any = columns.pop("columns", {})
         for name in ("runtime_s", "request_cores", "request_bytes", "used_cores", "peak_bytes", "energy_j"):
             filled[name] = np.asarray(columns.pop(name, np.full(count, np.nan)), np.float64)
         if columns:
             raise TypeError(f"no such columns: {', '.join(sorted(columns))}")
-        wrong = [Problem(name, f"{len(value)} values for {count} rows")  # type: ignore[arg-type]
-                 for name, value in filled.items() if len(value) != count]  # type: ignore[arg-type]  # fmt: skip
+        wrong = [
+            Problem(name, f"{len(value)} values for {count} rows")
+            for name, value in filled.items()
+            if len(value) != count
+        ]
         if sizes.shape != (count, len(size_names)):
             wrong.append(Problem("sizes", f"shape {sizes.shape} for {count} rows and names {size_names}"))
         if wrong:
             raise InvalidInput("observations", wrong)
-        return cls(sizes=sizes, size_names=size_names, columns=dict(extra), **filled)  # type: ignore[arg-type,call-overload]
+        return cls(sizes=sizes, size_names=size_names, columns=dict(extra), **filled)
 
 
 def of_workload(workload: Workload, machine: str = "") -> Observations:
-    """Tasks of a workload as rows: size is everything a task reads, machine is what the trace recorded."""
+    """Make rows of a workload's tasks: size is everything a task reads, machine is what the trace recorded."""
+    # The appended 0 lets `reduceat` take a last task without parents; tasks without any get another's
+    # sum, which is undone below.
     handed = np.add.reduceat(np.append(workload.parent_bytes, 0.0), workload.parent_start[:-1])
     handed[np.diff(workload.parent_start) == 0] = 0.0
     read = workload.input_bytes + handed
@@ -103,6 +110,7 @@ def of_workload(workload: Workload, machine: str = "") -> Observations:
     cores = np.array([workload.shapes[s].variants[0].cores for s in workload.shape.tolist()])
     memory = np.array([float(workload.shapes[s].variants[0].memory_bytes) for s in workload.shape.tolist()])
     percent = workload.columns.get("avg_cpu_pct")
+    # Seconds that only stand in for unknown ones are no observation.
     recorded = workload.columns.get("runtime_known", np.ones(len(workload), bool))
     extra: dict[str, object] = {
         "used_cores": np.asarray(percent, np.float64) / 100.0 if percent is not None else None,
@@ -122,13 +130,16 @@ def of_workload(workload: Workload, machine: str = "") -> Observations:
         sizes=read[:, None],
         size_names=("input_bytes",),
         request_cores=cores,
+        # 0 bytes requested means that nobody asked.
         request_bytes=np.where(memory > 0, memory, np.nan),
         **{name: value for name, value in extra.items() if value is not None},
     )
 
 
 def _family(name: str) -> str:
-    """The application a document belongs to: the first part of its name that is not a number alone."""
+    """Return the application a document belongs to: the first part of its name that is not a number alone."""
+    # Documents of one application are numbered or dated: "blast-chameleon-small-001" and "1000genome"
+    # alike belong to a family.
     parts = [part for part in re.split(r"[-_. ]+", name) if part]
     return next((part for part in parts if not part.isdigit()), name).lower()
 
@@ -145,15 +156,19 @@ def _same_sizes(parts: Sequence[Observations]) -> list[Observations]:
 
 
 def in_order(rows: Observations) -> Observations:
-    """Rows in the order they finished, where a column says when; else as they stand."""
+    """Sort rows in the order they finished, where a column says when; else as they stand."""
     finished = rows.columns.get("finished_s")
     return rows if finished is None else rows.take(np.argsort(finished, kind="stable"))
 
 
 def concatenate(parts: Sequence[Observations]) -> Observations:
-    """Rows of several tables, one after the other; a size that a table lacks is unknown there."""
+    """Join the rows of several tables; a size that a table lacks is unknown there."""
     parts = _same_sizes(parts)
-    joined: dict[str, object] = {part.name: np.concatenate([getattr(p, part.name) for p in parts])
-              for part in fields(Observations) if isinstance(getattr(parts[0], part.name), np.ndarray)}  # fmt: skip
+    joined: dict[str, Any] = {
+        part.name: np.concatenate([getattr(p, part.name) for p in parts])
+        for part in fields(Observations)
+        if isinstance(getattr(parts[0], part.name), np.ndarray)
+    }
+    # Columns that only some tables have would leave rows without a value.
     shared = set.intersection(*(set(p.columns) for p in parts))
-    return replace(parts[0], columns={n: np.concatenate([p.columns[n] for p in parts]) for n in shared}, **joined)  # type: ignore[arg-type]
+    return replace(parts[0], columns={n: np.concatenate([p.columns[n] for p in parts]) for n in shared}, **joined)

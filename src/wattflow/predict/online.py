@@ -17,6 +17,7 @@ import numpy as np
 
 from wattflow.predict.observations import Floats
 
+# Prior deviations: machines differ by about a third, a task's own error and slope by a tenth.
 _MACHINE, _TASK, _SLOPE = 0.3, 0.1, 0.1
 _LEAST_NOISE, _CLIP = 0.03, 3.0
 _LOOK, _WIDEST = 0.25, 1e4
@@ -40,10 +41,12 @@ class RecursiveLeastSquares:
     def update(self, x: Floats, y: float, noise: float = 1.0) -> None:
         """Fold in one observation ``y ≈ x · weight`` with this noise variance."""
         px = self.covariance @ x
+        # Forgetting weighs the past down before the new observation is added.
         gain = px / (self.forgetting * noise + float(x @ px))
         self.weight += gain * (y - float(x @ self.weight))
         self.covariance = (self.covariance - np.outer(gain, px)) / self.forgetting
         self._since += 1
+        # Looking costs an inverse: only after a quarter of the memory has been replaced.
         if self._since * (1.0 - self.forgetting) >= _LOOK:
             self._since = 0
             self._bound()
@@ -52,6 +55,7 @@ class RecursiveLeastSquares:
         """Forget no further than to a ten-thousandth of what was known at first. Else the variance of what no
         observation tells about (a slope where no size is given) grows until it overflows: covariance windup."""
         if (self.covariance.diagonal() > _WIDEST * self._prior).any():
+            # Symmetric first: rounding makes a covariance drift away from it.
             known = np.linalg.inv((self.covariance + self.covariance.T) / 2) + np.diag(1.0 / (_WIDEST * self._prior))
             self.covariance = np.linalg.inv(known)
 
@@ -83,18 +87,20 @@ class Corrector:
     def finished(
         self, task: str, machine: str, log_error: float, size: float = float("nan"), scale: float = 0.1
     ) -> None:
-        """A task finished: ``log_error`` = log(true / predicted), ``scale`` its expected size."""
+        """Learn from a finished task: ``log_error`` = log(true / predicted), ``scale`` its expected size."""
         self._learn(task, machine, size)
         x = self._row(task, machine, size)
         noise = max(scale, _LEAST_NOISE)
         expected = float(x @ self.solver.weight)
         spread = float(np.sqrt(noise**2 + x @ self.solver.covariance @ x))
+        # A wild run moves the model by at most three expected deviations.
         error = expected + float(np.clip(log_error - expected, -_CLIP * spread, _CLIP * spread))
         self.solver.update(x, error, noise**2)
         self.count += 1
 
     def correction(self, task: str, machine: str, size: float = float("nan")) -> float:
         """Return what to add to the log prediction; 0 where nothing has finished."""
+        # Nothing of it has finished: no row to answer with.
         if machine not in self.machines and task not in self.tasks:
             return 0.0
         return float(self._row(task, machine, size) @ self.solver.weight)
@@ -105,6 +111,7 @@ class Corrector:
             self.solver.grow(np.array([_MACHINE**2]))
         if task not in self.tasks:
             self.tasks[task] = len(self.solver.weight)
+            # The first size seen is the middle: slopes are then nearly independent of the task's own effect.
             self.typical[task] = float(np.log(size)) if size > 0 else float("nan")
             self.solver.grow(np.array([_TASK**2, _SLOPE**2]))
 
@@ -136,21 +143,24 @@ class AdaptiveWidth:
     kinds: set[str] = field(default_factory=set)
 
     def interval(self, kind: str, point: float, low: float, high: float) -> tuple[float, float]:
-        """Both ends, moved from or towards the point.
+        """Move both ends from or towards the point.
 
         What other kinds of tasks earned narrows one of which none has finished by half only.
         """
+        # Wider is believed at once, narrower only with evidence of this kind of task.
         believed = 1.0 if self.log_factor > 0 or kind in self.kinds else _BELIEVED
         factor = math.exp(believed * self.log_factor)
         return point * (low / point) ** factor, point * (high / point) ** factor
 
     def finished(self, kind: str, true: float, point: float, low: float, high: float) -> None:
-        """A task finished; the interval is the one as fitted."""
+        """Learn from a finished task; the interval is the one as fitted."""
         if not (true > 0 and 0 < low <= point <= high):
             return
         apart = math.log(true / point)
+        # The two sides have widths of their own.
         side = math.log(high / point) if apart > 0 else math.log(point / low)
         needed = abs(apart) / max(side, _LEAST_WIDTH)
+        # Quick at first, then steady: from some 400 tasks on the rate is the least one.
         rate = max(_RATE_LEAST, (self.count + _RATE_FIRST) ** -0.5)
         moved = self.log_factor + rate * ((needed > math.exp(self.log_factor)) - (1.0 - self.level))
         self.log_factor = min(max(moved, -_FACTOR_MOST), _FACTOR_MOST)
@@ -166,6 +176,8 @@ def shadow_test(current: Sequence[float], candidate: Sequence[float], least: int
     ours, theirs = np.abs(np.asarray(current, np.float64)), np.abs(np.asarray(candidate, np.float64))
     if len(ours) != len(theirs):
         raise ValueError(f"errors of the same tasks are compared, not {len(ours)} and {len(theirs)}")
+    # Fewer say nothing either way.
     if len(ours) < least:
         return False
+    # Both: a mean may be moved by one task, a count of wins by nobody.
     return bool(theirs.mean() < ours.mean() * (1.0 - gain) and np.sum(theirs < ours) >= np.sum(theirs > ours))

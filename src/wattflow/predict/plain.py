@@ -16,6 +16,7 @@ from wattflow.predict import backbone as lines
 from wattflow.predict.compiled import compiled
 from wattflow.predict.observations import Floats, Ints
 
+# `core.MEMBERS` and the columns of `Plain.predict` have this order.
 NAMES = (
     "median",
     "median here",
@@ -46,21 +47,23 @@ class Keyed:
 
     @classmethod
     def medians(cls, key: Ints, value: Floats) -> Keyed:
-        """The median of each key's values; keys below 0 are left out."""
+        """Return the median of each key's values; keys below 0 are left out."""
         some = key >= 0
         found, group = np.unique(key[some], return_inverse=True)
         return cls(found.astype(np.int64), lines.medians(value[some], group.astype(np.int64), len(found)))
 
     @classmethod
     def median_seconds(cls, key: Ints, log_s: Floats) -> Keyed:
-        """The same of seconds: between two runs lies their mean, not the root of their product."""
+        """Take the median of seconds: between two runs lies their mean, not the root of their product."""
+        # Seconds, not logs: for two runs the median is their mean.
         found = cls.medians(key, np.exp(log_s))
         return cls(found.key, np.log(found.value))
 
     def at(self, key: Ints) -> Floats:
-        """The values; NaN where the key is not known."""
+        """Return the values; NaN where the key is not known."""
         if not len(self.key):
             return np.full(len(key), np.nan)
+        # The key may be beyond the last one; whether it is there is tested next.
         place = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
         return np.where(self.key[place] == key, self.value[place], np.nan)
 
@@ -86,14 +89,16 @@ class Plain:
     spread: Floats
 
     def data_key(self, task: Ints, data: Ints) -> Ints:
+        # One number for task and input; -1 for what has no identity.
         return np.where((data >= 0) & (task >= 0), task * self.inputs + data, -1)
 
     def here_key(self, task: Ints, data: Ints, machine: Ints) -> Ints:
         key = self.data_key(task, data)
+        # Built on `data_key`: `fast.RowPredictor` makes the same numbers.
         return np.where((key >= 0) & (machine >= 0), key * self.pair.shape[2] + machine, -1)
 
     def predict(self, task: Ints, machine: Ints, size: Floats, data: Ints) -> Floats:
-        """Natural log of seconds, [row, member] in the order of `NAMES`; NaN where a member does not know the row."""
+        """Predict log seconds, [row, member] in the order of `NAMES`; NaN where a member does not know the row."""
         here, alone = self.pair[:, task, machine], self.task[:, task]
         gigabytes = size / lines.SIZE_UNIT
         key = self.data_key(task, data)
@@ -120,6 +125,7 @@ def fit_plain(
     empty = Keyed(np.zeros(0, np.int64), np.zeros(0))
     draft = Plain(pair, alone, empty, empty, empty, max(inputs, 1), np.zeros(0))
     key = draft.data_key(task, data)
+    # Single runs far off are held in before medians are taken.
     tame = _held(log_s, task * machines + machine, np.ones_like(task), pair[0].ravel(), _HELD_HERE)
     return replace(
         draft,
@@ -131,11 +137,12 @@ def fit_plain(
 
 
 def carried(fitted: Plain, offset: Floats) -> Plain:
-    """Lines of each task also for machines where it never ran: the mean of those it has, by the machines' factors.
+    """Carry lines to machines where a task never ran: the mean of those it has, by the machines' factors.
 
     ``offset`` holds the natural logs of the factors, [task, machine], all known.
     """
     lined = np.isfinite(fitted.pair[5])
+    # Unknown factors count as 1, so that the division is defined; such pairs are masked.
     factor = np.exp(np.where(np.isfinite(offset), offset, 0.0))
     count = np.maximum(lined.sum(axis=1), 1)
     pair = fitted.pair.copy()
@@ -147,7 +154,7 @@ def carried(fitted: Plain, offset: Floats) -> Plain:
 
 
 def _steadied(key: Ints, log_s: Floats, centre: Floats, inputs: int) -> Keyed:
-    """Medians by task and input, drawn towards the task's by v / n against the variance between inputs."""
+    """Return medians by task and input, drawn towards the task's by v / n against the variance between inputs."""
     some = key >= 0
     found, group = np.unique(key[some], return_inverse=True)
     if not len(found):
@@ -156,27 +163,33 @@ def _steadied(key: Ints, log_s: Floats, centre: Floats, inputs: int) -> Keyed:
     count = np.bincount(group, minlength=len(found))
     task, tasks = found // inputs, len(centre)
     median = _held(median, task, count, centre, _HELD_STEADIED)
+    # Capped on the slow side: a stuck run counts at most 1.
     inside = np.bincount(task[group], weights=np.minimum(log_s[some] - median[group], 1.0) ** 2, minlength=tasks)
+    # Degrees of freedom: repeats beyond the first of each input.
     spare = np.bincount(task, weights=count - 1.0, minlength=tasks)
     within = (inside + _PRIOR_REPEATS * _REPEAT**2) / (spare + _PRIOR_REPEATS)
     between = _spreads(median, task, tasks) ** 2
+    # With two inputs or fewer the variance between them is chance.
     several = np.bincount(task, minlength=tasks) > 2
     replicated = several[task] & (count > 1)
+    # Share of the variance that is between inputs (James and Stein's shrinkage).
     share = np.where(replicated, between[task] / (between[task] + within[task] / count + 1e-12), 1.0)
     return Keyed(found.astype(np.int64), centre[task] + share * (median - centre[task]))
 
 
 def _held(median: Floats, task: Ints, count: Ints, centre: Floats, deviations: float) -> Floats:
-    """A single run far outside what the task's other inputs took is held at so many of their (robust) deviations."""
+    """Hold a single run far outside what the task's other inputs took at so many robust deviations of theirs."""
     away = median - centre[task]
+    # 1.4826 turns a median absolute deviation into a standard one, for normal errors.
     typical = 1.4826 * lines.medians(np.abs(away), task, len(centre))
     enough = np.bincount(task, minlength=len(centre)) >= _LEAST_HELD
+    # Never narrower than what repeats differ by.
     most = np.where(enough, deviations * np.maximum(typical, _REPEAT), np.inf)
     return np.where(count == 1, centre[task] + np.clip(away, -most[task], most[task]), median)
 
 
 def _spreads(value: Floats, task: Ints, tasks: int) -> Floats:
-    """Standard deviation of each task's values; 0 where there are none."""
+    """Return the standard deviation of each task's values; 0 where there are none."""
     good = np.isfinite(value)
     value, task = value[good], task[good]
     count = np.maximum(np.bincount(task, minlength=tasks), 1)
@@ -185,7 +198,7 @@ def _spreads(value: Floats, task: Ints, tasks: int) -> Floats:
 
 
 def best_sizes(task: Ints, machine: Ints, sizes: Floats, log_s: Floats, counts: tuple[int, int]) -> Ints:
-    """The size column of each task whose lines, one per machine, miss the fewest seconds; the first if as good."""
+    """Choose each task's size column whose lines, one per machine, miss the fewest seconds; the first if as good."""
     tasks, machines = counts
     if sizes.shape[1] < 2:
         return np.zeros(tasks, np.int64)
@@ -195,19 +208,22 @@ def best_sizes(task: Ints, machine: Ints, sizes: Floats, log_s: Floats, counts: 
         x = sizes[:, column] / lines.SIZE_UNIT
         found = by_group(pair, x, log_s, tasks * machines)[:, pair]
         line = np.exp(_line(found[5], found[6], found[4], x))
+        # Where no line could be fitted the median answers.
         line = np.where(np.isfinite(line), line, np.exp(found[0]))
         missed[column] = np.bincount(task, weights=np.abs(line - seconds), minlength=tasks)
+    # The first column that is not clearly worse than the best: `argmin` of booleans finds it.
     return np.asarray(np.argmin(missed > _CLEARLY * missed.min(axis=0) + 1e-12, axis=0), np.int64)
 
 
 @compiled
-def _even_line(x, t):  # type: ignore[no-untyped-def]
-    """(a, b) of a line for errors that grow with the root of the seconds, by iteratively reweighted least squares."""
+def _even_line(x: Floats, t: Floats) -> tuple[float, float]:
+    """Fit a line (a, b) for errors that grow with the root of the seconds, by reweighted least squares."""
     mean, weight = t.mean(), np.ones(t.size)
     a, b = 0.0, 0.0
     for _ in range(_REWEIGHTS):
         s0, s1, s2, r0, r1 = 0.0, 0.0, 0.0, 0.0, 0.0
         for i in range(t.size):
+            # Divided by t: errors are taken to grow with the root of the seconds.
             w = weight[i] / t[i]
             s0 += w
             s1 += w * x[i]
@@ -215,6 +231,7 @@ def _even_line(x, t):  # type: ignore[no-untyped-def]
             r0 += w * t[i]
             r1 += w * x[i] * t[i]
         determinant = s0 * s2 - s1 * s1
+        # One size only.
         if determinant <= 1e-9 * s0 * s2:
             return r0 / s0, 0.0
         a, b = (r0 * s2 - r1 * s1) / determinant, (r1 * s0 - r0 * s1) / determinant
@@ -224,13 +241,14 @@ def _even_line(x, t):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def by_group(group, x, log_s, count):  # type: ignore[no-untyped-def]
-    """[median, last, intercept, slope, floor, least squares' two] of each group; lines only where two sizes were seen.
+def by_group(group: Ints, x: Floats, log_s: Floats, count: int) -> Floats:
+    """Fit [median, last, intercept, slope, floor, least squares' two] of each group; lines where two sizes were seen.
 
     The first line stands between relative error and seconds, the second is fitted to seconds: it leans on the largest
     rows, which lie nearest to what a larger input will take.
     """
     found = np.full((7, count), np.nan)
+    # Merge sort is stable: the last row of a group is the one that finished last.
     order = np.argsort(group, kind="mergesort")
     begin = 0
     while begin < order.size:
@@ -244,6 +262,7 @@ def by_group(group, x, log_s, count):  # type: ignore[no-untyped-def]
         if known.size > 1 and x[known].max() > x[known].min():
             seconds = np.exp(log_s[known])
             a, b = _even_line(x[known], seconds)
+            # Half of the fastest run is the floor, as in the backbone.
             found[2, g], found[3, g], found[4, g] = a, b, 0.5 * seconds.min()
             apart = x[known] - x[known].mean()
             slope = (apart * seconds).sum() / (apart * apart).sum()
@@ -253,7 +272,7 @@ def by_group(group, x, log_s, count):  # type: ignore[no-untyped-def]
 
 
 def likeness_of_inputs(task: Ints, data: Ints, log_s: Floats) -> float:
-    """How much of a task's spread comes with the input, from one run of each: 0 none, 1 all.
+    """Estimate how much of a task's spread comes with the input, from one run of each: 0 none, 1 all.
 
     An input that is large is slow for every task that reads it. So the correlation, over inputs, of how far different
     tasks lie from their own medians tells identity from noise, without any input having run twice.
@@ -264,13 +283,16 @@ def likeness_of_inputs(task: Ints, data: Ints, log_s: Floats) -> float:
         return 0.0
     tasks, inputs = int(task.max()) + 1, int(data.max()) + 1
     away = log_s - lines.medians(log_s, task, tasks)[task]
+    # Tasks that hardly vary would turn noise into large scores.
     typical = np.maximum(1.4826 * lines.medians(np.abs(away), task, tasks), _LEAST_SPREAD)
     score = np.clip(away / typical[task], -3.0, 3.0)
     common = np.bincount(task, minlength=tasks)[task] >= _LEAST_INPUTS
     pair, place = np.unique((task * inputs + data)[common], return_inverse=True)
     if not len(pair):
         return 0.0
+    # Mean score of each task on each input, so that repeats count once.
     mean = np.bincount(place, weights=score[common]) / np.bincount(place)
     total, squares, count = (np.bincount(pair % inputs, weights=w) for w in (mean, mean**2, np.ones(len(pair))))
+    # Pairs of different tasks on one input: their products, over the mean square, are a correlation.
     pairs = float((count * (count - 1.0)).sum())
     return float(np.clip((total**2 - squares).sum() / max(pairs, 1.0) / max(np.mean(mean**2), 1e-12), 0.0, 1.0))

@@ -44,7 +44,7 @@ class Prediction:
     level: float
 
     def provenance(self) -> list[Provenance]:
-        """``modelled``, or ``guessed`` where the task was never profiled."""
+        """Return ``modelled``, or ``guessed`` where the task was never profiled."""
         return [Provenance.GUESSED if kind == NEW_TASK else Provenance.MODELLED for kind in self.novelty.tolist()]
 
     def advice(self) -> list[str]:
@@ -75,7 +75,7 @@ class RuntimeModel:
     usual_stretch: dict[str, float]
 
     def size(self, observations: Observations) -> Floats:
-        """The size each row is predicted from; unknown where the table has no such column."""
+        """Return the size each row is predicted from; unknown where the table has no such column."""
         columns = [
             observations.sizes[:, observations.size_names.index(name)]
             if name in observations.size_names
@@ -110,6 +110,7 @@ class RuntimeModel:
         for name in self.calibrations:
             for known, calibration in enumerate(self.calibrations[name]):
                 some = np.flatnonzero((kind == name) & (regime % len(INPUTS) == known))
+                # Any task for rows without one: their scale is not used.
                 task = np.maximum(rows.task[some], 0)
                 extra = np.zeros(len(some))
                 if name == NEW_TASK:
@@ -126,21 +127,24 @@ class RuntimeModel:
         return Prediction(point, low, high, self.novelty(rows, kind), level)
 
     def reach(self, rows: Rows, kind: str) -> Floats:
-        """Error on the log scale that the size adds: how far outside the sizes seen it lies, or that it is missing."""
+        """Return the log error that the size adds: how far outside the sizes seen it lies, or that it is missing."""
         outside = np.maximum(self.core.stretch(rows) - self.usual_stretch[kind], 0.0) * self.stretch_error
+        # Without a size the error is what sizes do to this task.
         return np.where(np.isfinite(rows.size), outside, self.core.plain.spread[np.maximum(rows.task, 0)])
 
     def scale(self, task: str) -> float:
-        """Typical log error of a known task, on a known machine where that was measured; 1 for an unknown task."""
+        """Return the typical log error of a known task, on a known machine if measured; 1 for an unknown task."""
         found = self.calibrations.get(KNOWN) or self.calibrations.get(NEW_MACHINE)
         return float(found[1].scale[self.names.tasks.index(task)]) if found and task in self.names.tasks else 1.0
 
     def kind(self, observations: Observations, rows: Rows) -> Texts:
-        """Which interval a row gets, by what is new about it, the worst first: task, machine, source."""
+        """Return which interval a row gets, by what is new about it, the worst first: task, machine, source."""
         machine = np.where(rows.machine < 0, self.core.ran.shape[1] - 1, rows.machine)
+        # Long enough for every kind: numpy would cut longer texts silently.
         kind = np.full(len(rows.task), KNOWN, dtype="<U24")
         elsewhere = ~np.isin(observations.source, self.names.sources)
         strange = self.core.ran[np.maximum(rows.task, 0), machine] == 0
+        # In this order: each overwrites what is less new.
         kind[elsewhere], kind[strange], kind[elsewhere & strange] = NEW_SOURCE, NEW_MACHINE, NEW_BOTH
         kind[rows.task < 0] = NEW_TASK
         return kind
@@ -150,13 +154,14 @@ class RuntimeModel:
         named = kind.copy()
         seen = (kind == KNOWN) | (kind == NEW_SOURCE)
         named[seen & (self.core.stretch(rows) > np.log(BEYOND))] = BEYOND_SIZES
+        # Where sizes hardly matter, a missing one is no news.
         matters = self.core.plain.spread[np.maximum(rows.task, 0)] > _LEAST_SPREAD
         named[seen & matters & ~np.isfinite(rows.size)] = NO_SIZE
         return named
 
     @property
     def blend(self) -> dict[str, dict[str, float]]:
-        """Weights above 0 by novelty and regime, for people."""
+        """Return weights above 0 by novelty and regime, for people."""
         return {
             f"{kind}, {regime}": {MEMBERS[m]: round(float(w[m]), 3) for m in np.flatnonzero(w > 0)}
             for kind, table in self.weights.items()
@@ -181,6 +186,7 @@ def fit(
     if len(observations) < _LEAST_ROWS:
         raise InvalidInput("training rows", f"{len(observations)} with a runtime; at least {_LEAST_ROWS} are needed")
     trainer = training.Trainer(observations, benchmarks or {}, seed)
+    # Once for all kinds: it does not depend on what is new.
     beyond = trainer.beyond()
     weights, usual = {}, {}
     calibrations: dict[str, training.Calibrations] = {}
@@ -197,6 +203,7 @@ def fit(
         if trainer.one_run or kind == NEW_SOURCE:
             found = _unshifted(found)
         calibrations[kind] = found
+        # Nine tenths of the rows left out lay within: intervals hold that much already.
         usual[kind] = float(np.quantile(missed.stretch, 0.9)) if len(missed.stretch) else 0.0
     outside = training.stretch_error(beyond, next(iter(weights.values()))) if weights else 0.0
     if NEW_MACHINE in weights and len(np.unique(trainer.machine)) < 2:  # none could be left out: trust the factors
@@ -210,6 +217,7 @@ def fit(
             weights[NEW_BOTH] = trainer.by_size(missed, beyond, weights[NEW_MACHINE])
             calibrations[NEW_BOTH] = _unshifted(trainer.calibrations(missed, weights[NEW_BOTH]))
     _add_machine_errors(calibrations, trainer)
+    # Last, on everything: all that was measured above came from parts.
     core = trainer.fit(np.arange(len(observations)))
     return RuntimeModel(
         trainer.names,
@@ -245,6 +253,7 @@ def _add_machine_errors(calibrations: dict[str, training.Calibrations], trainer:
         if not few:  # the part of the error that is the machine's
             alone = calibrations[NEW_MACHINE][known].scale
             if KNOWN in calibrations:
+                # Variances subtract: what is left of the error on new machines is the machine's own.
                 alone = np.sqrt(np.maximum(alone**2 - calibrations[KNOWN][known].scale ** 2, 0.0))
         both.append(conformal.widened(calibrations[NEW_BOTH][known], alone))
     calibrations[NEW_BOTH] = (both[0], both[1], both[2])

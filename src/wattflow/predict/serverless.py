@@ -23,6 +23,7 @@ _LEAST_WEIGHED, _TIME_BLOCKS = 30, 3
 _SURE, _SEEDS = 2.0, 3
 _CLASSES, _BUSY, _SCATTERED = 5, 10, 0.3
 _SHARES = (0.25, 0.5, 0.75, 1.0)
+# Few rounds and leaves: training sets are small.
 SETTINGS = (boosting.Setting(leaves=7, rounds=40), boosting.Setting(leaves=7, rounds=80))
 """Trees that may correct the blend; none at all is always among the choices."""
 
@@ -46,19 +47,23 @@ class CallModel:
     history: bool
 
     def parts(self, calls: Calls, seen: Seen) -> tuple[Floats, Floats]:
-        """(log seconds, log watts) of each call before trees correct their sum."""
+        """Return (log seconds, log watts) of each call before trees correct their sum."""
         place = {name: i for i, name in enumerate(self.functions)}
         overall = np.median(self.median_log, axis=0)
         median = np.array([self.median_log[place[f]] if f in place else overall for f in calls.function.tolist()])
+        if self.history:  # of a function never seen, the machine's own reading tells more than other functions' median
+            new = np.array([f not in place for f in calls.function.tolist()]) & np.isfinite(seen.machine_log_w)
+            median[new, 1] = seen.machine_log_w[new]
         known = _known(seen, self.history) == 1
         read = [
+            # NaN times a weight of 0 would be NaN; what is unknown takes the median anyway.
             np.where(known, np.nan_to_num(log) @ self.weights, median[:, c])
             for c, log in enumerate((seen.log_s, seen.log_w))
         ]
         return read[0], read[1]
 
     def predict(self, calls: Calls, seen: Seen, level: float = 0.9) -> tuple[Floats, Floats, Floats]:
-        """(joules, low, high) of each call."""
+        """Return (joules, low, high) of each call."""
         log_j = self._log_energy(calls, seen)
         low, high = self.calibration.interval(log_j, _class(seen, self.history), level)
         return np.exp(log_j), np.exp(low), np.exp(high)
@@ -79,6 +84,7 @@ def fit(
     energy = np.log(calls.energy_j)
     known = _known(seen, history)
     weights = np.zeros(len(MEMBERS))
+    # Until enough calls are known, the one that started last answers (`calls_seen`).
     weights[0] = 1.0
     if known.sum() >= _LEAST_WEIGHED:
         missed = energy[:, None] - seen.log_s - seen.log_w
@@ -86,20 +92,26 @@ def fit(
         weights = blend.choose(missed[known == 1], block[known == 1], blend.wild_cost, sure=_SURE)
     functions, medians = _medians(calls)
     draft = CallModel(functions, medians, weights, trees.none(), conformal.unknown(_CLASSES), history)
+    # Ranks of starts, cut into equal parts: blocks of time.
     time = (np.argsort(np.argsort(calls.start_s, kind="stable")) * _TIME_BLOCKS // len(calls)).astype(np.str_)
+    # Both ways of leaving out, since a group may tell of the next moment, and a moment of the next
+    # group.
     folds = [list(group_folds(name, _TIME_BLOCKS)) for name in (group, time)]
     missed = np.array([_left_out(draft, calls, seen, part) for part in folds])
     chosen, residual = _corrected(draft, calls, seen, folds, missed, settings)
+    # Ten groups at most: `calibrate` leaves out one at a time.
     number = np.concatenate([np.unique(name, return_inverse=True)[1] % 10 for name in (group, time)])
     calibration = conformal.calibrate(residual.ravel(), np.tile(_class(seen, history), 2), number, _CLASSES)
     return replace(draft, trees=chosen, calibration=calibration)
 
 
 def _medians(calls: Calls) -> tuple[tuple[str, ...], Floats]:
-    """Functions and the median logs of their seconds and of their watts, such that the product is median energy."""
+    """Return functions and the median logs of their seconds and watts, whose product is the median energy."""
     functions = tuple(np.unique(calls.function).tolist())
     logs = np.column_stack([np.log(calls.duration_s), np.log(calls.energy_j)])
     medians = np.array([np.median(logs[calls.function == f], axis=0) for f in functions])
+    # Medians of seconds and of energy, so that their product is the median energy; the median of watts
+    # would not be.
     medians[:, 1] -= medians[:, 0]
     return functions, medians
 
@@ -126,11 +138,12 @@ def _corrected(
     missed: Floats,
     settings: tuple[boosting.Setting, ...],
 ) -> tuple[trees.Trees, Floats]:
-    """Trees, shrunk, of least error on groups and on blocks of time left out, taken together, or none.
+    """Train trees, shrunk, of least error on groups and on blocks of time left out, taken together, or none.
 
     Returns them with the residuals left out, [way of leaving out, call].
     """
     rows = _features(seen, draft.history)
+    # None at all is the first candidate: trees must beat it.
     best, chosen, residual = _both(missed), None, missed
     for setting in settings:
         moved = np.zeros_like(missed)
@@ -143,12 +156,13 @@ def _corrected(
     if chosen is None:
         return trees.none(), residual
     seconds, watts = draft.parts(calls, seen)
+    # The whole training set, once the setting is chosen.
     found = _trees(rows, np.log(calls.energy_j) - seconds - watts, chosen[0])
     return trees.shrunk(found, chosen[1]), residual
 
 
 def _trees(rows: Floats, missed: Floats, setting: boosting.Setting) -> trees.Trees:
-    """The mean of a few, each on another sample: readings scatter by factors, and one tree's luck with it."""
+    """Average a few ensembles, each on another sample: readings scatter by factors, and one tree's luck with it."""
     return trees.mean([boosting.fit(rows, missed, setting, seed) for seed in range(_SEEDS)])
 
 
@@ -161,14 +175,14 @@ def _known(seen: Seen, history: bool) -> Ints:
 
 
 def _class(seen: Seen, history: bool) -> Ints:
-    """By what the error depends on: nothing finished; else whether many run at once, and whether readings scatter."""
+    """Class calls by what the error depends on: nothing finished; else how many run and how readings scatter."""
     busy = seen.table[:, LOAD.index("running")] >= _BUSY
     scattered = np.nan_to_num(seen.table[:, len(LOAD) + HISTORY.index("scatter")]) >= _SCATTERED
     return np.where(_known(seen, history) == 1, 1 + 2 * busy + scattered, 0)
 
 
 def _features(seen: Seen, history: bool) -> Floats:
-    """No levels of seconds or watts among them: those would not carry over to another machine."""
+    """Return the trees' columns: no levels of seconds or watts, which would not carry over to other machines."""
     table = seen.table.copy()
     if not history:
         table[:, len(LOAD) :] = np.nan

@@ -35,9 +35,12 @@ class _Side:
     def finished(self, task: str, machine: str, size: float, data: str, runtime_s: float) -> None:
         raw = self.rows.predict_s(task, machine, size, data)
         if math.isnan(raw):
+            # As wrong as is counted: a model that cannot answer must not win by silence.
             self.errors.append(1.0)
             return
+        # Judged before it learns from the task.
         self.errors.append(abs(math.log(runtime_s / self.predict_s(task, machine, size, data))))
+        # The corrector learns from the raw error, or it would correct itself.
         self.corrector.finished(task, machine, math.log(runtime_s / raw), size, self.model.scale(task))
 
 
@@ -60,27 +63,34 @@ class ServedModel:
         return self._current.model
 
     def predict_s(self, task: str, machine: str, size: float = math.nan, data: str = "") -> float:
-        """Corrected seconds; NaN for a task that was never profiled."""
+        """Predict corrected seconds; NaN for a task that was never profiled."""
         return self._current.predict_s(task, machine, size, data)
 
     def interval_s(self, task: str, machine: str, size: float = math.nan, data: str = "") -> tuple[float, float]:
-        """Where 90 % of such tasks end: the model's interval, corrected, as wide as finished tasks showed it must be.
+        """Return where 90 % of such tasks end: the corrected interval, as wide as finished tasks showed it must be.
 
         A task that was never profiled has the wide interval of those it resembles. What was asked here is judged when
         the task finishes.
         """
         sizes = np.full((1, len(self.model.size_names)), size)
         row = Observations.of(
-            task=[task], machine=[machine], data=[data], sizes=sizes, size_names=self.model.size_names,
+            task=[task],
+            machine=[machine],
+            data=[data],
+            sizes=sizes,
+            size_names=self.model.size_names,
+            # Any known source: the interval should not widen for a name that nobody gave.
             source=[self.model.names.sources[0]],
-        )  # fmt: skip
+        )
         found = self.model.predict(row)
         low, high = float(found.low_s[0]), float(found.high_s[0])
         point = float(found.runtime_s[0])
+        # Never profiled (NaN), or an odd interval: nothing to correct by.
         if not low <= point <= high:
             return low, high
         moved = math.exp(self._current.corrector.correction(task, machine, size))
         asked = (point * moved, low * moved, high * moved)
+        # Asked and never finished: the oldest is forgotten.
         if len(self._asked) >= _MOST_ASKED:
             self._asked.pop(next(iter(self._asked)))
         self._asked[task, machine, data] = asked
@@ -103,6 +113,7 @@ class ServedModel:
     def offer(self, candidate: runtime.RuntimeModel) -> None:
         """Put a candidate into the shadow; both sides are judged from here on."""
         self._shadow = _Side(candidate)
+        # From here on both sides see the same tasks.
         self._current.errors.clear()
 
     def refit(self, rows: Observations, benchmarks: Benchmarks | None = None) -> None:
@@ -114,8 +125,10 @@ class ServedModel:
 
     def _judge(self, shadow: _Side) -> None:
         ours, theirs = self._current.errors, shadow.errors
+        # Every thirty tasks: looking after each one would let chance win some time.
         if len(theirs) % _LEAST_SHADOW:
             return
+        # One failure counts at most 1 on both sides.
         if shadow_test(np.minimum(ours, 1.0).tolist(), np.minimum(theirs, 1.0).tolist(), _LEAST_SHADOW):
             self._current, self._shadow = shadow, None
             self._current.errors.clear()

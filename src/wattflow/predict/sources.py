@@ -39,7 +39,7 @@ _ASKED = {
 
 
 def kind_of(source: str) -> str:
-    """``tasks``, ``watts`` or ``calls``: the kind of model that a source teaches, and can be asked about."""
+    """Return ``tasks``, ``watts`` or ``calls``: the kind of model that a source teaches, and can be asked about."""
     if source in _KINDS:
         return _KINDS[source]
     if not Path(source).exists():
@@ -55,7 +55,7 @@ def need_kind(source: str, kind: str, model: str) -> None:
 
 
 def rows_of(source: str, data: Path) -> tuple[Observations, Benchmarks]:
-    """Task rows of an evaluation set (``lotaru``, ``sizey``), a CSV table of tasks, or any trace wattflow reads."""
+    """Read task rows of an evaluation set (``lotaru``, ``sizey``), a CSV table, or any trace wattflow reads."""
     if source == "lotaru":
         return datasets.lotaru(data), datasets.lotaru_benchmarks(data)
     if source == "sizey":
@@ -69,14 +69,14 @@ def rows_of(source: str, data: Path) -> tuple[Observations, Benchmarks]:
 
 
 def usage_of(source: str, data: Path) -> user_tables.Usage:
-    """Usage counters of an evaluation set (``kepler-platform``, ``kepler-package``) or of a CSV."""
+    """Read usage counters of an evaluation set (``kepler-platform``, ``kepler-package``) or of a CSV."""
     if source in FILES:
         return user_tables.counter_table(data / FILES[source][0])
     return user_tables.counter_table(Path(source))
 
 
 def calls_of(source: str, data: Path) -> serverless.Calls:
-    """Function calls of ``greenfaas`` or of a CSV."""
+    """Read function calls of ``greenfaas`` or of a CSV."""
     return user_tables.call_table(data / FILES[source][0] if source in FILES else Path(source))
 
 
@@ -102,14 +102,18 @@ def train(source: str, data: Path, also: Sequence[str] = ()) -> tuple[object, Ma
 def _train_calls(source: str, data: Path, files: tuple[Mapping[str, object], ...]) -> tuple[object, Manifest]:
     calls = calls_of(source, data)
     done = np.flatnonzero(np.isfinite(calls.duration_s) & np.isfinite(calls.power_w))
+    # In order of start: what was seen before a call is read from it.
     done = done[np.argsort(calls.start_s[done], kind="stable")]
     if len(done) < 20:
         raise InvalidInput(source, f"{len(done)} calls with duration and watts; at least 20 are needed")
     left_out = len(calls) - len(done)
     calls = calls.take(done)
     model = serverless.fit(calls, serverless.observe(calls), calls.wave)
-    metrics = {"left_out_median_error": model.calibration.median_error, "calls": float(len(calls)),
-               "calls_without_energy": float(left_out)}  # fmt: skip
+    metrics = {
+        "left_out_median_error": model.calibration.median_error,
+        "calls": float(len(calls)),
+        "calls_without_energy": float(left_out),
+    }
     return model, Manifest("calls", files, metrics)
 
 
@@ -118,6 +122,7 @@ def _train_watts(source: str, data: Path, files: tuple[Mapping[str, object], ...
     if usage.scope is None:
         raise InvalidInput(source, "no watts: the column power_w, platform_power or package_power is needed to fit")
     good = np.flatnonzero(usage.power_w > 0)
+    # Texts that are no numbers keep the order of the file, which is stable.
     good = good[np.argsort(np.array([_moment(text) for text in usage.time[good].tolist()]), kind="stable")]
     counters = {name: values[good] for name, values in usage.counters.items()}
     found = watts.fit(counters, usage.power_w[good], usage.scope)
@@ -134,7 +139,7 @@ def _moment(text: str) -> float:
 
 
 def metrics_of(model: RuntimeModel) -> dict[str, float]:
-    """Errors on inner left-out rows by novelty; what could not be measured is left out."""
+    """Return errors on inner left-out rows by novelty; what could not be measured is left out."""
     found: dict[str, float] = {}
     for kind, parts in model.calibrations.items():
         for known, calibration in zip(INPUTS, parts, strict=True):
@@ -145,9 +150,10 @@ def metrics_of(model: RuntimeModel) -> dict[str, float]:
 
 
 def describe_files(source: str, data: Path) -> tuple[Mapping[str, object], ...]:
-    """Path, hash, and the licence that the data folder's manifest states, of every file a source is read from."""
+    """Describe every file of a source: path, hash, and the licence that the data folder's manifest states."""
     names = FILES.get(source)
     if names is None:
+        # The user's own files are named without their folders: a model file may be shared.
         path = Path(source)
         content = datasets.file_sha256(path) if path.is_file() else ""
         return ({"path": path.name, "sha256": content, "licence": "the user's own"},)

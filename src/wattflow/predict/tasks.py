@@ -11,6 +11,7 @@ from wattflow.predict import needs
 from wattflow.predict import runtime as times
 from wattflow.predict.observations import Benchmarks, Floats, Observations, Texts, in_order
 
+# Fewer cannot be split into folds.
 _LEAST_POWER_ROWS = 20
 
 
@@ -35,7 +36,7 @@ class PowerPrediction:
 
     @classmethod
     def of(cls, found: times.Prediction) -> PowerPrediction:
-        """From the prediction of a model that was fitted to watts."""
+        """Turn the prediction of a model that was fitted to watts into one of watts."""
         return cls(found.runtime_s, found.low_s, found.high_s, found.novelty)
 
 
@@ -50,7 +51,7 @@ class TaskPrediction:
 
     @property
     def energy_j(self) -> tuple[Floats, Floats, Floats]:
-        """(joules, low, high): the product; the ends take both log intervals as independent."""
+        """Return (joules, low, high): the product; the ends take both log intervals as independent."""
         time_s, watts = self.runtime, self.power
         if watts is None:
             unknown = np.full(len(time_s.runtime_s), np.nan)
@@ -58,6 +59,8 @@ class TaskPrediction:
         point = time_s.runtime_s * watts.power_w
         ends = [np.log([p[0], p[1]]) for p in ((time_s.low_s, time_s.high_s), (watts.low_w, watts.high_w))]
         middle = sum(end.mean(axis=0) for end in ends)
+        # Widths of two independent log intervals add by squares, so the product's is narrower than their
+        # product.
         apart = np.hypot(*((high - low) / 2 for low, high in ends))
         return point, np.exp(middle - apart), np.exp(middle + apart)
 
@@ -65,15 +68,18 @@ class TaskPrediction:
 def fit(rows: Observations, benchmarks: Benchmarks | None = None) -> TaskModel:
     """Fit everything the rows allow, in the order they finished; `not_learned` says what they did not allow."""
     rows = in_order(rows)
+    # Rows without a run are each a group of their own.
     group = np.where(rows.run != "", rows.run, np.arange(len(rows)).astype(np.str_))
     memory = None
     if np.isfinite(rows.peak_bytes).any():
         memory = needs.fit(rows.task, rows.peak_bytes, group, asked=rows.request_bytes)
+    # 5 % for cores: one core too few only slows a task down, memory too little kills it.
     cores = needs.fit(rows.task, rows.used_cores, group, 0.05) if np.isfinite(rows.used_cores).any() else None
     known = _with_energy(rows)
     power = None
     if known.sum() >= _LEAST_POWER_ROWS:
         some = rows.take(known)
+        # The same model on watts in place of seconds: both are positive, and differ by machine.
         power = times.fit(replace(some, runtime_s=some.energy_j / some.runtime_s), benchmarks)
     return TaskModel(times.fit(rows, benchmarks), memory, cores, power)
 

@@ -17,18 +17,21 @@ _BUCKETS, _LENGTHS = 1024, (3, 4)
 
 
 def vector(text: str) -> Floats:
-    """Unit vector of hashed n-grams of the lower-cased text with its ends marked."""
+    """Return the unit vector of hashed n-grams of the lower-cased text with its ends marked."""
     counts = np.zeros(_BUCKETS)
+    # Marked ends: a common beginning or ending of names counts.
     marked = f"^{text.lower()}$"
     for length in _LENGTHS:
         for i in range(len(marked) - length + 1):
+            # CRC, not `hash`: the same in every process, and so in every model file.
             counts[zlib.crc32(marked[i : i + length].encode()) % _BUCKETS] += 1.0
     norm = float(np.linalg.norm(counts))
     return counts / norm if norm > 0 else counts
 
 
 def likeness(one: Sequence[str], other: Sequence[str]) -> Floats:
-    """Cosine similarity, [one, other], of the parts after the workflow's name."""
+    """Return the cosine similarity, [one, other], of the parts after the workflow's name."""
+    # The workflow's name is left out: what a task does is in its own.
     left = np.array([vector(text.rsplit("/", 1)[-1]) for text in one]).reshape(len(one), _BUCKETS)
     right = np.array([vector(text.rsplit("/", 1)[-1]) for text in other]).reshape(len(other), _BUCKETS)
     return np.asarray(left @ right.T)

@@ -26,6 +26,7 @@ _REPEATED = (0.7, 0.5)
 the input explains all of the spread (`plain.likeness_of_inputs`). The process over all inputs gets the rest."""
 _REPEAT_ERROR, _REPEAT_SHARE = 0.12, 0.3
 """Then the interval assumes this error, and at most this share of the error on other inputs."""
+# Members that cannot be told from time where all rows are of one run (`Trainer.handicap`).
 _BY_MACHINE, _ONE_RUN = ("process", "backbone", "median here", "last here", "line here", "least squares here"), 0.15
 _CARRIED = ("process", "backbone", "line here", "least squares here")
 _STEADIED = 0.1
@@ -51,7 +52,7 @@ class LeftOut:
     ran: Bools
 
     def only(self, rows: Bools) -> LeftOut:
-        """The same with all other rows unknown."""
+        """Return the same misses with all other rows unknown."""
         return replace(self, residual=np.where(rows[:, None], self.residual, np.nan))
 
 
@@ -66,6 +67,7 @@ class Trainer:
         self.task = numbers(observations.task, self.names.tasks)
         self.machine = numbers(observations.machine, self.names.machines)
         self.data = numbers(observations.data, self.names.data)
+        # One more machine: the one that nobody knows.
         counts = (len(self.names.tasks), len(self.names.machines) + 1)
         self.size_column = plain.best_sizes(self.task, self.machine, observations.sizes, self.log_s, counts)
         self.size = size_of(observations, self.size_column, self.task)
@@ -104,6 +106,7 @@ class Trainer:
     def left_out(self, kind: str) -> LeftOut:
         """Return what members miss on rows that are new in this way, from inner folds. Equal folds are fitted once."""
         folds = list(self.folds(kind))
+        # The folds' content, roughly: kinds with the same folds share the fits, which are what costs.
         key = tuple(int(part) for _, test, g in folds for part in (g, len(test), test[:50].sum()))
         if key not in self._left_out:
             self._left_out[key] = self._miss(folds)
@@ -114,6 +117,7 @@ class Trainer:
         fitting = missed.only(missed.ran == (kind == KNOWN))
         if np.isfinite(fitting.residual[:, 0]).sum() >= _LEAST_WEIGHED:
             return fitting
+        # Enough rows were not left out in the right way: blocks of time instead.
         if kind == KNOWN and not self.one_run:
             return self._miss(list(_cut(self.time_blocks)))
         return missed
@@ -123,6 +127,7 @@ class Trainer:
         larger."""
         size = np.where(np.isfinite(self.size), self.size, 0.0)
         middle = lines.medians(size, self.task, self.counts[0])[self.task]
+        # Well above the middle, so that the halves do not touch.
         small, large = np.flatnonzero(size <= middle), np.flatnonzero(size > BEYOND * np.maximum(middle, 1.0))
         folds = [(small, large, 0)] if len(large) and len(small) else []
         return self._miss(folds)
@@ -140,14 +145,15 @@ class Trainer:
 
     @property
     def repeated(self) -> float:
-        """How far to trust an input's earlier runtime where no repeat could be left out."""
+        """Return how far to trust an input's earlier runtime where no repeat could be left out."""
         least, more = _REPEATED
         return min(1.0, least + more * self.likeness)
 
     def weigh(self, missed: LeftOut, beyond: LeftOut) -> Floats:
-        """Weights [regime, member] from rows left out; a regime with few such rows borrows from the nearest."""
+        """Weigh members [regime, member] by rows left out; a regime with few such rows borrows from the nearest."""
         good = np.isfinite(missed.residual).all(axis=1)
         weights = np.zeros((len(REGIMES), len(MEMBERS)))
+        # The process alone, until enough rows say otherwise.
         weights[:, 0] = 1.0
         if good.sum() >= _LEAST_WEIGHED:
             weights[:] = blend.choose(missed.residual[good], self.task[good], handicap=self.handicap, sure=_SURE)
@@ -160,6 +166,7 @@ class Trainer:
                     True,
                 )
         repeated = self.repeated
+        # Regime 1: the input is known from another machine. Regime 2: from this one (`core.INPUTS`).
         if not have[1]:
             weights[1] = 0.0
             weights[1, [MEMBERS.index(name) for name in ("same input", "same input, steadied")]] = repeated / 2
@@ -170,13 +177,14 @@ class Trainer:
         far = np.isfinite(beyond.residual).all(axis=1)
         if not have[3] and far.sum() >= _LEAST_WEIGHED:
             weights[3] = blend.choose(beyond.residual[far], self.task[far], handicap=self.handicap, sure=_SURE)
+        # Large sizes of a known input: as at other sizes.
         for r in (4, 5):
             if not have[r]:
                 weights[r] = weights[r - 3]
         return weights
 
     def by_size(self, missed: LeftOut, beyond: LeftOut, otherwise: Floats) -> Floats:
-        """Weights, the same in all regimes, from sources left out and sizes beyond those seen, taken together.
+        """Weigh members, the same in all regimes, by sources left out and sizes beyond those seen, taken together.
 
         Only members that carry over to another machine take part: on one machine nobody sees the others fail.
         """
@@ -191,7 +199,7 @@ class Trainer:
         return weights
 
     def trend(self, missed: LeftOut, weights: Floats) -> Floats:
-        """Weights for a new source: the plain line of least squares, unless it fails clearly on sources left out.
+        """Weigh for a new source: the plain line of least squares, unless it fails clearly on sources left out.
 
         Those have sizes like the others; what is new may be many times larger. There what bends back to the sizes seen
         is no guide, and of the lines the one that leans on the largest rows lies nearest.
@@ -204,12 +212,13 @@ class Trainer:
                 continue
             ours, plainly = (blend.relative_cost(part[some]) for part in (residual, missed.residual[:, line]))
             if plainly <= _FAILS_CLEARLY * ours:
+                # Wholly: a little of what bends back is still no guide.
                 found[r] = 0.0
                 found[r, line] = 1.0
         return found
 
     def calibrations(self, missed: LeftOut, weights: Floats) -> Calibrations:
-        """How wrong the weighted members were on the rows left out, by `INPUTS`."""
+        """Return how wrong the weighted members were on the rows left out, by `INPUTS`."""
         return calibrations(missed, weights, self.task, len(self.names.tasks), self.likeness)
 
     @property
@@ -219,7 +228,7 @@ class Trainer:
 
     @property
     def handicap(self) -> Floats:
-        """With one run only, how fast a machine was and when it was cannot be told apart: members by machine pay.
+        """Burden members by machine where all rows are of one run: its machine and its time cannot be told apart.
 
         With few runs those pay whose advantage shrinks with each run more.
         """
@@ -231,7 +240,7 @@ class Trainer:
         return burden
 
     def unknown(self) -> conformal.Calibration:
-        """How wrong the likeness of names is for tasks of a workflow left out; wide where there is no other task."""
+        """Measure how wrong the likeness of names is for tasks of a workflow left out; wide without another task."""
         if len(self.names.tasks) < _LEAST_TASKS:
             return conformal.calibrate_worst_group(np.zeros(0), np.zeros(0, np.int64))
         residual, group = np.full(len(self.log_s), np.nan), np.zeros(len(self.log_s), np.int64)
@@ -244,20 +253,21 @@ class Trainer:
         return conformal.calibrate_worst_group(residual, group)
 
     def folds(self, kind: str) -> Iterator[tuple[Ints, Ints, int]]:
-        """(train, test, group): by run, source, machine or workflow; with one group only, by task, run or time."""
+        """Yield (train, test, group) by run, source, machine or workflow; with one group only, by task, run or time."""
         rows = self.observations
         column = {KNOWN: rows.run, NEW_SOURCE: rows.source, NEW_MACHINE: rows.machine, NEW_TASK: rows.workflow}[kind]
         for candidate in (column, rows.task if kind == NEW_TASK else rows.run, self.time_blocks):
             found, group = np.unique(candidate, return_inverse=True)
             if len(found) > 1:
                 break
+        # More groups than folds are dealt out, in a fixed order.
         if len(found) > _FOLDS:
             group = np.random.default_rng(0).permutation(len(found))[group] % _FOLDS
         yield from _cut(group)
 
     @property
     def time_blocks(self) -> Ints:
-        """Blocks of time: the rows of each task on each machine, in the order they finished, in consecutive parts.
+        """Cut the rows of each task on each machine, in the order they finished, into consecutive blocks of time.
 
         Pairs begin with different parts, so that pairs of few rows do not all fall into the first.
         """
@@ -266,6 +276,7 @@ class Trainer:
         count = np.bincount(pair)
         place = np.empty(len(pair), np.int64)
         place[order] = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
+        # Consecutive fifths of each pair's rows; the pair's number shifts where they begin.
         return np.asarray((place * _FOLDS // np.maximum(count[pair], _FOLDS) + pair) % _FOLDS)
 
 
@@ -275,7 +286,7 @@ def _cut(group: Ints) -> Iterator[tuple[Ints, Ints, int]]:
 
 
 def size_of(observations: Observations, column: Ints, task: Ints) -> Floats:
-    """The size that each row's task is predicted from; unknown where there is none."""
+    """Return the size that each row's task is predicted from; unknown where there is none."""
     if not observations.sizes.shape[1]:
         return np.full(len(task), np.nan)
     return observations.sizes[np.arange(len(task)), column[np.maximum(task, 0)]]
@@ -286,7 +297,7 @@ Calibrations = tuple[Calibration, Calibration, Calibration]
 
 
 def calibrations(missed: LeftOut, weights: Floats, task: Ints, tasks: int, likeness: float) -> Calibrations:
-    """How wrong the blend was on inputs of each kind; what could not be left out is assumed.
+    """Return how wrong the blend was on inputs of each kind; what could not be left out is assumed.
 
     The more of the spread comes with the input (``likeness``), the less of the error on other inputs is chance.
     """
@@ -296,10 +307,12 @@ def calibrations(missed: LeftOut, weights: Floats, task: Ints, tasks: int, liken
         some = np.isfinite(residual) & (missed.regime % len(INPUTS) == known)
         measured = conformal.calibrate(residual[some], task[some], missed.group[some], tasks)
         parts.append(measured if some.sum() >= 20 else None)
+    # Whatever was measured, in the order of what it says about new inputs.
     new = parts[0] or parts[1] or parts[2] or conformal.calibrate(residual, task, missed.group, tasks)
     chance = _REPEAT_SHARE * np.sqrt(1.0 - likeness**2) * new.scale
     scale = np.minimum(np.hypot(_REPEAT_ERROR, chance), np.maximum(new.scale, _REPEAT_ERROR))
     assumed = replace(new, scale=scale, shift=0.0, median_error=np.nan, mean_error=np.nan)
+    # The nearest kind that was measured, else what is assumed.
     return new, parts[1] or parts[2] or assumed, parts[2] or assumed
 
 
@@ -309,18 +322,19 @@ def combined(missed: LeftOut, weights: Floats) -> Floats:
 
 
 def stretch_error(beyond: LeftOut, weights: Floats) -> float:
-    """Typical error per unit of log size outside the sizes seen."""
+    """Return the typical error per unit of log size outside the sizes seen."""
     residual = combined(beyond, weights)
     some = np.isfinite(residual) & (beyond.stretch > np.log(BEYOND))
     if some.sum() < _LEAST_WEIGHED:
         return _STRETCH_ERROR
     return float(
+        # Between 0.1 and 1: a few odd rows must not make intervals useless, or none.
         np.clip(np.sqrt(np.mean(np.minimum(np.abs(residual[some] / beyond.stretch[some]), 2.0) ** 2)), 0.1, 1.0)
     )
 
 
 def _distances(table: factors.BenchmarkTable, machines: int) -> Floats:
-    """How unlike machines are, by their benchmarks; far where nothing is known."""
+    """Return how unlike machines are, by their benchmarks; far where nothing is known."""
     distance = np.full((machines + 1, machines + 1), _FAR)
     np.fill_diagonal(distance, 0.0)
     for a in range(machines if len(table.log_s) else 0):
@@ -331,10 +345,11 @@ def _distances(table: factors.BenchmarkTable, machines: int) -> Floats:
 
 
 def filled(offset: Floats, table: factors.BenchmarkTable) -> Floats:
-    """Offsets for every task and machine: seen, else from the machine's other tasks, else from benchmarks."""
+    """Fill offsets for every task and machine: seen, else from the machine's other tasks, else from benchmarks."""
     result = offset.copy()
     some = np.isfinite(offset)
     seen = np.flatnonzero(some.any(axis=0))
+    # Of the machines where it ran.
     mean = np.where(some, offset, 0.0).sum(axis=1) / np.maximum(some.sum(axis=1), 1)
     setting = factors.choose_setting(offset, table, seen)
     for m in range(offset.shape[1]):
@@ -342,6 +357,7 @@ def filled(offset: Floats, table: factors.BenchmarkTable) -> Floats:
         if not len(missing):
             continue
         if some[:, m].any():
+            # The machine's other tasks tell how fast it is.
             effect = float(np.median((offset[:, m] - mean)[some[:, m]]))
             result[missing, m] = mean[missing] + effect
         elif m < table.log_s.shape[1] and np.isfinite(table.log_s[:, m]).any():

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import lightgbm
     from sklearn.ensemble import HistGradientBoostingRegressor
 
+Arrays = tuple[Ints, Ints, Floats, Ints, Ints, Ints, Floats]
+"""Columns of `Trees` as the compiled loop takes them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trees:
@@ -46,22 +49,24 @@ class Trees:
         return out
 
     def predict_row(self, row: Floats) -> float:
-        """One row; the caller hands over a contiguous float64 vector."""
+        """Predict one row; the caller hands over a contiguous float64 vector."""
         return float(_predict_row(row, self._arrays(), self.base))
 
-    def _arrays(self) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints, Floats]:
+    def _arrays(self) -> Arrays:
         return self.root, self.feature, self.threshold, self.left, self.right, self.missing, self.value
 
 
 @compiled
-def _predict_row(row, arrays, base):  # type: ignore[no-untyped-def]
+def _predict_row(row: Floats, arrays: Arrays, base: float) -> float:
     root, feature, threshold, left, right, missing, value = arrays
     total = base
     for t in range(root.size):
         node = root[t]
         while feature[node] >= 0:
             x = row[feature[node]]
+            # True for NaN only.
             if x != x:
+                # LightGBM without missing values in training treats NaN as 0.
                 if missing[node] == 2:
                     go_left = threshold[node] >= 0.0
                 else:
@@ -74,7 +79,7 @@ def _predict_row(row, arrays, base):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _predict_rows(rows, arrays, base, out):  # type: ignore[no-untyped-def]
+def _predict_rows(rows: Floats, arrays: Arrays, base: float, out: Floats) -> None:
     for i in range(rows.shape[0]):
         out[i] = _predict_row(rows[i], arrays, base)
 
@@ -93,35 +98,50 @@ class _Builder:
     def build(self, base: float) -> Trees:
         table = np.array(self.nodes, np.float64).reshape(len(self.nodes), 6)
         whole: list[NDArray[np.int64]] = [table[:, i].astype(np.int64) for i in (0, 2, 3, 4)]
-        return Trees(np.array(self.root, np.int64), whole[0], table[:, 1].copy(), whole[1], whole[2], whole[3],
-                     table[:, 5].copy(), base)  # fmt: skip
+        return Trees(
+            np.array(self.root, np.int64),
+            whole[0],
+            table[:, 1].copy(),
+            whole[1],
+            whole[2],
+            whole[3],
+            table[:, 5].copy(),
+            base,
+        )
 
 
 def none(base: float = 0.0) -> Trees:
-    """No trees at all: the base everywhere."""
+    """Make an ensemble of no trees: the base everywhere."""
     return _Builder().build(base)
 
 
 def mean(ensembles: Sequence[Trees]) -> Trees:
-    """The mean of several ensembles as one."""
+    """Average several ensembles into one."""
     count, shift = len(ensembles), np.cumsum([0] + [len(e.value) for e in ensembles])
 
     def joined(name: str, moved: bool) -> Ints:
+        # Children are numbered from each ensemble's own 0; leaves' -1 is never followed.
         return np.concatenate([getattr(e, name) + (s if moved else 0) for e, s in zip(ensembles, shift, strict=False)])
 
-    return Trees(joined("root", True), joined("feature", False),
-                 np.concatenate([e.threshold for e in ensembles]), joined("left", True), joined("right", True),
-                 joined("missing", False), np.concatenate([e.value for e in ensembles]) / count,
-                 sum(e.base for e in ensembles) / count)  # fmt: skip
+    return Trees(
+        joined("root", True),
+        joined("feature", False),
+        np.concatenate([e.threshold for e in ensembles]),
+        joined("left", True),
+        joined("right", True),
+        joined("missing", False),
+        np.concatenate([e.value for e in ensembles]) / count,
+        sum(e.base for e in ensembles) / count,
+    )
 
 
 def shrunk(ensemble: Trees, share: float) -> Trees:
-    """The same trees, counting by a share of what they say."""
+    """Shrink the trees: they count by a share of what they say."""
     return replace(ensemble, value=ensemble.value * share, base=ensemble.base * share)
 
 
 def renamed(ensemble: Trees, columns: Ints) -> Trees:
-    """The same trees over a wider table in which their feature i stands at ``columns[i]``."""
+    """Move the trees to a wider table in which their feature i stands at ``columns[i]``."""
     feature = np.where(ensemble.feature >= 0, columns[np.maximum(ensemble.feature, 0)], -1)
     return replace(ensemble, feature=feature)
 
@@ -139,6 +159,7 @@ def _add_lightgbm(builder: _Builder, node: Mapping[str, Any]) -> int:
         return builder.add(-1, 0.0, 0, float(node["leaf_value"]))
     if node["decision_type"] != "<=":
         raise ValueError(f"only numeric splits can be flattened, not {node['decision_type']!r}")
+    # Without `zero_as_missing` the types are None and NaN; under None a NaN counts as 0.
     missing = 2 if node["missing_type"] != "NaN" else int(node["default_left"])
     place = builder.add(int(node["split_feature"]), float(node["threshold"]), missing, 0.0)
     for side, column in (("left_child", 2), ("right_child", 3)):
@@ -161,4 +182,5 @@ def from_sklearn(model: HistGradientBoostingRegressor) -> Trees:
             )
             if feature >= 0:
                 builder.nodes[place][2:4] = [offset + int(node["left"]), offset + int(node["right"])]
+    # scikit-learn keeps the mean outside of the trees; LightGBM has it in the first.
     return builder.build(float(np.ravel(model._baseline_prediction)[0]))

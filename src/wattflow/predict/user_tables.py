@@ -35,9 +35,11 @@ function calls have function, machine, start_s, duration_s, power_w"""
 def kind_of(path: Path) -> str:
     """Tell what a file is, by its content: a trace, or one of the tables by its header."""
     found = probe(path)
+    # Traces first: some have a column named task.
     if registry.claimed(found) is not None:
         return TRACE
     header = set(found.header()) if not found.folder else set()
+    # The most special header first.
     if set(watts.COUNTERS) <= header:
         return COUNTERS
     if "task" in header:
@@ -50,7 +52,7 @@ def kind_of(path: Path) -> str:
 
 
 def task_table(path: Path) -> Observations:
-    """A CSV of tasks: ``task`` is needed; columns that start with ``size`` are input sizes; the rest is optional.
+    """Read a CSV of tasks: ``task`` is needed; columns that start with ``size`` are input sizes; the rest is optional.
 
     Known columns: workflow, machine, run, source, data, runtime_s, request_cores, request_bytes, used_cores,
     peak_bytes, energy_j, finished_s (else rows count in the order they stand). With a ``workflow`` column the task is
@@ -70,6 +72,7 @@ def task_table(path: Path) -> Observations:
     task = table.texts("task")
     empty = np.flatnonzero(task == "")
     if len(empty):
+        # Rows as a spreadsheet counts them: the header is the first.
         raise InvalidInput(str(path), [Problem(f"row {row + 2}", "the task has no name") for row in empty.tolist()])
     if table.has("workflow"):
         task = np.array([f"{w}/{t}" for w, t in zip(table.texts("workflow"), task, strict=True)])
@@ -88,11 +91,15 @@ class Usage:
 
 
 def counter_table(path: Path) -> Usage:
-    """A CSV of usage counters per interval; watts are ``power_w`` or ``platform_power`` (wall) or ``package_power``."""
+    """Read a CSV of usage counters; watts are ``power_w`` or ``platform_power`` (wall) or ``package_power``."""
     table = Table(path, watts.COUNTERS)
     counters = {name: table.numbers(name) for name in watts.COUNTERS}
-    bad = [Problem(f"row {row + 2}", f"{name} is no number ≥ 0")
-           for name, values in counters.items() for row in np.flatnonzero(~(values >= 0)).tolist()]  # fmt: skip
+    # `~(x >= 0)`: NaN must be refused as well.
+    bad = [
+        Problem(f"row {row + 2}", f"{name} is no number ≥ 0")
+        for name, values in counters.items()
+        for row in np.flatnonzero(~(values >= 0)).tolist()
+    ]
     if bad:
         raise InvalidInput(str(path), bad)
     label = next((name for name in _WATTS if table.has(name)), None)
@@ -103,7 +110,7 @@ def counter_table(path: Path) -> Usage:
 
 
 def call_table(path: Path) -> serverless.Calls:
-    """A CSV of function calls; a call whose duration and watts are empty has not finished and is asked about.
+    """Read a CSV of function calls; a call whose duration and watts are empty has not finished and is asked about.
 
     Columns: function, machine, start_s, duration_s, power_w; block (one endpoint allocation) and warm (1 or 0) may be
     left out. The names of the GreenFaaS set are read too.
@@ -116,6 +123,7 @@ def call_table(path: Path) -> serverless.Calls:
     _check(table, ["duration_s", name["power"]])
     start = _seconds(table, name["start"], path)
     function, machine = table.texts(name["function"]), table.texts("machine")
+    # Without blocks, a machine is one endpoint.
     block = next((table.texts(n) for n in ("block", "block_id") if table.has(n)), machine)
     warm = np.ones(len(table))
     if table.has("warm"):
@@ -124,9 +132,15 @@ def call_table(path: Path) -> serverless.Calls:
         warm = (table.texts("endpoint_status") == "WARM").astype(np.float64)
     begin = start - start.min()
     return serverless.Calls(
-        function=function, machine=machine, block=block, wave=serverless.waves(block, begin), warm=warm, start_s=begin,
-        duration_s=_positive(table.numbers("duration_s")), power_w=_positive(table.numbers(name["power"])),
-    )  # fmt: skip
+        function=function,
+        machine=machine,
+        block=block,
+        wave=serverless.waves(block, begin),
+        warm=warm,
+        start_s=begin,
+        duration_s=_positive(table.numbers("duration_s")),
+        power_w=_positive(table.numbers(name["power"])),
+    )
 
 
 def _check(table: Table, names: Sequence[str]) -> None:
@@ -143,12 +157,14 @@ def _check(table: Table, names: Sequence[str]) -> None:
 
 
 def _positive(values: Floats) -> Floats:
+    # 0 seconds or watts are what some meters say for "unknown".
     with np.errstate(invalid="ignore"):
         return np.where(values > 0, values, np.nan)
 
 
 def _seconds(table: Table, name: str, path: Path) -> Floats:
     values = table.numbers(name)
+    # All of them: one bad cell in a column of seconds is told as such below.
     if np.isnan(values).all():  # not numbers: dates
         try:
             values = np.array([np.datetime64(text, "us").astype(np.int64) / 1e6 for text in table.texts(name)])

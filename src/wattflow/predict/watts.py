@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile, Provenance, Scope
@@ -34,8 +35,10 @@ _CORRECTED = {
     "line in cycles and boosting": ("line in cycles", _CORRECTION),
 }
 KINDS = (*_LINES, *_BOOSTED, *_CORRECTED)
-_BLOCKS, _FIRST, _SETTLED = 8, 2, 3
+# Blocks of time; the first two only train, and the third is not calibrated on, since little is known then.
+_BLOCKS, _FIRST, _SETTLED, _LEVELS = 8, 2, 3, 6
 _REFERENCES, _NEIGHBOUR = 400, 5
+_SHARES = (1.0, 0.7, 0.5, 0.35, 0.25)
 _UNIT, _REACH = 1e9, 1.5
 _LEAST_ROWS, _LEAST_WEIGHED = 24, 25
 NEAR, FAR = 0, 1
@@ -49,6 +52,7 @@ class Line:
     most: Floats
 
     def predict(self, rows: Floats) -> Floats:
+        # Features hold log(1 + counter); the 1 does not matter for counters of millions.
         raw = np.minimum(np.exp(rows[:, : len(self.most)]) / _UNIT, self.most)
         return np.asarray(np.log(np.maximum(raw @ self.weight[1:] + self.weight[0], 1e-3)))
 
@@ -77,11 +81,15 @@ class Familiar:
     usual: float
 
     @classmethod
-    def of(cls, rows: Floats) -> Familiar:
+    def of(cls, rows: Floats, share: float = 1.0) -> Familiar:
+        """``share`` of the distance that all but a twentieth of the rows keep to each other still counts as usual."""
         centre, width = np.median(rows, axis=0), np.maximum(rows.std(axis=0), 1e-6)
+        # Spaced over time, so that every phase of the training is among the references.
         spaced = np.unique(np.linspace(0, len(rows) - 1, min(_REFERENCES, len(rows))).astype(np.int64))
         draft = cls(centre, width, (rows[spaced] - centre) / width, 1.0)
-        return cls(centre, width, draft.reference, float(np.quantile(draft._distance(rows, _NEIGHBOUR + 1), 0.95)))
+        # One further neighbour: each row finds itself among the references.
+        kept = float(np.quantile(draft._distance(rows, _NEIGHBOUR + 1), 0.95))
+        return cls(centre, width, draft.reference, share * kept)
 
     def _distance(self, rows: Floats, neighbour: int) -> Floats:
         scaled = (rows - self.centre) / self.width
@@ -90,11 +98,11 @@ class Familiar:
         return np.asarray(np.sqrt(np.partition(squares, place, axis=1)[:, place]))
 
     def regime(self, rows: Floats) -> Ints:
-        """`NEAR` or `FAR` of each row."""
+        """Return `NEAR` or `FAR` of each row."""
         return (self.excess(rows) > 0).astype(np.int64)
 
     def excess(self, rows: Floats) -> Floats:
-        """How far beyond the usual distance each row lies, in units of it; 0 where it is usual."""
+        """Return how far beyond the usual distance each row lies, in units of it; 0 where it is usual."""
         return np.maximum(self._distance(rows, _NEIGHBOUR) / max(self.usual, 1e-9) - 1.0, 0.0)
 
 
@@ -120,7 +128,7 @@ class WattsModel:
     reached: float
 
     def predict(self, counters: Mapping[str, Floats], level: float = 0.9) -> tuple[Floats, Floats, Floats]:
-        """(watts, low, high) of each row; never beyond half as much again as the watts seen in training."""
+        """Predict (watts, low, high) of each row; never beyond half as much again as the watts seen in training."""
         rows = features(counters)
         regime, excess = self.familiar.regime(rows), self.familiar.excess(rows)
         log_w = (_held(self.learners, rows, (self.least_w, self.most_w)) * self.weights[regime]).sum(axis=1)
@@ -130,18 +138,19 @@ class WattsModel:
 
     @property
     def kind(self) -> str:
-        """The member of most weight on rows like those seen."""
+        """Return the member of most weight on rows like those seen."""
         return list(self.learners)[int(np.argmax(self.weights[NEAR]))]
 
 
 def _held(learners: Mapping[str, Learner], rows: Floats, seen: tuple[float, float]) -> Floats:
-    """[row, member] log watts, each held within what is possible."""
+    """Predict log watts, [row, member], each held within what is possible."""
     found = np.column_stack([learner.predict(rows) for learner in learners.values()])
+    # Below the least seen by a tenth at most: idle watts do not fall much further.
     return np.clip(found, np.log(seen[0] * 0.9), np.log(seen[1] * _REACH))
 
 
 def features(counters: Mapping[str, Floats]) -> Floats:
-    """Logs of the counters, cycles per busy second, instructions per cycle, misses per instruction."""
+    """Compute logs of the counters, cycles per busy second, instructions per cycle, misses per instruction."""
     missing = [name for name in COUNTERS if name not in counters]
     if missing:
         raise InvalidInput("counters", f"{', '.join(missing)} missing; needed: {', '.join(COUNTERS)}")
@@ -155,53 +164,106 @@ def fit(counters: Mapping[str, Floats], watts: Floats, scope: Scope, kinds: Sequ
     rows, target = features(counters), np.log(watts)
     if len(rows) < _LEAST_ROWS:
         raise InvalidInput("training rows", f"{len(rows)} with watts; at least {_LEAST_ROWS} are needed")
-    block = np.arange(len(watts)) * _BLOCKS // len(watts)
-    residual, regime, excess = (
-        np.full((len(rows), len(kinds)), np.nan),
-        np.zeros(len(rows), np.int64),
-        np.zeros(len(rows)),
-    )
-    for b in range(_FIRST, _BLOCKS):
-        past, out = block < b, block == b
-        learners = {kind: train(kind, rows[past], target[past]) for kind in kinds}
-        seen = (float(watts[past].min()), float(watts[past].max()))
-        residual[out] = target[out, None] - _held(learners, rows[out], seen)
-        familiar = Familiar.of(rows[past])
-        regime[out], excess[out] = familiar.regime(rows[out]), familiar.excess(rows[out])
-    later = block >= _FIRST
-    weights = _weigh(residual[later], regime[later], block[later], kinds)
-    blended = (residual * weights[regime]).sum(axis=1)
-    settled = block >= _SETTLED  # with little past the errors are larger than they will be
-    calibration = conformal.calibrate(blended[settled], regime[settled], block[settled], 2)
-    costs = {kind: _cost(residual[later, i]) for i, kind in enumerate(kinds)} | {"blend": _cost(blended[later])}
+    folds = _folds(rows)
+    share = _usual_share(rows, folds)
+    parts = [_left_out((rows, target), kinds, fold, number, share) for number, fold in enumerate(folds)]
+    found = _Missed.pooled(parts)
+    weights = _weigh(found)
+    blended = (found.residual * weights[found.regime]).sum(axis=1)
+    settled = found.block >= _SETTLED - _FIRST  # with little past the errors are larger than they will be
+    calibration = conformal.calibrate(blended[settled], found.regime[settled], found.block[settled], 2)
+    later = found.block < _BLOCKS - _FIRST
+    costs = {kind: _cost(found.residual[later, i]) for i, kind in enumerate(kinds)} | {"blend": _cost(blended[later])}
     return WattsModel(
-        {kind: train(kind, rows, target) for kind in kinds}, weights, Familiar.of(rows), scope, float(watts.min()),
-        float(watts.max()), calibration, costs, *_drift(blended[later], excess[later]),
+        {kind: train(kind, rows, target) for kind in kinds}, weights, Familiar.of(rows, share), scope,
+        float(watts.min()), float(watts.max()), calibration, costs, *_drift(blended, found.excess),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Missed:
+    """Log residuals [row, member] of rows left out, whether each was like the rows learned from, and its fold."""
+
+    residual: Floats
+    regime: Ints
+    excess: Floats
+    block: Ints
+
+    @classmethod
+    def pooled(cls, parts: Sequence[_Missed]) -> _Missed:
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
+
+    def take(self, chosen: NDArray[np.bool_]) -> _Missed:
+        """Return the chosen rows."""
+        return _Missed(self.residual[chosen], self.regime[chosen], self.excess[chosen], self.block[chosen])
+
+
+Fold = tuple[NDArray[np.bool_], NDArray[np.bool_]]
+"""Rows learned from, rows left out."""
+
+
+def _folds(rows: Floats) -> list[Fold]:
+    """(learned from, left out): each later block of time with those before it, then each level of load with all others.
+
+    Blocks of time come back to loads seen before; only a level left out tells how far off a load never seen will be.
+    """
+    block = np.arange(len(rows)) * _BLOCKS // len(rows)
+    busy = np.argsort(np.argsort(rows[:, 0], kind="stable")) * _LEVELS // len(rows)
+    in_time = [(block < b, block == b) for b in range(_FIRST, _BLOCKS)]
+    return in_time + [(busy != level, busy == level) for level in range(_LEVELS)]
+
+
+def _usual_share(rows: Floats, folds: Sequence[Fold]) -> float:
+    """Choose how near is near: so that later times mostly are, and levels of load left out mostly are not."""
+
+    def told_apart(share: float) -> float:
+        far = [float(Familiar.of(rows[past], share).regime(rows[out]).mean()) for past, out in folds]
+        in_time, levels = far[: _BLOCKS - _FIRST], far[_BLOCKS - _FIRST :]
+        return float(np.mean(levels) - np.mean(in_time))
+
+    return max(_SHARES, key=told_apart)
+
+
+def _left_out(data: tuple[Floats, Floats], kinds: Sequence[str], fold: Fold, number: int, share: float) -> _Missed:
+    """Return what each member misses on rows left out.
+
+    Of a level of load left out only rows unlike the others count: for the rest the future would teach the past.
+    """
+    (rows, target), (past, out) = data, fold
+    learners = {kind: train(kind, rows[past], target[past]) for kind in kinds}
+    seen = np.exp(target[past])
+    residual = target[out, None] - _held(learners, rows[out], (float(seen.min()), float(seen.max())))
+    excess = Familiar.of(rows[past], share).excess(rows[out])
+    regime = (excess > 0).astype(np.int64)
+    missed = _Missed(residual, regime, excess, np.full(int(out.sum()), number))
+    return missed if number < _BLOCKS - _FIRST else missed.take(regime == FAR)
 
 
 def _cost(residual: Floats) -> float:
     return float(np.mean(np.abs(np.expm1(-np.clip(residual, -2.0, 2.0)))))
 
 
-def _weigh(residual: Floats, regime: Ints, block: Ints, kinds: Sequence[str]) -> Floats:
-    """Weights [near or far, member]; on far rows only members that go on beyond the data have any."""
-    weights = np.tile(blend.choose(residual, block, _cost), (2, 1))
-    if (regime == NEAR).sum() >= _LEAST_WEIGHED:
-        weights[NEAR] = blend.choose(residual[regime == NEAR], block[regime == NEAR], _cost)
-    going_on = [i for i, kind in enumerate(kinds) if kind in _LINES or kind in _CORRECTED]
-    far = regime == FAR if (regime == FAR).sum() >= _LEAST_WEIGHED else np.ones(len(regime), bool)
-    if going_on:
-        weights[FAR] = 0.0
-        weights[FAR, going_on] = blend.choose(residual[far][:, going_on], block[far], _cost)
+def _weigh(found: _Missed) -> Floats:
+    """Weights [near or far, member], each by the rows of its kind.
+
+    Which members go on beyond the data is not decided here: lines do, trees often do between two levels of load, and
+    the levels left out have shown which of them does on this machine.
+    """
+    in_time = found.take(found.block < _BLOCKS - _FIRST)
+    weights = np.tile(blend.choose(in_time.residual, in_time.block, _cost), (2, 1))
+    for regime, some in ((NEAR, in_time), (FAR, found)):
+        rows = some.take(some.regime == regime)
+        if len(rows.block) >= _LEAST_WEIGHED:
+            weights[regime] = blend.choose(rows.residual, rows.block, _cost)
     return weights
 
 
 def _drift(residual: Floats, excess: Floats) -> tuple[float, float]:
-    """(typical error per unit of distance beyond the usual, the distance that most far rows kept within)."""
+    """Return (typical error per unit of distance beyond the usual, the distance that most far rows kept within)."""
     far = excess > 0.0
     if far.sum() < 10:
         return 0.1, 0.0
+    # Excess near 0 would make slopes of noise.
     slope = np.minimum(np.abs(residual[far]) / np.maximum(excess[far], 0.5), 0.5)
     return float(np.sqrt(np.mean(slope**2))), float(np.quantile(excess[far], 0.75))
 
@@ -224,7 +286,9 @@ def train(kind: str, rows: Floats, target: Floats) -> Learner:
 def _line(rows: Floats, target: Floats, columns: Sequence[int]) -> Line:
     raw = np.exp(rows[:, : len(COUNTERS)]) / _UNIT
     design = np.column_stack([np.ones(len(raw)), raw[:, columns]])
+    # Columns of very different size: scaled for the solver, and back.
     scale = np.maximum(np.abs(design).max(axis=0), 1e-12)
+    # In watts, not in logs: a line in logs is no line.
     found = np.linalg.lstsq(design / scale, np.exp(target), rcond=None)[0] / scale
     weight = np.zeros(len(COUNTERS) + 1)
     weight[[0, *(c + 1 for c in columns)]] = found
@@ -232,17 +296,18 @@ def _line(rows: Floats, target: Floats, columns: Sequence[int]) -> Line:
 
 
 def busy_counters(counters: Mapping[str, Floats], threads: int) -> dict[int, dict[str, float]]:
-    """Median counters seen with about k busy threads (CPU milliseconds per second / 1000), for the k that were seen."""
+    """Return median counters seen with about k busy threads (CPU ms per second / 1000), for the k that were seen."""
     busy = np.clip(np.rint(np.asarray(counters[COUNTERS[0]]) / 1000.0), 0, threads).astype(np.int64)
     return {
         int(k): {name: float(np.median(np.asarray(counters[name])[busy == k])) for name in COUNTERS}
         for k in np.unique(busy)
+        # Five seconds at least of each k.
         if np.sum(busy == k) >= 5
     }
 
 
 def power_profile(model: WattsModel, counters_at: Mapping[int, Mapping[str, float]], source: str) -> PowerProfile:
-    """P(k) read off the model at the counters seen with k busy threads: what the HPE algorithm then decides with."""
+    """Read P(k) off the model at the counters seen with k busy threads: what the HPE algorithm then decides with."""
     busy = sorted(counters_at)
     table = {name: np.array([counters_at[k][name] for k in busy]) for name in COUNTERS}
     watts = model.predict(table)[0]

@@ -1,4 +1,4 @@
-"""Routes of the page: runs as columns, events, energy, explanations, forecasts, its session. docs/dashboard.md."""
+"""Routes of the page: runs as columns, events, energy, explanations, forecasts, its session. docs/page-routes.md."""
 
 from __future__ import annotations
 

@@ -28,13 +28,16 @@ def _adopt(state, world):
         kind = state.classes[row.cls]
         world.nodes[n].idle_w = kind.idle_w * world.watt_error[n]
         world.nodes[n].since = now
+        # From 0: `refresh` adds the difference to the watts of the whole cluster.
         world.nodes[n].watts = 0.0
         energy_accounts.refresh(state, world, n)
         if row.pos < 0:
             continue
         if row.power_state == WAKING:
+            # Its driver may be late with the report: the wake never ends in the past.
             agenda.push(state, max(now, row.on_at), agenda.WAKE_DONE, n, 0)
         elif row.power_state == FALLING:
+            # State does not hold when the fall began: it is taken to begin now.
             agenda.push(state, now + kind.enter_s, agenda.FALL_DONE, n, row.falls)
         elif row.power_state == ON:
             faults.schedule_failure(state, world, n)

@@ -19,6 +19,7 @@ def virtual(world, d, now):
     if domain.t0 == now:
         return domain.v0
     if domain.rate == 1.0:
+        # Without a product: while the rate is 1 an attempt ends at exactly start + work, so that ties are ties.
         return now - domain.lag
     return domain.v0 + (now - domain.t0) * domain.rate
 
@@ -52,6 +53,7 @@ def _merge(state, world, a, b):
 def _earlier(world, a, b):
     domain_b = world.domains[b]
     domain_a = world.domains[a]
+    # Across domains, too, ends of one instant are folded in the order of placement.
     return domain_a.next_t < domain_b.next_t or (
         domain_a.next_t == domain_b.next_t and domain_a.next_seq < domain_b.next_seq
     )
@@ -92,6 +94,7 @@ def reschedule(state, world, d):
             if moved != d:
                 world.domain_heap[at] = moved
                 world.domains[moved].place = at
+                # What comes from the end of the heap may belong higher or lower here: one of the two does nothing.
                 _down(world, _up(world, at))
         return
     domain.next_t = _real(world, d, world.runs[root].finish_v)
@@ -118,6 +121,7 @@ def set_rate(state, world, d, rate):
     domain.v0 = v
     domain.t0 = now
     domain.rate = rate
+    # For the branch without a product (`virtual` at rate 1).
     domain.lag = now - v
     if domain.root >= 0:
         reschedule(state, world, d)
@@ -170,6 +174,8 @@ def remove(state, world, a):
     run_a = world.runs[a]
     d = run_a.domain
     domain = world.domains[d]
+    # A skew heap has no links upwards: those that end before this
+    # one are set aside, linked by ``left``, and merged back.
     aside = -1
     while domain.root != a:
         r = domain.root

@@ -29,7 +29,8 @@ from wattflow.sim.world import (
 
 @inner
 def run_ended(state, world, a, priority):
-    """The run stage is over, well or not; the attempt was taken out of its domain."""
+    """End a run stage, well or not; the attempt was taken out of its domain."""
+    # First, while the attempt still holds its cores: its joules are booked at the watts up to now.
     running.leave_run(state, world, a)
     outcome = world.runs[a].outcome
     if outcome == OK:
@@ -46,7 +47,7 @@ def _run_failed(state, world, a, outcome, priority):
 
 @optional(RICH)
 def time_is_up(state, world, a, priority):
-    """The platform's time limit has passed and the attempt still runs: its task is given up."""
+    """Enforce the platform's time limit: an attempt that still runs is ended and its task given up."""
     leave(state, world, a)
     life.failed(state, world, a, TIME_LIMIT, GIVE_UP, priority)
 
@@ -85,18 +86,20 @@ def _gone(state, world, task, lost, fate, priority):
 
 @optional(RICH)
 def _retry(state, world, task, fate, priority):
-    """Back to the queue's end with one attempt less, or out for good."""
+    """Put a task back at the queue's end with one attempt less, or give it up."""
     if state.shapes[state.tasks[task].form].parts > 1:
+        # Its parts that waited at the barrier are gone: the list of them must not lead to free rows.
         gang_barrier.forget_held(world, task)
     if fold.try_again(state, task, fate == GIVE_UP, priority) == 0:
         world.pulse[0].retries += 1
     else:
+        # A task that is given up ends like one that is done: the makespan runs to the last of either.
         world.pulse[0].last_end = state.clock[0].now
 
 
 @optional(RICH)
 def _cancel_siblings(state, world, task, lost):
-    """One part failed: the others end too. ``lost`` is the node that took it along, or −1.
+    """End the other parts of a gang of which one failed. ``lost`` is the node that took it along, or −1.
 
     By row, not by the ring of siblings: sums of joules depend on the order.
     """
@@ -136,9 +139,11 @@ def leave(state, world, a):
     elif stage == DATA:
         clocks.remove(state, world, a)
         d = run.domain
+        # An empty link keeps its rate: the next transfer sets it (`stages._enter_transfer`).
         if world.domains[d].count > 0:
             clocks.set_rate(state, world, d, 1.0 / world.domains[d].count)
     if stage != RUN:
+        # It never ran; what stands here is the start of the row's last attempt.
         run.start = math.nan
 
 
@@ -161,10 +166,12 @@ def _closes(state, world, a, outcome):
         world.energy[node, LOST_J] += run.run_j + run.cold_j
     cls = node_row.cls
     kind = state.classes[cls]
+    # Calls are paid for whatever became of them (docs/physics.md, section 7).
     if kind.serverless == 1:
         running = 0.0 if math.isnan(run.start) else clock.now - run.start
         used = needs.cores_u / MICRO * (running + run.hold_s)
         world.nodes[node].cost += used * kind.use_price + kind.call_price
+    # `kernel._has_room` made sure of the row before the instant began.
     k = pulse.record_n
     pulse.record_n = k + 1
     records = world.records

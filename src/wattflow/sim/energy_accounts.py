@@ -36,6 +36,7 @@ def charge(state, world, n, joules_per_s, start, end):
     carbon -= _series_integral(world, place.carbon_first, place.carbon_n, place.carbon_step, start)
     price = _series_integral(world, place.price_first, place.price_n, place.price_step, end)
     price -= _series_integral(world, place.price_first, place.price_n, place.price_step, start)
+    # Series are in grams and money per kWh.
     load.carbon += joules_per_s * carbon * pue / 3.6e6
     load.cost += joules_per_s * price * pue / 3.6e6
 
@@ -75,6 +76,7 @@ def account(state, world, n):
                 world.energy[n, COLD_J] += each * load.cold_u
             if load.warming_u > 0:
                 world.energy[n, UNATTRIBUTED_J] += each * load.warming_u
+        # Joules of one unit of weight so far: an attempt's own are its weight × the growth since its ``mark``.
         load.integral += each
         world.energy[n, RUN_J] += load.device_w * dt
     elif power_state == ASLEEP:
@@ -97,6 +99,7 @@ def refresh(state, world, n):
     kind = state.classes[cls]
     power_state = node_row.power_state
     if power_state == ON or power_state == DRAINING:
+        # In whole millionths, so that the sum of an empty node is exactly 0.
         if load.busy_u > 0:
             dynamic = view.watts(state, cls, load.busy_u / MICRO) - state.grid[kind.grid_first]
             if load.weight_u != load.busy_u:
@@ -130,6 +133,7 @@ def account_device(state, world, d):
     now = state.clock[0].now
     share = use.busy_u
     if share > 0:
+        # As for a node: joules of one unit of share so far.
         use.integral += use.dynamic_w * (now - use.since) / share
     use.since = now
 
@@ -145,5 +149,6 @@ def refresh_device(state, world, d):
     watts = 0.0
     if use.tasks > 0:
         watts = (view.device_watts(state, dcls, busy) - device_kind.idle_w) * world.watt_error[device_row.node]
+    # By difference, as for the cluster: a node with many devices is not summed up at each change.
     world.nodes[device_row.node].device_w += watts - use.dynamic_w
     use.dynamic_w = watts

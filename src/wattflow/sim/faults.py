@@ -14,7 +14,7 @@ from wattflow.sim.world import FAILED
 
 @inner
 def plan_work(state, world, a):
-    """Seconds of work of an attempt alone on its node, up to its end or to the failure that awaits it."""
+    """Return seconds of work of an attempt alone on its node, up to its end or to the failure that awaits it."""
     run = world.runs[a]
     attempt = state.attempts[a]
     task = attempt.task
@@ -26,9 +26,11 @@ def plan_work(state, world, a):
     work = runtime * _factor(state, a)
     interval = function.checkpoint_s
     if interval > 0.0:
+        # None at the very end (docs/physics.md, section 9).
         work += max(0.0, math.ceil(work / interval) - 1.0) * function.checkpoint_cost_s
     fraction = _failure(state, world, a, fn)
     if fraction < 1.0:
+        # Settled here, but nobody looks before the end: a policy cannot know that an attempt will fail.
         run.outcome = FAILED
         work *= fraction
     run.planned = work
@@ -37,7 +39,7 @@ def plan_work(state, world, a):
 
 @inner
 def _factor(state, a):
-    """Seconds of work per second of the task's runtime, on the devices that the attempt holds."""
+    """Return seconds of work per second of the task's runtime, on the devices that the attempt holds."""
     attempt = state.attempts[a]
     shape = state.tasks[attempt.task].form
     if state.variants[attempt.variant].devices > 1:
@@ -48,17 +50,19 @@ def _factor(state, a):
 
 @inner
 def _failure(state, world, a, fn):
-    """Share of the work after which the attempt fails; 1 when it does not."""
+    """Return the share of the work after which the attempt fails; 1 when it does not."""
     pulse = world.pulse[0]
     attempt_row = state.attempts[a]
     task = attempt_row.task
     attempt = attempt_row.attempt
+    # A failure that was drawn strikes part 0: the others end with it, and each gang fails at most once a try.
     if attempt_row.part > 0:
         return 1.0
     for i in range(world.task_faults.size):
         if world.task_faults[i].task == task and world.task_faults[i].attempt == attempt:
             return world.task_faults[i].fraction
     rate = state.functions[fn].failure_rate
+    # The last number keeps draws apart: 1 and 2 failures of attempts, 3 losses, 4 repairs, 41 lanes (`sim.pinned`).
     if rate > 0.0 and at_counter(pulse.seed, task, attempt, 1) < rate:
         return at_counter(pulse.seed, task, attempt, 2)
     return 1.0
@@ -66,16 +70,17 @@ def _failure(state, world, a, fn):
 
 @inner
 def note_progress(state, world, a):
-    """Called when a running attempt is ended from outside: keep what its last checkpoint holds."""
+    """Keep what the last checkpoint of a running attempt holds that is ended from outside."""
     run = world.runs[a]
     d = run.domain
     left = run.finish_v - clocks.virtual(world, d, state.clock[0].now)
+    # Rounding may leave a trifle more work than was planned.
     _save(state, world, a, max(0.0, run.planned - left))
 
 
 @optional(RICH)
 def keep_checkpoint(state, world, a):
-    """Called when an attempt failed by itself: keep what its last checkpoint holds."""
+    """Keep what the last checkpoint of an attempt holds that failed by itself."""
     _save(state, world, a, world.runs[a].planned)
 
 
@@ -92,6 +97,7 @@ def _save(state, world, a, done):
     kept = math.floor(done / (interval + function.checkpoint_cost_s)) * interval
     whole = world.runtime[task] * _factor(state, a)
     if whole > 0.0:
+        # In shares of the whole task, not of what this attempt had left: shares of several tries add up.
         world.saved[task] = min(1.0, world.saved[task] + kept / whole)
 
 
@@ -106,6 +112,7 @@ def schedule_failure(state, world, node):
     if not mtbf < math.inf:
         return
     count = load.failures
+    # By number, not by time: the n-th loss of a node is the same under every policy.
     load.failures = count + 1
     at = clock.now - mtbf * math.log(at_counter(world.pulse[0].seed, node, count, 3))
     notice = kind.notice_s
@@ -119,6 +126,7 @@ def schedule_repair(state, world, node):
     """Draw when a lost node comes back."""
     cls = state.nodes[node].cls
     kind = state.classes[cls]
+    # An outage that was asked for brings its own return (`world_build`).
     if not kind.mtbf_s < math.inf:
         return
     draw = at_counter(world.pulse[0].seed, node, world.nodes[node].failures, 4)

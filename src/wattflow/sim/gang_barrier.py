@@ -15,6 +15,7 @@ def note_held(state, world, task, a):
     while b >= 0 and state.attempts[b].sequence > sequence:
         before = b
         b = world.runs[b].left
+    # ``left`` links the heap of a domain otherwise; a part that holds is in none.
     world.runs[a].left = b
     if before < 0:
         world.gangs[task].first_held = a
@@ -24,7 +25,7 @@ def note_held(state, world, task, a):
 
 @inner
 def oldest_first(world, b):
-    """The list of waiting parts turned round: they start in the order in which they were placed."""
+    """Reverse the list of waiting parts: they start in the order in which they were placed."""
     after = -1
     while b >= 0:
         following = world.runs[b].left

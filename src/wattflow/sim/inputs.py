@@ -24,6 +24,7 @@ def source_of(named: Name) -> Workload | Recipe:
     from wattflow.generate.recipe import Recipe
 
     text = os.fspath(named)
+    # A file first: a name may be both.
     if Path(text).exists():
         loaded: Workload = traces.load(text)
         return loaded
@@ -38,14 +39,14 @@ def source_of(named: Name) -> Workload | Recipe:
 
 
 def drawn(workload: Workload | Drawable | Name, seed: int) -> Workload:
-    """A workload as it is, read from its file, or drawn with the seed."""
+    """Return a workload as it is, read from its file, or drawn with the seed."""
     if isinstance(workload, str | os.PathLike):
         workload = source_of(workload)
     return workload if isinstance(workload, Workload) else workload.draw(seed)
 
 
 def cluster_of(cluster: Cluster | Name) -> Cluster:
-    """A cluster as it is, or by its preset's name or its file."""
+    """Return a cluster as it is, or by its preset's name or its file."""
     if isinstance(cluster, Cluster):
         return cluster
     from wattflow.clusters import load_cluster

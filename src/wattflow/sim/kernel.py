@@ -28,6 +28,7 @@ def _next_time(state, world):
     t = math.inf
     if pulse.domain_n > 0:
         t = world.domains[world.domain_heap[0]].next_t
+    # All three sources must be asked: ends of work stand in the domains' heap, arrivals in their own list.
     if state.counts[0].timer_n > 0 and state.timers[0].time < t:
         t = state.timers[0].time
     at = pulse.next_arrival
@@ -72,6 +73,7 @@ def _fold(state, world, priority):
     now = state.clock[0].now
     count = 0
     while True:
+        # Also what was due before now: outages announced for a time before the start happen at the start.
         domain = pulse.domain_n > 0 and world.domains[world.domain_heap[0]].next_t <= now
         event = state.counts[0].timer_n > 0 and state.timers[0].time <= now
         # Ends come before all else, those of runs and those of timed stages in the order in which they began.
@@ -103,6 +105,7 @@ def _fold(state, world, priority):
                 count += 1
         elif node_power.changed(state, world, what, who, gen, priority):
             count += 1
+    # Arrivals come last (docs/physics.md, section 1): whoever arrives sees what has ended.
     at = pulse.next_arrival
     while at < world.arrivals.size and state.tasks[world.arrivals[at]].release <= now:
         release.arrive(state, world.arrivals[at], priority)
@@ -142,6 +145,7 @@ def _has_rows(state, world):
 @instant.is_last.of(World)
 @inner
 def _is_last(state, world):
+    # `act` waits until nothing is left at this time: zero-length tasks repeat the instant.
     return _next_time(state, world) > state.clock[0].now
 
 
@@ -162,7 +166,7 @@ def _come_back(state, world):
 
 @optional(RICH)
 def _schedule_ramp(state, world):
-    """When tasks wait, come back as soon as a ramping node has grown enough for one more of them or of their parts."""
+    """While tasks wait, schedule the moment at which a ramping node has room for one more of them or of their parts."""
     pulse = world.pulse[0]
     soonest = fold.next_growth(state)
     if soonest != pulse.ramp_at:
@@ -194,7 +198,7 @@ def _may_decide(state, world):
 
 @hook
 def passes(state, hand, joules):
-    """Time goes on to the next instant; so many joules were drawn since the last."""
+    """Tell a hand that time goes on to the next instant; so many joules were drawn since the last."""
 
 
 @inner
@@ -228,6 +232,7 @@ def run(state, world, hand, functions, until, max_events):
             count = _fold(state, world, functions.priority)
             # At least one, or events that no longer count would never reach the limit.
             folded += max(1, count)
+            # Only events that no longer counted: nothing has changed, so there is nothing to decide.
             if count == 0:
                 continue
         pulse.redo = 0
@@ -257,16 +262,19 @@ def settle_all(state, world):
 
 @inner
 def begin_all(state, world):
-    """At the start: watts of every node, first failures, first sleep checks."""
+    """Begin a run: watts of every node, first failures, first sleep checks."""
     for n in range(state.nodes.size):
         cls = state.nodes[n].cls
         world.nodes[n].idle_w = state.classes[cls].idle_w * world.watt_error[n]
         world.nodes[n].since = state.clock[0].now
+        # From 0: `refresh` adds the difference to the watts of the whole cluster.
         world.nodes[n].watts = 0.0
         energy_accounts.refresh(state, world, n)
         faults.schedule_failure(state, world, n)
+        # Nodes idle from the start of the run: their time to sleep counts from there.
         life.idles(state, world, n)
         if state.classes[cls].serverless == 1:
+            # A platform without a limit has inf, which no int64 can hold.
             state.nodes[n].capacity_u = min(state.nodes[n].capacity_u, np.int64(min(state.classes[cls].burst_u, 9e18)))
             groups.leave(state, n)
             groups.rejoin(state, n)

@@ -16,7 +16,7 @@ from wattflow.sim.world import World
 
 
 def parts(state: State, world: World) -> tuple[str, ...]:
-    """The parts that a simulation lacks: all that can be lacked or none, so that two kernels serve everybody."""
+    """Return the parts that a simulation lacks: all that can be lacked or none, so that two kernels serve everybody."""
     if len(state.marks) > 1 or len(state.boards) > 0 or not _is_plain(state, world):
         return ()
     return LIVE, RICH
@@ -29,6 +29,7 @@ def _is_plain(state: State, world: World) -> bool:
         and _shapes_are_plain(state)
         and _nodes_are_plain(state, world)
         and _world_is_plain(world)
+        # Outages that were asked for stand in the agenda before the first event.
         and state.counts.timer_n[0] == 0
     )
 

@@ -59,8 +59,9 @@ def _set_level(state, world, node, level, kind, value):
 @life.begin_warming.of(World)
 @inner
 def _begin_warming(state, world, node, fn):
-    """One core is busy for the time of a cold start; its joules are no attempt's."""
+    """Keep one core busy for the time of a cold start; its joules are no attempt's."""
     load = world.nodes[node]
+    # As everywhere: close the interval at the watts so far, change, then set the new watts.
     energy_accounts.account(state, world, node)
     load.busy_u += MICRO
     load.weight_u += MICRO
@@ -83,6 +84,7 @@ def _end_warming(state, world, node, number):
     load.weight_u -= MICRO
     load.warming_u -= MICRO
     energy_accounts.refresh(state, world, node)
+    # Stored one higher (`_begin_warming`): a hot container's function is −1, and a remainder is never negative.
     return np.int64(number % functions - 1)
 
 
@@ -95,6 +97,7 @@ def _forget_warming(state, world, node):
     load.busy_u -= load.warming_u
     load.weight_u -= load.warming_u
     load.warming_u = 0
+    # `life.lose` changes the power state next, and that sets the new watts.
     load.warm_gen += 1
 
 
@@ -115,7 +118,7 @@ def _sleep_check(state, world, node, generation):
 
 @inner
 def _fall_done(state, world, node, falls):
-    """The node is asleep now, and turns round at once if someone waits for it. False if it was lost since."""
+    """Put a node to sleep, or turn it round at once if someone waits for it. False if it was lost since."""
     if state.nodes[node].power_state != FALLING or state.nodes[node].falls != falls:
         return False
     life.set_power(state, world, node, ASLEEP)
@@ -150,6 +153,7 @@ def changed(state, world, what, node, generation, priority):
         return _sleep_check(state, world, node, generation)
     if what == agenda.WARM:
         return life.warmed(state, world, node, generation)
+    # Outages by option and drawn ones may overlap: whichever comes second finds the node down, or up again.
     if what == agenda.LOST:
         if power_state == DOWN:
             return False

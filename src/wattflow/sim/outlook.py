@@ -27,7 +27,7 @@ from wattflow.sim.world import World
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 LEAST_LEFT = 0.05
-"""What a task that is past its draw still needs, as a share of its estimate."""
+"""Work that a task still has when it is past its drawn runtime, as a share of its estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Outlook:
         tasks, known = self._state.tasks, np.zeros(len(state.tasks), np.bool_)
         known[rows] = True
         still = np.asarray(tasks["state"]) < DONE
+        # Only what is known has to end: a run is done when nothing is open.
         self._state.counts["open"] = int((still & known).sum())
         waits = known & (np.asarray(tasks["state"]) == WAITING) & (np.asarray(tasks["arrived"]) == 0)
         coming = np.flatnonzero(waits)
@@ -63,7 +64,7 @@ class Outlook:
         self._world = world_at(self._state, cluster, order)
 
     def left(self, spread: float, seed: int) -> Floats:
-        """Tell what is left of every task in seconds of its estimate, drawn with σ = ``spread`` of the logarithm."""
+        """Draw the remaining seconds of every task around its estimate, with σ = ``spread`` of the logarithm."""
         return left(self._state, spread, seed)
 
     def look(self, put: Callable[[Any], None], left_s: Floats) -> Seen:
@@ -74,6 +75,7 @@ class Outlook:
         with jit.compiling(), np.errstate(over="ignore"):
             adopt.take_over(state, made)
             step = kernel.kernel(state, made, self._functions)
+            # No limit of events: the kernel comes back for room alone.
             while step(state.handle(), made.handle(), self._functions, math.inf, 1 << 40) == kernel.GROW:
                 grow(state, made, SimOptions())
             kernel.settle(state.handle(), made.handle())
@@ -87,6 +89,7 @@ class Outlook:
 
 def left(state: State, spread: float, seed: int) -> Floats:
     """See `Outlook.left`. Those that run share their node as they do now, and fetched what they need at first."""
+    # Without an estimate a task counts as one of a second, as policies count it.
     estimate = np.nan_to_num(np.asarray(state.tasks["estimate"]).astype(np.float64), nan=1.0)
     drawn = estimate * np.exp(spread * np.random.default_rng([seed, 23]).standard_normal(len(estimate)))
     attempts = state.attempts[(np.asarray(state.attempts["task"]) >= 0) & ~_wait_for_node(state)]
@@ -94,6 +97,7 @@ def left(state: State, spread: float, seed: int) -> Floats:
     busy = np.bincount(node, weights=np.asarray(attempts["cores_u"]) / MICRO, minlength=len(state.nodes))
     for i, task in enumerate(np.asarray(attempts["task"]).tolist()):
         start_s = float(attempts["started"][i])
+        # Not "<": a start that is not known is NaN.
         if not start_s >= placed_s[i]:  # its data are on the way
             together = int(((node == node[i]) & (placed_s == placed_s[i])).sum())
             start_s = float(placed_s[i]) + _fetch_s(state, task, int(node[i]), together)
@@ -114,7 +118,7 @@ def _wait_for_node(state: State) -> NDArray[np.bool_]:
 
 
 def _fetch_s(state: State, task: int, node: int, together: int) -> float:
-    """Seconds that the task's data took to its node, the link shared with those that began with it."""
+    """Return seconds that the task's data took to its node, the link shared with those that began with it."""
     first = int(state.links["parent_first"][task])
     edges = slice(first, first + int(state.links["parent_n"][task]))
     away = np.asarray(state.tasks["node"])[np.asarray(state.parent[edges])] != node
@@ -132,7 +136,7 @@ def _rate(state: State, node: int, busy: float) -> float:
 
 
 def world_at(state: State, cluster: Cluster, coming: Longs) -> World:
-    """The simulator's tables for a State in the middle of things, `adopt` not called yet; ``coming`` arrive later."""
+    """Build the simulator's tables for a State in the middle of things, before `adopt`; ``coming`` arrive later."""
     nodes, devices, attempts = len(state.nodes), len(state.devices), len(state.attempts)
     domains = record_table(world.DOMAINS, 2 * nodes + devices)
     domains["rate"] = 1.0
@@ -148,14 +152,23 @@ def world_at(state: State, cluster: Cluster, coming: Longs) -> World:
     pulse["series"] = int(any(zone.carbon_known or zone.price_known for zone in cluster.zones))
     pulse["ramps"] = int(any(node.serverless is not None for node in cluster.nodes))
     return World(
-        pulse=pulse, runtime=np.zeros(len(state.tasks)), saved=np.zeros(1), arrivals=coming.astype(np.int32),
-        runs=record_table(world.RUNS, attempts), domains=domains, domain_heap=np.zeros(2 * nodes + devices, np.int32),
+        pulse=pulse,
+        runtime=np.zeros(len(state.tasks)),
+        saved=np.zeros(1),
+        arrivals=coming.astype(np.int32),
+        runs=record_table(world.RUNS, attempts),
+        domains=domains,
+        domain_heap=np.zeros(2 * nodes + devices, np.int32),
         nodes=rows,
-        devices=record_table(world.DEVICES, devices), energy=np.zeros((nodes, 8)),
+        devices=record_table(world.DEVICES, devices),
+        energy=np.zeros((nodes, 8)),
         records=record_table(world.RECORDS, int(state.counts.open[0]) + attempts + 64),
-        power_log=record_table(world.POWER_LOG, 1), task_faults=record_table(world.TASK_FAULTS, 0), gangs=gangs,
-        watt_error=np.ones(nodes), **world_build.zone_tables(cluster),
-    )  # fmt: skip
+        power_log=record_table(world.POWER_LOG, 1),
+        task_faults=record_table(world.TASK_FAULTS, 0),
+        gangs=gangs,
+        watt_error=np.ones(nodes),
+        **world_build.zone_tables(cluster),
+    )
 
 
 __all__ = ["Outlook", "Seen", "left", "world_at"]

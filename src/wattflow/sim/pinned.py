@@ -24,7 +24,7 @@ _SALT = 41
 
 @optional(RICH)
 def start(state, world, node, a, work):
-    """A run begins on the lowest of the lanes with the fewest jobs; one without a guarantee, with none idle, on any."""
+    """Pin a run to the lowest of the lanes with the fewest jobs; one without a guarantee, with none idle, to any."""
     first = world.nodes[node].lane_first
     lane = first
     for d in range(first, first + world.nodes[node].lane_n):
@@ -33,13 +33,14 @@ def start(state, world, node, a, work):
     attempt = state.attempts[a]
     if attempt.need_u == 0 and world.domains[lane].count > 0:
         drawn = at_counter(world.pulse[0].seed, attempt.task, attempt.attempt, _SALT)
+        # The draw may be 1 itself: that belongs to the last lane.
         lane = first + min(world.nodes[node].lane_n - 1, int(drawn * world.nodes[node].lane_n))
     clocks.join(state, world, lane, a, work)
 
 
 @optional(RICH)
 def balance(state, world, node, lane):
-    """A run on this lane is over. If the lane is idle now, the job placed last on the longest lane moves over."""
+    """Rebalance after a run on a lane: if it is idle now, the job placed last on the longest lane moves over."""
     load = world.nodes[node]
     if world.domains[lane].count > 0:
         return
@@ -63,12 +64,13 @@ def balance(state, world, node, lane):
 
 @optional(RICH)
 def set_rates(state, world, node):
-    """Every busy thread goes at the node's speed for so many of them, and its jobs take turns."""
+    """Set the rates of a node: each busy thread at the speed for so many of them, the jobs on it taking turns."""
     load = world.nodes[node]
     busy = 0
     for d in range(load.lane_first, load.lane_first + load.lane_n):
         if world.domains[d].count > 0:
             busy += 1
+    # Host threads of device attempts have no lane but take part of the cores' throughput.
     speed = view.share_rate(state, state.nodes[node].cls, busy + load.host_u / MICRO)
     for d in range(load.lane_first, load.lane_first + load.lane_n):
         if world.domains[d].count > 0:

@@ -17,6 +17,7 @@ class Repeated(Simulation):
     """A simulation that can begin anew. Runs share memory: take what is needed of one before the next."""
 
     def _open(self) -> None:
+        # Before `_open`, which writes the first events.
         self._before = self.state.copy(), self.world.copy()
         super()._open()
 

@@ -1,4 +1,4 @@
-"""What an attempt counts for while it holds cores: cold start, run, devices, frequency, and how it shares them."""
+"""Count an attempt in while it holds cores: cold start, run, devices, frequency, and how it shares them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from wattflow.sim.world import COLD, RUN
 
 @inner
 def weight_of(state, a):
-    """Busy cores that an attempt counts for in power at its frequency level, in millionths."""
+    """Return the busy cores that an attempt counts for in power at its frequency level, in millionths."""
     attempt = state.attempts[a]
     weight = state.variants[attempt.variant].cores_u
     level = view.level_at(state, attempt.variant, attempt.node)
     if level > 0:
         cls = state.nodes[attempt.node].cls
+        # Whole millionths: weights that are added and taken away again leave exactly 0.
         return np.int64(round(weight * state.frequency_power[cls, level]))
     return weight
 
@@ -32,6 +33,7 @@ def leave_cold(state, world, a):
     run = world.runs[a]
     node = state.attempts[a].node
     load = world.nodes[node]
+    # The integral must reach up to now before the difference to the mark is taken.
     energy_accounts.account(state, world, node)
     weight = run.weight_u
     run.cold_j += weight * (load.integral - run.mark)
@@ -43,7 +45,7 @@ def leave_cold(state, world, a):
 
 @inner
 def _crowd(state, world, node, cores_u, beside_device):
-    """More or fewer cores are asked for in run stages on a node: its CPU attempts progress accordingly."""
+    """Change how many cores run stages ask for on a node; its CPU attempts progress accordingly."""
     load = world.nodes[node]
     demand = load.demand_u + cores_u
     load.demand_u = demand
@@ -52,6 +54,7 @@ def _crowd(state, world, node, cores_u, beside_device):
             load.host_u += cores_u
         pinned.set_rates(state, world, node)
         return
+    # A node's cores are the domain of its own number; devices, links and lanes follow (`world_build`).
     clocks.set_rate(state, world, node, view.share_rate(state, state.nodes[node].cls, demand / MICRO))
 
 
@@ -68,6 +71,7 @@ def device_rate(state, world, d):
     if sharing == TIME_SLICE:
         return 1.0 / max(1.0, use.duty_u / MICRO * (1.0 + device_kind.switch_loss))
     if sharing == MPS:
+        # The mean over its tasks of what the others keep busy: one clock for each device, not one for each task.
         others = use.busy_u / MICRO * (k - 1) / k
         return 1.0 / (1.0 + device_kind.interference * others)
     return 1.0
@@ -100,6 +104,7 @@ def start_run(state, world, a):
         pinned.start(state, world, node, a, work)
     else:
         clocks.join(state, world, node, a, work)
+    # After the join: the rate is that with one attempt more.
     _crowd(state, world, node, needs.cores_u, needs.device != NO_DEVICE)
     energy_accounts.refresh(state, world, node)
     limit = state.classes[state.nodes[node].cls].limit_s
@@ -120,7 +125,7 @@ def _join_device(state, world, a, work):
 
 @optional(RICH, types.float64)
 def _leave_device(state, world, a):
-    """The run on the attempt's devices is over; joules of theirs that are its own."""
+    """End the run on the attempt's devices; returns joules of theirs that are its own."""
     attempt = state.attempts[a]
     device = attempt.device
     share = devices.busy_share(state, attempt.variant, state.devices[device].cls)
@@ -149,7 +154,7 @@ def _use_devices(state, world, a, sign):
 
 @inner
 def _device_integral(state, world, a):
-    """Joules per share above idle so far, over all devices of an attempt."""
+    """Return joules per share above idle so far, over all devices of an attempt."""
     attempt = state.attempts[a]
     node_row = state.nodes[attempt.node]
     first = node_row.device_first
@@ -180,6 +185,7 @@ def leave_run(state, world, a):
     if run.in_lane == 1:
         run.in_lane = 0
         pinned.balance(state, world, node, run.domain)
+    # After `balance`: a job that moved over changes how many lanes are busy.
     _crowd(state, world, node, -needs.cores_u, needs.device != NO_DEVICE)
     energy_accounts.refresh(state, world, node)
     run.run_j += joules
@@ -222,11 +228,12 @@ def _reweigh(state, world, a):
 
 @inner
 def _rework(state, world, a, before, after):
-    """Tell what is left of an attempt's work, at another level of its node."""
+    """Rescale an attempt's remaining work to another frequency level of its node."""
     run = world.runs[a]
     attempt = state.attempts[a]
     node_row = state.nodes[attempt.node]
     shape = state.tasks[attempt.task].form
+    # Both factors come from the same function, so the old level is put back for one call; nobody looks meanwhile.
     node_row.frequency = before
     old = view.factor_at(state, shape, attempt.variant, attempt.node, 1.0)
     node_row.frequency = after
@@ -236,4 +243,5 @@ def _rework(state, world, a, before, after):
         left = max(0.0, run.finish_v - clocks.virtual(world, d, state.clock[0].now))
         clocks.remove(state, world, a)
         clocks.join(state, world, d, a, left * ratio)
+        # `faults.note_progress` takes what is left from this: both must be seconds at the same level.
         run.planned *= ratio

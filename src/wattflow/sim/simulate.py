@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wattflow.generate.recipe import Recipe
 
 __all__ = ["SimOptions", "Simulation", "simulate"]
+# Between calls progress is told and Ctrl-C is heard; compiled code hears neither.
 _EVENTS_PER_CALL = 200_000
 _EVENTS_PER_CALL_PLAIN = 2_000
 
@@ -77,6 +78,7 @@ class Simulation:
         self.plan_seconds = 0.0
         known = workload
         if self.options.runtime_error > 0:
+            # The second number keeps draws apart: 11 estimates, 7 watts (`world_build`), 23 looks ahead (`outlook`).
             noise = np.random.default_rng([seed, 11]).normal(0.0, self.options.runtime_error, len(workload))
             known = workload.with_estimates(workload.estimate_s * np.exp(noise))
         self._tailor(known)
@@ -88,15 +90,16 @@ class Simulation:
             self.world = world_build.build_world(self.state, workload, cluster, self.options, seed)
             self.functions = bind.bind(self.policy, self.state)
             self._open()
+        # After `_open`: first losses and sleep checks are in the agenda by now.
         self.lacks = lacking.parts(self.state, self.world)
 
     def _open(self) -> None:
-        """The first events."""
+        """Schedule the first events."""
         with np.errstate(over="ignore"):
             kernel.open_world(self.state.handle(), self.world.handle())
 
     def _tailor(self, known: Workload) -> None:
-        """With a policy that fits itself to what arrives first: let it see that, as estimated."""
+        """Let a policy that fits itself to what arrives first see that, as estimated."""
         self._tailoring: tailoring.Tailoring | None = None
         if self.policy.tailor is None:
             return
@@ -141,19 +144,22 @@ class Simulation:
         if after is not None:
             state.classes.sleep_after_s[state.classes.sleepable == 1] = after
         if state.rules.cold[0]:
+            # When these are all in use a node forgets its oldest container (`containers.keep`).
             rows = int(4 * sum(node.request_cores for node in self.cluster.nodes)) + 1024
             state.replace(containers=container_table(min(rows, 1 << 20)))
             state.counts["free_container"] = 0
         for i, value in enumerate(self.policy.params.values()):
             state.params[i] = value
         arrivals.note_places(state, known, self.cluster, self.policy, self.planned)
+        # Before `prepare`, which may set time-outs of its own:
+        # other numbers begin from these (`tailoring.set_numbers`).
         self._sleep_after_s = state.classes.sleep_after_s.copy()
         if self.policy.prepare is not None:
             self.policy.prepare(state, self.cluster)
         return state
 
     def advance(self, until_s: float = np.inf, max_events: int | None = None) -> int:
-        """One call of the kernel; grows tables as needed. Returns a status of `wattflow.sim.kernel`."""
+        """Call the kernel once, and grow tables as needed. Returns a status of `wattflow.sim.kernel`."""
         step = kernel.kernel(self.state, self.world, self.functions, self.lacks)
         limit = max_events or (_EVENTS_PER_CALL if jit.COMPILED and self.policy.compiled else _EVENTS_PER_CALL_PLAIN)
         left, at_once = limit, 1 if jit.CHECKED else limit
@@ -177,7 +183,7 @@ class Simulation:
                 return int(status)
 
     def run(self, progress: Callable[[float], None] | None = None) -> Run:
-        """To the end."""
+        """Run to the end."""
         total = max(1, len(self.workload))
         while len(self.workload):
             asked, steered = self._tailoring, self._steered
@@ -196,8 +202,9 @@ class Simulation:
         return self.result()
 
     def result(self) -> Run:
-        """The Run so far."""
+        """Return the Run so far."""
         with np.errstate(over="ignore"):
+            # Nodes that did not change since still have an open interval.
             kernel.settle(self.state.handle(), self.world.handle())
         pulse = self.world.pulse[0]
         start = float(self.state.clock.start[0])
@@ -274,13 +281,14 @@ class Simulation:
 
 
 def _with_lanes(workload: Workload, after: tuple[Any, Any]) -> Workload:
-    """The workload with more edges, each without bytes."""
+    """Return the workload with more edges, each without bytes."""
     earlier, later = (np.asarray(side, np.int32) for side in after)
     count = len(workload)
     child = np.repeat(np.arange(count, dtype=np.int32), np.diff(workload.parent_start))
     child = np.concatenate([child, later])
     parent = np.concatenate([workload.parent, earlier])
     size = np.concatenate([workload.parent_bytes, np.zeros(len(earlier))])
+    # Stable: parents keep their order, and with it sums of bytes their last digit.
     order = np.argsort(child, kind="stable")
     start = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(child, minlength=count), out=start[1:])
@@ -288,7 +296,7 @@ def _with_lanes(workload: Workload, after: tuple[Any, Any]) -> Workload:
 
 
 def _used_rows(table: Any, rows: int) -> Any:
-    """The rows in use: a copy where the buffer is much larger, so that a Run does not keep the rest of it."""
+    """Return the rows in use: a copy where the buffer is much larger, so that a Run does not keep the rest of it."""
     used = np.asarray(table[:rows])
     return used if len(table) <= rows + rows // 8 + 1024 else used.copy()
 
@@ -301,11 +309,13 @@ def _grown(table: Any, rows: int) -> Any:
 
 def grow(state: State, world: World, options: SimOptions) -> None:
     """Make room: attempts when their rows ran out, and whatever hangs on their number; then records, events, log."""
+    # The complement of `kernel._has_rows`: else the kernel would come back for room at once.
     if state.counts.free_attempt[0] < 0 or state.counts.running[0] + 1 >= len(state.attempts) // 2:
         old = len(state.attempts)
         attempts = _grown(state.attempts, 2 * old)
         attempts.task[old:] = -1
         attempts.next[old:] = np.arange(old + 1, 2 * old + 1)
+        # New rows before those that are still free.
         attempts.next[-1] = state.counts.free_attempt[0]
         state.counts["free_attempt"] = old
         scratch = _grown(state.scratch, max(len(state.scratch), 2 * old))

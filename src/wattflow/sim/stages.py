@@ -13,7 +13,7 @@ from wattflow.sim.world import COLD, DATA, HOLD, LATENCY, MESSAGE, OK, World
 @life.begun.of(World)
 @inner
 def _begun(state, world, a):
-    """A placement is on its way to its node."""
+    """Begin an attempt's record: the placement is on its way to its node."""
     run = world.runs[a]
     pulse = world.pulse[0]
     # The row served another attempt before: every column that a record sums is set anew here.
@@ -49,7 +49,7 @@ def _timed(state, world, a, stage, seconds):
 
 @optional(RICH)
 def stage_ended(state, world, a):
-    """A timed stage is over."""
+    """End a timed stage."""
     run = world.runs[a]
     spent = state.clock[0].now - run.since
     stage = state.attempts[a].stage
@@ -93,7 +93,7 @@ def _entered(state, world, a, seconds):
 
 @optional(RICH)
 def _start_cold(state, world, a, seconds):
-    """The cold start keeps the attempt's cores busy."""
+    """Begin a cold start, which keeps the attempt's cores busy."""
     run = world.runs[a]
     attempt = state.attempts[a]
     node = attempt.node
@@ -153,6 +153,7 @@ def _enter_transfer(state, world, a):
     node = state.attempts[a].node
     d = _net_domain(state, node)
     state.attempts[a].stage = DATA
+    # Seconds alone on the link; the rate shares it.
     seconds = run.bytes / state.classes[state.nodes[node].cls].bandwidth
     clocks.join(state, world, d, a, seconds)
     clocks.set_rate(state, world, d, 1.0 / world.domains[d].count)
@@ -160,7 +161,7 @@ def _enter_transfer(state, world, a):
 
 @optional(RICH)
 def data_arrived(state, world, a):
-    """A transfer is over; it was taken out of its link's domain."""
+    """End a transfer that was taken out of its link's domain."""
     run = world.runs[a]
     clock = state.clock[0]
     pulse = world.pulse[0]
@@ -195,7 +196,7 @@ def _enter_run(state, world, a):
 
 @optional(RICH)
 def _join_gang(state, world, a, task, parts):
-    """The last part of a gang that is ready starts them all."""
+    """Count a part of a gang as ready; the last one starts them all."""
     run = world.runs[a]
     gang = world.gangs[task]
     state.attempts[a].stage = HOLD

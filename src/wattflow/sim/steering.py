@@ -35,6 +35,7 @@ class Steered:
         self._flows = list(arrivals.workflows(known))
         self._submit_s = [float(flow.workflow_submit_s[0]) for _, flow in self._flows]
         self._arrived, self._count = 0, len(known)
+        # Nothing has arrived: this finds the first arrival at which to ask.
         self._advance(-math.inf)
 
     def _advance(self, now_s: float) -> None:
@@ -48,7 +49,7 @@ class Steered:
         self.until_s = submit_s[due] if due < last else math.inf
 
     def ask(self, world: Any) -> Policy | None:
-        """The policy for what has been observed by now, if it is another."""
+        """Return the policy for what has been observed by now, if it is another."""
         now_s = self.until_s
         self._advance(now_s)
         first, tasks = self._arrived, 0
@@ -58,9 +59,11 @@ class Steered:
         end_s = np.full(self._count, np.nan)
         records = np.asarray(world.records[: int(world.pulse.record_n[0])])
         done = records[records["outcome"] == 0]
+        # Of several parts the last end counts, whatever the order of the records; fmax passes over the NaN of before.
         np.fmax.at(end_s, done["task"], done["end_s"])
         chosen = self._flows[first : self._arrived]
         runtime_s = [np.where(np.isfinite(end_s[rows]), self._runtime_s[rows], np.nan) for rows, _ in chosen]
+        # A workflow with an open task has no end: `max` hands the NaN on.
         ends = np.array([end_s[rows].max() for rows, _ in chosen])
         return self.steering.consider(now_s, Seen(first, [flow for _, flow in chosen], runtime_s, ends))
 

@@ -39,32 +39,34 @@ class Tailoring:
 
     @property
     def until_s(self) -> float:
+        # Just before the arrival, so that the answer counts for it already.
         return math.nextafter(self.next_s, -math.inf) if self._beforehand and self.next_s < math.inf else self.next_s
 
     def ask(self, now_s: float) -> Policy:
-        """The policy for those that have arrived by now."""
+        """Return the policy for those that have arrived by now."""
         while self._ahead is not None and self._ahead[1].workflow_submit_s[0] <= now_s:
             self._arrived.append(self._ahead[1])
             self._ahead = next(self._workflows, None)
         seen, wanted = len(self._arrived), 0
         if self._policy.tailor_next is not None:
+            # At least one more, or it would be asked at the same time for ever.
             wanted = max(seen + 1, self._policy.tailor_next(self._policy, seen))
         self.next_s = float(self._submit_s[wanted - 1]) if 0 < wanted <= len(self._submit_s) else math.inf
         return self._tailor(self._policy, self._arrived, self._cluster)
 
     def first(self) -> Policy:
-        """The policy to begin with."""
+        """Return the policy to begin with."""
         return self.ask(float(self._submit_s[0]) if len(self._submit_s) else 0.0)
 
 
 def put_in(policy: Policy, state: Any, world: Any, cluster: Cluster, sleep_after_s: Any) -> None:
-    """Other numbers of the same rules from now on; ``sleep_after_s`` are the classes' time-outs without a policy."""
+    """Use other numbers of the same rules from now on; ``sleep_after_s``: the classes' time-outs without a policy."""
     set_numbers(policy, state, cluster, sleep_after_s)
     recheck(state.handle(), world.handle())
 
 
 def set_numbers(policy: Policy, state: Any, cluster: Cluster, sleep_after_s: Any) -> None:
-    """A policy's numbers and what it prepares from them."""
+    """Set a policy's numbers and let it prepare."""
     for i, value in enumerate(policy.params.values()):
         state.params[i] = value
     state.classes.sleep_after_s[:] = sleep_after_s

@@ -9,10 +9,11 @@ from wattflow.model.run import ATTEMPT
 
 # Stages of an attempt
 WAKE, RUN, MESSAGE, COLD, LATENCY, DATA, HOLD = 1, 2, 3, 4, 5, 6, 7  # in `attempts.stage`; WAITS and STARTED
-# Accounts, in the order of model.run.ACCOUNTS
 # Outcomes, in the order of model.run.OUTCOMES
 OK, FAILED, NODE_LOST, TIME_LIMIT, CANCELLED = 0, 1, 2, 3, 4
 
+# ``redo``: the instant is folded, and its decisions go on when the tables have grown. ``round_at``, ``timer_at``
+# and ``ramp_at`` say which look ahead is in the agenda already (inf: none), so that each is pushed once.
 PULSE = np.dtype([
     ("domain_n", "i8"), ("next_arrival", "i8"), ("record_n", "i8"), ("log_n", "i8"),
     ("redo", "i8"), ("round_at", "f8"), ("timer_at", "f8"), ("ramp_at", "f8"),
@@ -27,6 +28,7 @@ RUNS = np.dtype([
     ("run_j", "f8"), ("cold_j", "f8"), ("transfer_j", "f8"), ("message_s", "f8"), ("wake_s", "f8"), ("cold_s", "f8"),
     ("data_s", "f8"), ("hold_s", "f8"), ("planned", "f8"), ("bytes", "f8"),
 ])  # fmt: skip
+# V = v0 + (t − t0) · rate, or t − lag at rate 1; ``next_t`` is when its root ends (see `clocks`).
 DOMAINS = np.dtype([
     ("rate", "f8"), ("v0", "f8"), ("t0", "f8"), ("lag", "f8"), ("next_t", "f8"), ("next_seq", "i8"),
     ("root", "i4"), ("count", "i4"), ("place", "i4"),
@@ -56,7 +58,7 @@ TABLES = (
 
 
 class World(Tables):
-    """What only the simulator knows."""
+    """Tables that only the simulator knows: the truth, shared clocks, joules, records."""
 
     __slots__ = TABLES
     NAMES = TABLES

@@ -19,10 +19,12 @@ from wattflow.sim.world import World
 
 
 def build_world(state: State, workload: Workload, cluster: Cluster, options: SimOptions, seed: int) -> World:
-    """The simulator's tables for a State at the start of the run; the first event is not folded yet."""
+    """Make the simulator's tables for a State at the start of the run; the first event is not folded yet."""
     count, nodes, devices = len(workload), len(cluster.nodes), len(state.devices)
     node_rows = record_table(world.NODES, nodes)
     lanes = _lanes(node_rows, workload, cluster, 2 * nodes + devices)
+    # One for the cores of each node, then one for each device, each
+    # node's link, each lane. `running` and `stages` count on this order.
     domains = record_table(world.DOMAINS, 2 * nodes + devices + lanes)
     domains["rate"] = 1.0
     domains["root"] = domains["place"] = -1
@@ -39,6 +41,7 @@ def build_world(state: State, workload: Workload, cluster: Cluster, options: Sim
         domain_heap=np.zeros(len(domains), np.int32),
         nodes=node_rows,
         devices=record_table(world.DEVICES, devices),
+        # A column for each of `model.run.ACCOUNTS`.
         energy=np.zeros((nodes, 8)),
         records=record_table(world.RECORDS, _record_capacity(workload, state)),
         power_log=record_table(world.POWER_LOG, log_capacity(state) if options.record_power else 1),
@@ -63,7 +66,7 @@ def push(state, at_s, what, who, generation):
 
 
 def _by_release(workload: Workload) -> Any:
-    """Tasks by release, equal ones by index; most workloads are in that order already."""
+    """Return tasks by release, equal ones by index; most workloads are in that order already."""
     release = workload.release_s
     if bool(np.all(release[1:] >= release[:-1])):
         return np.arange(len(release), dtype=np.int32)
@@ -85,7 +88,7 @@ def _lanes(rows: Any, workload: Workload, cluster: Cluster, first: int) -> int:
 
 
 def event_capacity(state: State) -> int:
-    """Room for the events of a few instants."""
+    """Size the heap for the events of a few instants."""
     return 4 * len(state.attempts) + 8 * len(state.nodes) + 1024
 
 
@@ -97,12 +100,12 @@ def make_event_room(state: State) -> None:
 
 
 def log_capacity(state: State) -> int:
-    """Room for the power log; it grows when full."""
+    """Size the power log; it grows when full."""
     return 8 * (len(state.attempts) + len(state.nodes)) + (1 << 12)
 
 
 def _record_capacity(workload: Workload, state: State) -> int:
-    """A row for each part, and room for the attempts that run when the last ones are written."""
+    """Size the records: a row for each part, and for attempts that run when the last ones are written."""
     parts = np.array([shape.parts for shape in workload.shapes], np.int64)
     rows = int(parts[workload.shape].sum()) if len(workload) else 0
     return rows + len(state.attempts) + 64

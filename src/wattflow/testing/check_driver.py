@@ -43,60 +43,62 @@ class HearingSink:
     aside: Aside = field(default_factory=Aside)
 
     def announce(self, node: m.Node) -> None:
-        """A node is here."""
+        """Hear of a node that is here."""
         self.nodes[node.name] = node
         self.changed.set()
 
     def gone(self, node: str, reason: str) -> None:
-        """A node is lost."""
+        """Hear of a node that is lost."""
         self.nodes.pop(node, None)
         self.lost.append(f"{node}: {reason}")
         self.changed.set()
 
     def returned(self, node: str, fences: Sequence[int]) -> None:
-        """A lost node is back."""
+        """Hear of a lost node that is back."""
 
     def asleep(self, node: str) -> None:
-        """A node sleeps."""
+        """Hear of a node that sleeps."""
 
     def started(self, fence: int, started_s: float, cold_s: float) -> None:
-        """An attempt runs."""
+        """Hear that an attempt runs."""
         self.starts.append(fence)
         self.changed.set()
 
     def ended(self, end: m.Ended) -> None:
-        """An attempt is over."""
+        """Hear that an attempt is over."""
         self.ends.setdefault(end.fence, []).append(end)
         self.changed.set()
 
     def energy(self, joules: m.TaskEnergy) -> None:
-        """Joules of an attempt."""
+        """Hear an attempt's joules."""
 
     def window(self, node: str, window: m.Window) -> None:
-        """Joules of a node."""
+        """Hear a node's joules."""
 
     def load(self, node: str, load: m.Load) -> None:
         """Describe what a node looks like."""
 
     def warmed(self, node: str, told: m.Warmed) -> None:
-        """A function is held ready, or cannot be."""
+        """Hear that a function is held ready, or cannot be."""
         self.warm.append(told)
         self.changed.set()
 
     def log(self, fence: int, offset: int, data: bytes) -> None:
-        """Output from a place on; repeated bytes are skipped, as in the service."""
+        """Keep output from a place on; repeated bytes are skipped, as in the service."""
         kept = self.logs.setdefault(fence, bytearray())
+        # Drivers may send output again after a reconnection, from an earlier place on.
         kept += data[max(0, len(kept) - offset) :]
         self.changed.set()
 
     def now(self) -> float:
-        """The wall's time."""
+        """Return the wall clock's time."""
         return time.time()
 
     async def until(self, true: Callable[[], bool], for_s: float) -> bool:
         """Wait for something to become true."""
         end_s = time.monotonic() + for_s
         while not true():
+            # Cleared before the wait and after the test: a change in between is seen at the next turn.
             self.changed.clear()
             left_s = end_s - time.monotonic()
             if left_s <= 0:
@@ -118,16 +120,22 @@ class Rig:
     def __init__(self, driver: Driver, objects: Objects, patience_s: float) -> None:
         self.driver, self.objects, self.patience_s = driver, objects, patience_s
         self.sink = HearingSink()
+        # In the form of attempts' ids (`engine.kinds`); by process, so that two runs on one cluster do not
+        # meet.
         self._fences = itertools.count((3 << 59) + (os.getpid() << 20))
 
     def lease(self, function: Callable[..., Any] | None = None, *args: object, **about: Any) -> m.Lease:
-        """A lease of a call, or of ``command=…``, on the first node."""
+        """Make a lease of a call, or of ``command=…``, on the first node."""
         inputs = about.pop("inputs", [])
         spec = {"key": "t", "name": "t", **about}
         if function is not None:
-            spec |= {"function": self.objects.put(cloudpickle.dumps(function)), "python": PYTHON,
-                     "call": m.Blob(data=cloudpickle.dumps((args, {})))} | about  # fmt: skip
+            spec |= {
+                "function": self.objects.put(cloudpickle.dumps(function)),
+                "python": PYTHON,
+                "call": m.Blob(data=cloudpickle.dumps((args, {}))),
+            } | about
         fence = next(self._fences)
+        # Always the same node: the first by name.
         return m.Lease(fence=fence, task=fence % 1000, number=1, node=min(self.sink.nodes), workflow="check",
                        spec=m.Task(**spec), inputs=inputs)  # fmt: skip
 
@@ -159,6 +167,7 @@ async def check_driver(
     rig = Rig(driver, objects, patience_s)
     passed, failed = [], []
     await driver.start(rig.sink)
+    # The order of a real start: a driver must bear an empty resume.
     driver.resume([], [])
     try:
         for name, check in CHECKS.items():
@@ -167,6 +176,8 @@ async def check_driver(
             try:
                 await check(rig)
                 passed.append(name)
+            # Only assertions: any other error is a fault of the driver or of the suite, and ends it with its
+            # traceback.
             except AssertionError as error:
                 failed.append(f"{name}: {error}")
     finally:
@@ -196,6 +207,7 @@ async def _passes_results_of_parents(rig: Rig) -> None:
 
     class _Refers(cloudpickle.Pickler):  # type: ignore[misc]
         def persistent_id(self, value: object) -> str | None:
+            # An argument by reference: the worker must put the parent's result in its place.
             return "0" if value is Ellipsis else None
 
     buffer = io.BytesIO()
@@ -206,6 +218,7 @@ async def _passes_results_of_parents(rig: Rig) -> None:
 
 
 async def _large_results_become_objects(rig: Rig) -> None:
+    # More than rides in a message (`messages.INLINE_BYTES`).
     (end,) = await rig.end(rig.lease(lambda: b"x" * 200_000))
     assert end.result is not None and end.result.object is not None, "a result of 200 kB rides in the message"
     assert len(cloudpickle.loads(rig.objects.get(end.result.object))) == 200_000
@@ -224,6 +237,7 @@ async def _runs_commands(rig: Rig) -> None:
     )
     assert good.outcome == "done", good
     assert bad.outcome == "failed" and "5" in (bad.reason or ""), bad
+    # 127 is the shell's "not found", which drivers without a shell must report alike.
     assert none.outcome == "failed" and "127" in (none.reason or ""), none
 
 
@@ -250,6 +264,7 @@ async def _survives_deaths(rig: Rig) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     dead, alive = await rig.end(rig.lease(die), rig.lease(lambda: "alive"))
+    # Either: a driver may not be able to tell a killed worker from a lost node.
     assert dead.outcome in ("failed", "node_lost"), dead
     assert alive.outcome == "done", alive
 
@@ -265,6 +280,7 @@ async def _cancels(rig: Rig) -> None:
     await rig.sink.until(lambda: lease.fence in rig.sink.starts, 5)
     rig.driver.cancel([lease.fence])
     await rig.ended(lease)
+    # "failed" too: a driver may hear of the end before it can say why.
     assert rig.sink.ends[lease.fence][0].outcome in ("cancelled", "failed"), rig.sink.ends[lease.fence]
 
 
@@ -276,13 +292,14 @@ async def _runs_many(rig: Rig) -> None:
 
 
 async def _ends_once(rig: Rig) -> None:
+    # A repeated report would come within moments; nothing tells when none will.
     await asyncio.sleep(0.5)
     twice = [fence for fence, ends in rig.sink.ends.items() if len(ends) > 1]
     assert not twice, f"{len(twice)} attempts were reported as ended more than once"
 
 
 async def _can_be_taken_up_again(rig: Rig) -> None:
-    """After a restart a driver is told what was placed: an attempt that never began runs, one that runs goes on."""
+    """Resume as after a restart: an attempt that never began runs, one that runs goes on."""
     lease = rig.lease(lambda: "taken up")
     rig.driver.resume(list(rig.sink.nodes), [lease])
     await rig.ended(lease)
@@ -298,6 +315,7 @@ async def _answers_orders_to_warm(rig: Rig) -> None:
     assert told.function_name == "warmed" and (told.ready or told.reason), told
 
 
+# In this order: later checks need nodes, and "ends once" looks back at all of them.
 CHECKS: dict[str, Callable[[Rig], Awaitable[None]]] = {
     "announces nodes": _announces_nodes,
     "runs calls": _runs_calls,

@@ -28,6 +28,7 @@ from wattflow.testing.sample_states import Sample, sample_states
 
 Costs = NDArray[np.float64]
 
+# Working memory of a policy, and what it answers with.
 MAY_CHANGE = ("memory", "params", "actions", "cost", "candidates", "scratch", "gang")
 MAY_CHANGE_IN = {"clock": ("retry_at", "random"), "counts": ("action_n", "candidate_n")}
 _TASKS_PER_LOOK = 8
@@ -72,16 +73,18 @@ def _candidates(state, variant, task):
 
 
 def looks(policy: Policy, sample: Sample) -> Iterator[Look]:
-    """States in the middle of the policy's own run, with tasks that are not placed yet."""
+    """Yield states in the middle of the policy's own run, with tasks that are not placed yet."""
     run = Simulation(sample.workload, sample.cluster, policy, seed=1)
     for at_s in sample.looks_s:
         run.advance(at_s)
         state: Any = run.state
+        # Tasks that the run itself has not placed by then: the State is one that the policy has made.
         waiting = np.flatnonzero((state.tasks.state == WAITING) | (state.tasks.state == READY))
         for task in waiting[:_TASKS_PER_LOOK].tolist():
             shape = int(state.tasks.form[task])
             first = int(state.shapes.variant_first[shape])
             for variant in range(first, first + int(state.shapes.variant_n[shape])):
+                # A copy for each question, so that no answer can depend on the question before.
                 copy = state.copy()
                 count = int(_candidates(copy.handle(), variant, task))
                 copy.counts["candidate_n"] = count
@@ -90,8 +93,9 @@ def looks(policy: Policy, sample: Sample) -> Iterator[Look]:
 
 
 def costs_of(policy: Policy, look: Look) -> tuple[Costs, Any]:
-    """Costs of all candidates of a look, and the State after the call; the look itself stays as it is."""
+    """Ask for the costs of all candidates of a look; returns the State after the call too, the look stays as it is."""
     state = look.state.copy()
+    # -1 is no cost that a policy gives: what it leaves out shows.
     out = np.full(look.count, -1.0)
     if policy.score is None:
         return np.zeros(look.count), state
@@ -120,7 +124,8 @@ def _check_words(policy: Policy) -> Iterator[str]:
 
 
 def _twice(workload: Workload) -> Workload:
-    """The workload's workflows, and half a minute later once more."""
+    """Return the workload's workflows, and half a minute later once more."""
+    # Half a minute, so that the copies overlap in time without being equal.
     flows, later_s = len(workload.workflow_names), 30.0
     same = ("runtime_s", "estimate_s", "shape", "input_bytes", "output_bytes", "parent_bytes")
     doubled: dict[str, Any] = {name: np.concatenate([getattr(workload, name)] * 2) for name in same}
@@ -141,7 +146,7 @@ def _twice(workload: Workload) -> Workload:
 
 
 def _check_rank(policy: Policy, sample: Sample) -> Iterator[str]:
-    """A rank that says it answers for many workflows at once must give each the numbers that it gets alone."""
+    """Check that a rank made for many workflows at once gives each the numbers that it gets alone."""
     if policy.rank is None or not getattr(policy.rank, "vectorised", False):
         return
     both = _twice(sample.workload)
@@ -159,6 +164,7 @@ def _check_run(policy: Policy, sample: Sample) -> Iterator[str]:
     start, end = run.start_s_by_task(), run.end_s_by_task()
     for task in range(len(sample.workload)):
         for parent in sample.workload.parents_of(task).tolist():
+            # Sums of start and runtime may differ in the last digits.
             if end[parent] > start[task] + 1e-9:
                 yield f"{sample.name}: task {task} started before its parent {parent} ended"
 
@@ -168,10 +174,12 @@ def _check_look(policy: Policy, look: Look) -> Iterator[str]:
     again, _ = costs_of(policy, look)
     if np.isnan(costs).any() or (costs == -np.inf).any():
         yield f"{look.where}: costs {costs} hold NaN or −inf"
+    # Bytes: NaN equals NaN here, and 0.0 differs from -0.0.
     if costs.tobytes() != again.tobytes():
         yield f"{look.where}: the same State gave {costs}, then {again}"
     yield from _check_effects(look, after)
     held = look.count > 0 and bool(np.isinf(costs).all())
+    # On an idle cluster nothing will happen that could change the answer.
     if held and look.state.counts.running[0] == 0 and not np.isfinite(after.clock.retry_at[0]) and not _offers(look):
         yield f"{look.where}: holds the task on an idle cluster and sets no time to try again"
     if look.count:
@@ -214,7 +222,7 @@ def _check_unknown(policy: Policy, look: Look, costs: Costs) -> Iterator[str]:
     nodes = look.state.candidates.node[: look.count]
     classes = look.state.nodes.cls[nodes]
     for cls in np.unique(classes[look.state.classes.known_power[classes] == 1]).tolist():
-
+        # A default argument: the loop's variable would be another one when it is called.
         def forget_watts(state: Any, forgotten: int = cls) -> None:
             state.classes.known_power[forgotten] = 0
 
@@ -232,14 +240,16 @@ def _check_unknown(policy: Policy, look: Look, costs: Costs) -> Iterator[str]:
             and unknown[dark & finite].min() < unknown[~dark & finite].max()
         ):
             yield f"{look.where}: a node without a profile costs {unknown[dark].min():g}, less than one with: {unknown}"
+        # It may also wait, if it says until when.
         if np.isfinite(costs).any() and not finite.any() and not np.isfinite(after.clock.retry_at[0]):
             yield f"{look.where}: a node without a profile is refused though there is no other"
+        # Costs may be a multiple of UNKNOWN_COST (two terms unknown), but sums must stay far from overflow.
         if (unknown[finite] > 4 * UNKNOWN_COST).any():
             yield f"{look.where}: the cost of the unknown is beyond all bounds: {unknown}"
 
 
 def _check_rest(policy: Policy, look: Look) -> Iterator[str]:
-    """Empty candidates, priority and act."""
+    """Check empty candidates, priority and act."""
     empty, after = costs_of(policy, Look(look.where, look.state, look.task, look.variant, 0))
     if len(empty):
         yield f"{look.where}: costs for no candidates"

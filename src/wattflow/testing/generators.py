@@ -15,7 +15,7 @@ ODD = PLAIN + " /:()äß→'\"\\,"
 
 
 def seconds(most: float = 1e6) -> SearchStrategy[float]:
-    """Times from 0 up, zero and whole numbers among them."""
+    """Draw times from 0 up, zero and whole numbers among them."""
     from hypothesis import strategies as st
 
     return st.one_of(
@@ -24,7 +24,7 @@ def seconds(most: float = 1e6) -> SearchStrategy[float]:
 
 
 def variants() -> SearchStrategy[Variant]:
-    """A way to run a task: on cores, on shares of a GPU, on several GPUs, on an FPGA."""
+    """Draw a way to run a task: on cores, on shares of a GPU, on several GPUs, on an FPGA."""
     from hypothesis import strategies as st
 
     sizes = st.integers(0, 2**40)
@@ -53,7 +53,7 @@ def variants() -> SearchStrategy[Variant]:
 def workflows(
     max_tasks: int = 8, *, odd_names: bool = False, unknown_runtimes: bool = False
 ) -> SearchStrategy[Workflow]:
-    """Workflow documents: any DAG, with files, machines, functions, variants, parts and energy.
+    """Draw workflow documents: any DAG, with files, machines, functions, variants, parts and energy.
 
     Args:
         max_tasks: The most tasks of one workflow; at least one.
@@ -70,6 +70,7 @@ def workflows(
         machines = draw(st.lists(st.sampled_from(["n1", "n2", "n3"]), max_size=3, unique=True))
         functions = ["align", "sort", "train"]
         tasks = [_task(draw, (i, ids), files, (machines, functions, unknown_runtimes)) for i in range(len(ids))]
+        # Shuffled: readers must not rely on parents standing before their children.
         order = draw(st.permutations(range(len(tasks))))
         return Workflow(
             name=draw(letters),
@@ -80,6 +81,7 @@ def workflows(
             submit_s=draw(seconds()),
             deadline_s=draw(st.none() | seconds()),
             makespan_s=draw(st.none() | seconds()),
+            # A time that cannot be read is among them.
             executed_at=draw(st.sampled_from([None, "2024-05-06T07:08:09+00:00", "20200401T035043+0000", "monday"])),
             created_at=draw(st.sampled_from([None, "2024-05-06T07:08:09Z"])),
             description=draw(st.sampled_from([None, "two words"])),
@@ -106,10 +108,11 @@ def _machine(draw: DrawFn, name: str) -> Machine:
 def _task(
     draw: DrawFn, place: tuple[int, list[str]], files: list[str], pools: tuple[list[str], list[str], bool]
 ) -> Task:
-    """One task whose parents come before it in the list of ids."""
+    """Draw one task whose parents come before it in the list of ids."""
     from hypothesis import strategies as st
 
     (index, ids), (machines, functions, unknown) = place, pools
+    # Only tasks before it, so that every draw is a DAG.
     above = st.lists(st.sampled_from(ids[:index]), unique=True, max_size=3) if index else st.just(list[str]())
     some = st.lists(st.sampled_from(files), unique=True, max_size=3) if files else st.just(list[str]())
     energy = draw(st.none() | seconds(1e9))
@@ -124,6 +127,7 @@ def _task(
         parents=tuple(draw(above)),
         inputs=tuple(draw(some)),
         outputs=tuple(draw(some)),
+        # Mostly one part; shrinking goes to the first.
         parts=draw(st.sampled_from([1, 1, 1, 4])),
         submit_s=draw(st.just(0.0) | seconds()),
         deadline_s=draw(st.none() | seconds()),

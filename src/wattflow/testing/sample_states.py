@@ -25,7 +25,7 @@ class Sample:
 
 
 def sample_states() -> list[Sample]:
-    """Plain nodes, devices of all sharing modes, sleeping nodes with cold starts, a platform, and unknown runtimes."""
+    """Make plain nodes, devices of all sharing modes, sleeping nodes, a platform, and unknown runtimes."""
     plain = _cluster()
     return [
         Sample("plain", _workload(1, 24, gpu=False), plain, (0.0, 6.0)),
@@ -49,6 +49,7 @@ def _cluster() -> Cluster:
     levels = (Frequency(), Frequency(0.7, 0.5))
     link = Network(200e6, 0.01, 0.05, 1e-8)
     nodes = (
+        # Concave, convex and straight curves, two equal nodes, a slow thrifty one, and one without watts.
         Node("big", 4, 16 * GIB, 2, power=_profile(8, 60, 200, 0.8), tdp_w=180, zone="day", network=link),
         Node("small", 2, 4 * GIB, speed=1.4, power=_profile(2, 15, 50, 1.3), zone="night", network=link),
         Node("twin", 2, 4 * GIB, speed=1.4, power=_profile(2, 15, 50, 1.3), zone="night", network=link),
@@ -62,6 +63,7 @@ def _with_devices(cluster: Cluster) -> Cluster:
     card = DeviceProfile((0.0, 0.5, 1.0), (20.0, 120.0, 150.0))
     gpus = tuple(
         Device("gpu", model, 16 * GIB, sharing, slots, 1.0, 0.2, power=card)
+        # Every way of sharing, two models.
         for model, sharing, slots in (("a", "mps", 1), ("a", "mig", 1), ("b", "time-slice", 2), ("b", "exclusive", 1))
     )
     board = Device("fpga", "c", 8 * GIB, reconfigure_s=1.5, power=card)
@@ -102,8 +104,10 @@ def _workload(seed: int, count: int, *, gpu: bool, cold: bool = False) -> Worklo
             Shape(1, (wide, Variant("fpga", 1, GIB, "fpga", 1, 1.0, runtime_factor=0.4))),
         ]
     half = count // 2
+    # The second half has parents in the first; six have a second one.
     parents = [int(rng.integers(0, half)) for _ in range(half, count)] + [int(rng.integers(0, half)) for _ in range(6)]
     children = [*range(half, count), *range(half, half + 6)]
+    # The same pair may be drawn twice.
     pairs = sorted(set(zip(parents, children, strict=True)))
     return Workload.of_columns(
         f"sample-{seed}",
@@ -120,5 +124,6 @@ def _workload(seed: int, count: int, *, gpu: bool, cold: bool = False) -> Worklo
 
 def _without_estimates(workload: Workload) -> Workload:
     estimates = workload.estimate_s.copy()
+    # Every other one: known and unknown estimates side by side.
     estimates[::2] = np.nan
     return workload.with_estimates(estimates)

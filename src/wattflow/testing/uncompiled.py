@@ -27,16 +27,19 @@ from wattflow.testing.check_policy import Look
 
 
 def uncompiled_costs(questions: Sequence[tuple[Policy, Look]]) -> list[NDArray[np.float64]]:
-    """Costs of each look, computed as plain Python. The policies' functions must be importable by name."""
+    """Compute the costs of each look as plain Python. The policies' functions must be importable by name."""
     rows = []
     for policy, look in questions:
         assert policy.score is not None
         tables = {name: np.asarray(getattr(look.state, name)) for name in TABLES}
+        # By name: compiled functions cannot be pickled, and the other interpreter must import the plain
+        # ones.
         rows.append((policy.score.__module__, policy.score.__qualname__, tables, look.task, look.variant, look.count))
     with tempfile.TemporaryDirectory() as folder:
         asked, answered = Path(folder) / "questions", Path(folder) / "answers"
         asked.write_bytes(pickle.dumps(rows))
         command = [sys.executable, "-m", "wattflow.testing.uncompiled", str(asked), str(answered)]
+        # numba reads the variable when it is imported, so another process is needed.
         subprocess.run(command, check=True, env=os.environ | {"NUMBA_DISABLE_JIT": "1"})
         answers: list[NDArray[np.float64]] = pickle.loads(answered.read_bytes())
     return answers
@@ -47,6 +50,7 @@ def _answer(module: str, name: str, tables: dict[str, Any], place: tuple[int, in
     records = {key: table.view(RecordTable) if table.dtype.names else table for key, table in tables.items()}
     task, variant, count = place
     out = np.full(count, -1.0)
+    # Compiled code does not warn either.
     with np.errstate(all="ignore"):
         score(State(**records), task, variant, out)
     return out

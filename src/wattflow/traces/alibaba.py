@@ -21,7 +21,7 @@ _NODE = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
 
 def claims(probe: Probe) -> bool:
-    """A pod list, by its header."""
+    """Recognise a pod list, by its header."""
     return not probe.folder and set(_POD) <= set(probe.header())
 
 
@@ -31,7 +31,7 @@ def claims_nodes(probe: Probe) -> bool:
 
 
 def read(path: Path) -> Workload:
-    """A pod list. A pod runs from when it was scheduled to its deletion; lists without times give structure only.
+    """Read a pod list. A pod runs from when it was scheduled to its deletion; lists without times give structure only.
 
     Pods that were never scheduled have no known runtime: they stay, since they are part of what asks for room, with a
     runtime of 1 s, an unknown estimate, and ``runtime_known`` false.
@@ -43,12 +43,15 @@ def read(path: Path) -> Workload:
         numbers[name], bad = table.numbers(name)
         skips.drop(bad, f"whose {name} is not a number")
     for name in _POD[1:]:
+        # `~(x >= 0)` and not `x < 0`: NaN, an unknown need, must go too.
         skips.drop(~(numbers[name] >= 0) | (numbers[name] > 1e12), f"with an unknown or negative {name}")
+    # The trace shares single GPUs only; a share of several has no meaning in its paper.
     skips.drop((numbers["num_gpu"] > 1) & (numbers["gpu_milli"] != 1000), "with shares of several GPUs")
     skips.drop(numbers["gpu_milli"] > 1000, "with more than the whole of a GPU")
     skips.drop((numbers["num_gpu"] > 0) & (numbers["gpu_milli"] == 0), "with a GPU and no share of it")
     skips.drop(numbers["num_gpu"] > 1024, "with more than 1,024 GPUs")
     created, deleted, scheduled = (numbers[f"{name}_time"] for name in ("creation", "deletion", "scheduled"))
+    # NaN compares false, so lists without times keep all their pods.
     skips.drop((deleted < scheduled) | (created < 0), "that end before they start")
     skips.none_left(path)
     keep = skips.keep
@@ -63,7 +66,9 @@ def _workload(
 ) -> Workload:
     name, notes = about
     created = numbers["creation_time"]
+    # Some of the published lists have the columns of times, others do not.
     timed = bool(np.isfinite(created).any())
+    # Times count from the first pod, as everywhere in a workload.
     origin = float(np.nanmin(created)) if timed else 0.0
     runtime = numbers["deletion_time"] - numbers["scheduled_time"]
     known = np.isfinite(runtime)
@@ -76,9 +81,12 @@ def _workload(
         return [text for text, stays in zip(table.texts(column), keep.tolist(), strict=True) if stays]
 
     shape, rows = log_tables.distinct(
-        numbers["cpu_milli"].tolist(), numbers["memory_mib"].tolist(), numbers["num_gpu"].tolist(),
-        numbers["gpu_milli"].tolist(), kept("gpu_spec"),
-    )  # fmt: skip
+        numbers["cpu_milli"].tolist(),
+        numbers["memory_mib"].tolist(),
+        numbers["num_gpu"].tolist(),
+        numbers["gpu_milli"].tolist(),
+        kept("gpu_spec"),
+    )
     columns: dict[str, np.ndarray] = {"runtime_known": known}
     columns |= {column: np.array(kept(column), np.str_) for column in ("qos", "pod_phase") if table.has(column)}
     if timed:
@@ -101,6 +109,7 @@ def _variant(row: tuple[object, ...]) -> Variant:
     cpu, memory, gpus, share = (float(str(value)) for value in row[:4])
     models = tuple(model for model in str(row[4]).split("|") if model)
     if gpus == 0:
+        # No models for a pod without a GPU, whatever its `gpu_spec` says: it fits any node.
         return Variant(cores=cpu / 1000, memory_bytes=int(memory * MIB), device_models=())
     return Variant(
         name="gpu",
@@ -114,11 +123,12 @@ def _variant(row: tuple[object, ...]) -> Variant:
 
 
 def _unique(names: list[str]) -> tuple[str, ...] | None:
+    # Two pods of one name: numbers stand in for ids, since ids must be unique.
     return tuple(names) if len(set(names)) == len(names) and all(names) else None
 
 
 def read_nodes(path: Path) -> list[dict[str, object]]:
-    """A node list as plain rows: ``name``, ``cores``, ``memory_bytes``, ``gpus``, ``gpu_model`` (None without)."""
+    """Read a node list as plain rows: ``name``, ``cores``, ``memory_bytes``, ``gpus``, ``gpu_model`` (None without)."""
     table = log_tables.read_csv(path, *_NODE)
     skips = log_tables.Skips(len(table), "nodes", table.bad_rows)
     numbers = {}

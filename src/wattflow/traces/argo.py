@@ -23,6 +23,8 @@ PREFIX = "wattflow.io/"
 """Start of the names of all annotations and labels that wattflow reads or writes on Kubernetes."""
 IMAGE = "busybox:1.36"
 _LETTERS = re.compile(r"[^a-z0-9]+")
+# `ulimit -t` ends a loop by its own processor time, so a task on a crowded node does the same work
+# and takes longer; a busy loop by the clock would do less.
 _PROGRAM = (
     'n=0; while [ $n -lt "$2" ]; do (ulimit -t "$1"; while :; do :; done) 2>/dev/null & n=$((n+1)); done; wait; '
     'sleep "$3"; exit 0'
@@ -31,7 +33,7 @@ _PROGRAM = (
 
 
 def claims(probe: Probe) -> bool:
-    """Never: manifests are written, not read; `wattflow kube collect` brings finished workflows back."""
+    """Claim nothing: manifests are written, not read; `wattflow kube collect` brings finished workflows back."""
     return False
 
 
@@ -41,7 +43,7 @@ def read(path: Path) -> NoReturn:
 
 
 def write(workload: Workload, path: Path) -> tuple[str, ...]:
-    """One manifest per workflow, as documents of one YAML file. Returns what a manifest cannot hold."""
+    """Write one manifest per workflow, as documents of one YAML file. Returns what a manifest cannot hold."""
     try:
         import yaml
     except ImportError:
@@ -59,12 +61,14 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
 
 
 def manifest(workflow: Workflow) -> dict[str, object]:
-    """One Workflow object as JSON values."""
+    """Make one Workflow object as JSON values."""
     if not workflow.tasks:
         raise InvalidInput(workflow.name, "an Argo workflow needs at least one task and there is none")
     names = _named([task.id for task in workflow.tasks])
     kinds = _kinds(workflow.tasks)
     sizes = {file.id: file.size_bytes for file in workflow.files}
+    # Names of Kubernetes objects: lower case, digits and dashes; 50 leave room for what Argo appends to
+    # pods.
     labels = {_LETTERS.sub("-", workflow.name.lower()).strip("-")[:50] or "workflow": None}
     return {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -82,11 +86,12 @@ def manifest(workflow: Workflow) -> dict[str, object]:
 
 
 def _named(ids: Iterable[str]) -> dict[str, str]:
-    """For each id a name in the letters of Argo's tasks, unique."""
+    """Give each id a name in the letters of Argo's tasks, unique."""
     taken: set[str] = set()
     names = {}
     for number, id in enumerate(ids):
         name = _LETTERS.sub("-", id.lower()).strip("-")[:60] or "task"
+        # Two ids may become one name once their letters are replaced; the position is unique.
         if name in taken:
             name = f"{name[:50]}-{number}"
         taken.add(name)
@@ -95,13 +100,14 @@ def _named(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _kinds(tasks: Iterable[Task]) -> dict[tuple[str, Variant], str]:
-    """One template for each function and need."""
+    """Make one template for each function and need."""
     keys = list(dict.fromkeys((task.function, task.variants[0]) for task in tasks))
     names = _named(f"{function} {number}" if number else function for number, function in _counted(keys))
     return dict(zip(keys, names.values(), strict=True))
 
 
 def _counted(keys: list[tuple[str, Variant]]) -> list[tuple[int, str]]:
+    # The DAG's own template is called "workflow".
     seen: dict[str, int] = {"workflow": 1}
     found = []
     for function, _ in keys:
@@ -124,16 +130,18 @@ def _template(name: str, variant: Variant) -> dict[str, object]:
             "args": [f"{{{{inputs.parameters.{one}}}}}" for one in ("cpu-s", "loops", "wait-s")],
             "resources": {"requests": _requests(variant)},
         },
-    }  # fmt: skip
+    }
 
 
 def _gpu(variant: Variant) -> dict[str, str]:
+    # Whole GPUs are requested from the device plugin (`_requests`), shares by our annotations.
     if variant.device != "gpu" or variant.device_share >= 1:
         return {}
     return {f"{PREFIX}gpu-share": f"{variant.device_share:g}", f"{PREFIX}gpu-memory": str(variant.device_memory_bytes)}
 
 
 def _requests(variant: Variant) -> dict[str, str]:
+    # Up: a request below the need would overcommit the node.
     found = {"cpu": f"{math.ceil(variant.cores * 1000)}m"}
     if variant.memory_bytes:
         found["memory"] = str(variant.memory_bytes)
@@ -146,9 +154,11 @@ def _task(
     task: Task, names: dict[str, str], kinds: dict[tuple[str, Variant], str], sizes: dict[str, int]
 ) -> dict[str, object]:
     variant = task.variants[0]
+    # A task without any time becomes one of a second, as on loading.
     runtime_s = task.runtime_s if task.runtime_s is not None else task.estimate_s or 1.0
     loops = max(1, math.ceil(variant.cores))
     busy = 1.0 if task.avg_cpu_pct is None else min(1.0, task.avg_cpu_pct / 100 / loops)
+    # `ulimit -t` takes whole seconds; the rest is waited for.
     cpu_s = math.floor(runtime_s * busy)
     values = {
         "task-id": task.id,
@@ -158,6 +168,7 @@ def _task(
         "output-bytes": str(sum(sizes.get(file, 0) for file in task.outputs)),
         "program": task.command or "",
         "cpu-s": str(cpu_s),
+        # No loop for less than a second: Linux lets a process with a limit of 0 run for one.
         "loops": str(loops if cpu_s else 0),
         "wait-s": f"{runtime_s - cpu_s:.3f}",
     }

@@ -29,7 +29,7 @@ _KINDS = {
 
 
 def claims(probe: Probe) -> bool:
-    """The folder of the three tables, or its table of invocations."""
+    """Recognise the folder of the three tables, or its table of invocations."""
     if probe.folder:
         return _find(probe.path, "invocations") is not None and _find(probe.path, "durations") is not None
     header = probe.header()
@@ -37,8 +37,9 @@ def claims(probe: Probe) -> bool:
 
 
 def _find(folder: Path, kind: str) -> Path | None:
-    """The table of this kind; of several days the first."""
+    """Find the table of this kind; of several days the first."""
     for pattern in _KINDS[kind]:
+        # Sorted: of several days in one folder always the first is read.
         found = sorted([*folder.glob(pattern), *folder.glob(f"{pattern}.gz")])
         if found:
             return found[0]
@@ -46,7 +47,7 @@ def _find(folder: Path, kind: str) -> Path | None:
 
 
 def read(path: Path) -> Workload:
-    """The tables of one day as calls."""
+    """Read the tables of one day as calls."""
     folder = path if path.is_dir() else path.parent
     counts_at = _find(folder, "invocations") if path.is_dir() else path
     durations_at = _find(folder, "durations")
@@ -69,12 +70,16 @@ def read(path: Path) -> Workload:
         calls = counts[f]
         count = int(calls.sum())
         minute = np.repeat(np.arange(len(calls)), calls)
+        # Number of a call within its minute: its position less that of its minute's first call.
         within = np.arange(count) - np.repeat(np.cumsum(calls) - calls, calls)
+        # The middle of each of the minute's equal parts, so that no call falls onto the next minute.
         release.append(60.0 * (minute + (within + 0.5) / calls[minute]))
+        # Multiples of the golden ratio fill the interval evenly however many calls a function has.
         level = np.modf((np.arange(count) + 1) * _GOLDEN)[0] * 100
         runtime.append(np.interp(level, *curves[keys[f]]) / 1000)
         shape.append(np.full(count, row, np.int32))
     at = np.concatenate(release)
+    # Stable: calls at the same moment stay in the table's order of functions.
     order = np.argsort(at, kind="stable")
     notes.append("calls are laid out from counts a minute and percentiles of duration: derived, not recorded")
     return Workload.of_columns(
@@ -97,8 +102,9 @@ def _keys(table: log_tables.TraceTable) -> list[Key]:
 
 
 def _counts(path: Path) -> tuple[np.ndarray, list[Key], list[str]]:
-    """Calls by function and minute."""
+    """Return calls by function and minute."""
     table = log_tables.read_csv(path, *_KEY)
+    # Minutes are columns named "1" to "1440".
     minutes = [name for name in table.names if name.isdigit() and len(name) < 6]
     skips = log_tables.Skips(len(table), "functions", table.bad_rows)
     columns = []
@@ -115,7 +121,7 @@ def _counts(path: Path) -> tuple[np.ndarray, list[Key], list[str]]:
 
 
 def _curves(path: Path) -> dict[Key, tuple[log_tables.Floats, log_tables.Floats]]:
-    """Percentile levels and milliseconds by function; a function with a mean only has that at every level."""
+    """Return percentile levels and milliseconds by function; a function with a mean only has that at every level."""
     table = log_tables.read_csv(path, *_KEY, "Average")
     names = {name: name.rsplit("_", 1)[-1] for name in table.names if name.startswith("percentile_Average_")}
     columns = {float(level): table.numbers(name)[0] for name, level in names.items() if level.isdigit()}
@@ -126,12 +132,13 @@ def _curves(path: Path) -> dict[Key, tuple[log_tables.Floats, log_tables.Floats]
         if not points and 0 <= average[i] < 1e15:
             points = [(0.0, float(average[i])), (100.0, float(average[i]))]
         if points:
+            # Averages of percentiles need not rise; a quantile function must.
             found[key] = (np.array([p[0] for p in points]), np.maximum.accumulate([p[1] for p in points]))
     return found
 
 
 def _memory(path: Path | None) -> dict[tuple[str, ...], int]:
-    """Mean bytes by function, or by app in the published tables."""
+    """Return the mean bytes by function, or by app in the published tables."""
     if path is None:
         return {}
     table = log_tables.read_csv(path, "HashOwner", "HashApp", "AverageAllocatedMb")
@@ -142,4 +149,5 @@ def _memory(path: Path | None) -> dict[tuple[str, ...], int]:
 
 
 def _of(memory: dict[tuple[str, ...], int], key: Key) -> int:
+    # Tables of memory are published by app; derived ones may have it by function.
     return memory.get(key, memory.get(key[:2], 0))

@@ -1,4 +1,4 @@
-"""What every file below a folder is: a format that loads, or a data set of another shape, named."""
+"""Name every file below a folder: the format that loads it, or the other shape that it has."""
 
 from __future__ import annotations
 
@@ -60,15 +60,17 @@ _SHAPES: tuple[tuple[frozenset[str], str], ...] = tuple(
         (("experiment", "scheduler", "makespan_s"), "published results"),
         (("file", "application", "tasks"), "an index of workflow files"),
     )
-)  # fmt: skip
+)
 
 
 def walk(folder: str | Path | None = None) -> tuple[Entry, ...]:
-    """Every file below ``folder`` (the data folder by default), in order of path."""
+    """Return every file below ``folder`` (the data folder by default), in order of path."""
     base = Path(folder) if folder is not None else data_folder()
     if not base.is_dir():
         raise InvalidInput(str(base), "there is no such folder")
     parts: dict[Path, tuple[str, Path]] = {}
+    # The folder itself first, then those below in order: a file that two data sets claim belongs to the
+    # deepest.
     for directory in [base, *sorted(p for p in base.rglob("*") if p.is_dir())]:
         for name, member in _members(directory):
             parts[member] = (name, directory)
@@ -76,7 +78,7 @@ def walk(folder: str | Path | None = None) -> tuple[Entry, ...]:
 
 
 def _members(directory: Path) -> Iterator[tuple[str, Path]]:
-    """The files of a folder that together are one data set."""
+    """Yield the files of a folder that together are one data set."""
     found = Probe(directory, True)
     globs = {
         "wta": ("tasks/**/*.parquet", "workflows/**/*.parquet", "workload/**/*.json"),
@@ -106,7 +108,7 @@ def _entry(base: Path, path: Path, parts: dict[Path, tuple[str, Path]]) -> Entry
 
 
 def _shape(found: Probe) -> str:
-    """One line about a file that is not a workload."""
+    """Return one line about a file that is not a workload."""
     name, text = found.name, found.text()
     if name.endswith(".md"):
         return "documentation"
@@ -119,9 +121,11 @@ def _shape(found: Probe) -> str:
     if found.head.startswith(b"PAR1"):
         return "a parquet table"
     if name.endswith((".json", ".jsonl")):
+        # Only near the beginning: a workflow may mention schemas far below.
         kind = "a JSON schema" if '"$schema"' in text[:500] else "JSON lines" if name.endswith("l") else "JSON"
         return kind if kind == "a JSON schema" else f"{kind} without a workflow"
     header = found.header()
+    # The first line has no separator and the next do: a title above the header.
     if len(header) == 1 and "," in "".join(text.split("\n")[1:3]):
         return "a table with a title line"
     for columns, about in _SHAPES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ _KEPT = frozenset({*_NUMBERS, *_WHOLE, "machine", "energy_provenance", "runtime_
 
 
 def to_workload(found: Sequence[Workflow], name: str, notes: Sequence[str] = ()) -> Workload:
-    """One workload of all documents; what had to be assumed stands in its notes."""
+    """Make one workload of all documents; what had to be assumed stands in its notes."""
     workload = Workload.of(found, found[0].name if len(found) == 1 else name, allow_unknown_runtimes=True)
     tasks = [task for workflow in found for task in workflow.tasks]
     lines = list(notes)
@@ -34,10 +35,12 @@ def to_workload(found: Sequence[Workflow], name: str, notes: Sequence[str] = ())
 
 
 def of_workload(workload: Workload) -> tuple[tuple[Workflow, ...], tuple[str, ...]]:
-    """The workload's documents, made from its columns where it has none, and what they cannot hold.
+    """Return the workload's documents, made from its columns where it has none, and what they cannot hold.
 
     Columns that a run or a predictor has put over the documents (runtimes, estimates, energy) are taken over into them.
     """
+    # Columns may have been cut or repeated since; documents of another number of tasks say nothing of
+    # these rows.
     if workload.documents and sum(len(one.tasks) for one in workload.documents) == len(workload):
         return _updated(workload), ()
     dropped = tuple(
@@ -47,7 +50,7 @@ def of_workload(workload: Workload) -> tuple[tuple[Workflow, ...], tuple[str, ..
 
 
 def _updated(workload: Workload) -> tuple[Workflow, ...]:
-    """The documents with the workload's present estimates and recorded columns."""
+    """Return the documents with the workload's present estimates and recorded columns."""
     found, base = [], 0
     recorded = _recorded(workload)
     for document in workload.documents:
@@ -59,21 +62,23 @@ def _updated(workload: Workload) -> tuple[Workflow, ...]:
                 if value is not None and value != getattr(task, name)
             }
             runtime = float(workload.runtime_s[base + i])
+            # A runtime that nobody recorded stays unknown: the 1 s that stands in must not become a record.
             if task.runtime_s is not None and runtime != task.runtime_s:
                 changes["runtime_s"] = runtime
             estimate = float(workload.estimate_s[base + i])
+            # An estimate that equals the runtime is the default, and says nothing.
             usual = runtime if task.estimate_s is None else task.estimate_s
             if not math.isnan(estimate) and task.runtime_s is not None and estimate != usual:
                 changes["estimate_s"] = estimate
-            tasks.append(dataclasses.replace(task, **changes) if changes else task)  # type: ignore[arg-type]
+            tasks.append(dataclasses.replace(task, **changes) if changes else task)
         found.append(dataclasses.replace(document, tasks=tuple(tasks)))
         base += len(document.tasks)
     return tuple(found)
 
 
-def _recorded(workload: Workload) -> list[dict[str, object]]:
-    """Per task the recorded values as Python numbers; unknown is None."""
-    rows: list[dict[str, object]] = [{} for _ in range(len(workload))]
+def _recorded(workload: Workload) -> list[dict[str, Any]]:
+    """Return, per task, the recorded values as Python numbers; unknown is None."""
+    rows: list[dict[str, Any]] = [{} for _ in range(len(workload))]
     for name in (*_NUMBERS, *_WHOLE):
         if name in workload.columns:
             for row, value in zip(rows, workload.columns[name].astype(np.float64).tolist(), strict=True):
@@ -87,8 +92,9 @@ def _recorded(workload: Workload) -> list[dict[str, object]]:
 
 
 def _from_columns(workload: Workload) -> tuple[Workflow, ...]:
-    """Documents made from columns. Bytes become files, see `_Files`."""
+    """Make documents from columns. Bytes become files, see `_Files`."""
     ids = [workload.task_id(t) for t in range(len(workload))]
+    # Ids come from several documents and may repeat; a document needs them unique.
     if len(set(ids)) < len(ids):
         ids = [f"{id}#{t}" for t, id in enumerate(ids)]
     known = workload.columns.get("runtime_known")
@@ -114,10 +120,12 @@ def _from_columns(workload: Workload) -> tuple[Workflow, ...]:
                 inputs=tuple(bytes_of.inputs[t]),
                 outputs=tuple(bytes_of.outputs[t]),
                 parts=shape.parts,
+                # Documents count from their own submission.
                 submit_s=max(0.0, float(workload.release_s[t]) - submit),
                 deadline_s=deadline - submit if math.isfinite(deadline) else None,
+                # As above: an estimate equal to the runtime is left out.
                 estimate_s=None if math.isnan(estimate) or (has_runtime and estimate == runtime) else estimate,
-                **recorded[t],  # type: ignore[arg-type]
+                **recorded[t],
             )
         )
     return tuple(
@@ -134,7 +142,7 @@ def _from_columns(workload: Workload) -> tuple[Workflow, ...]:
 
 
 def as_one_workflow(workload: Workload) -> Workload:
-    """The jobs of a log as the tasks of one workflow, each released when it was."""
+    """Make the jobs of a log tasks of one workflow, each released when it was."""
     return dataclasses.replace(
         workload,
         workflow=np.zeros(len(workload), np.int32),
@@ -144,8 +152,9 @@ def as_one_workflow(workload: Workload) -> Workload:
 
 
 def _functions_of(workload: Workload) -> list[tuple[Function, ...]]:
-    """The functions that each workflow uses, in order of number."""
+    """Return the functions that each workflow uses, in order of number."""
     function = np.array([shape.function for shape in workload.shapes] or [0], np.int64)
+    # One number per pair of workflow and function; `unique` sorts them, so functions keep their order.
     pairs = np.unique(workload.workflow * len(workload.functions) + function[workload.shape])
     found: list[list[Function]] = [[] for _ in workload.workflow_names]
     for number, index in zip(*(side.tolist() for side in np.divmod(pairs, len(workload.functions))), strict=True):
@@ -170,6 +179,8 @@ class _Files:
         edges = zip(child_of_edge, workload.parent.tolist(), workload.parent_bytes.tolist(), strict=True)
         for child, parent, size in edges:
             if size > 0:
+                # One file for each size that a parent hands on: children that get equal bytes share it, as they
+                # would a real file.
                 name = handed[parent].setdefault(size, f"{ids[parent]}.{len(handed[parent])}")
                 self.inputs[child].append(name)
         for t, number in enumerate(workload.workflow.tolist()):
@@ -180,6 +191,7 @@ class _Files:
             for size, name in handed[t].items():
                 self.outputs[t].append(name)
                 self.files[number].append(File(name, round(size)))
+            # What is written beyond the files handed on; children that share a file share its bytes.
             rest = written - sum(handed[t])
             if rest > 0:
                 self.outputs[t].append(f"{ids[t]}.out")

@@ -17,12 +17,13 @@ KEY = "wattflow"
 VERSION = 1
 _ELSEWHERE = frozenset({"tasks", "files", "schema_version"})
 Record = TypeVar("Record", File, Function, Machine, Task, Variant, Workflow)
+# Standard fields hold these in other units (kWh, ISO times), which costs the last digits.
 _ROUNDED = frozenset({"energy_j", "start_s"})
 _RECORDS = {"Variant": Variant, "Function": Function, "Machine": Machine, "File": File}
 
 
 def encode(value: object) -> object:
-    """A model value as JSON; records leave out fields that have their default."""
+    """Encode a model value as JSON; records leave out fields that have their default."""
     if isinstance(value, Variant | Function | Machine | File):
         return {
             field.name: encode(getattr(value, field.name))
@@ -35,7 +36,7 @@ def encode(value: object) -> object:
 
 
 def differing(written: Record, wanted: Record, skip: frozenset[str] = frozenset()) -> dict[str, object]:
-    """The fields of ``wanted`` that ``written`` does not have, as JSON."""
+    """Return the fields of ``wanted`` that ``written`` does not have, as JSON."""
     return {
         field.name: encode(getattr(wanted, field.name))
         for field in dataclasses.fields(wanted)
@@ -44,7 +45,7 @@ def differing(written: Record, wanted: Record, skip: frozenset[str] = frozenset(
 
 
 def merged(record: Record, extension: object, where: str, check: Check) -> Record:
-    """The record with the fields of an extension object put over it.
+    """Put the fields of an extension object over the record.
 
     Energy and start are in standard fields too, in other units; the extension only holds what rounding took. Where
     the two disagree by more than that, another program changed the standard field, and that wins.
@@ -54,6 +55,8 @@ def merged(record: Record, extension: object, where: str, check: Check) -> Recor
     if not isinstance(extension, dict):
         check.problem(where, f"must be an object, not {type(extension).__name__}")
         return record
+    # By the declared type as text: `from __future__ import annotations` leaves no other in
+    # `field.type`.
     kinds = {field.name: str(field.type) for field in dataclasses.fields(record) if field.name not in _ELSEWHERE}
     changes: dict[str, Any] = {}
     for key, raw in extension.items():
@@ -61,6 +64,7 @@ def merged(record: Record, extension: object, where: str, check: Check) -> Recor
             check.problem(f"{where}.{key}", f"is not a field of the extension; known: {', '.join(sorted(kinds))}")
             continue
         value = decode(raw, kinds[key], f"{where}.{key}", check)
+        # What another program has changed since in the standard field goes before what we wrote.
         if value is not _BAD and not (key in _ROUNDED and _edited(getattr(record, key), value)):
             changes[key] = value
     return dataclasses.replace(record, **changes) if changes else record
@@ -78,7 +82,7 @@ _BAD = object()
 
 
 def decode(raw: object, kind: str, where: str, check: Check) -> object:
-    """JSON to the value of a field declared as ``kind``; ``_BAD`` after noting a problem."""
+    """Decode JSON to the value of a field declared as ``kind``; ``_BAD`` after noting a problem."""
     if raw is None:
         if "None" in kind:
             return None
@@ -96,11 +100,13 @@ def decode(raw: object, kind: str, where: str, check: Check) -> object:
         return Provenance(raw) if raw in known else _bad(check, where, "one of " + ", ".join(known), raw)
     if base == "str":
         return raw if isinstance(raw, str) else _bad(check, where, "text", raw)
+    # No number of these records is negative.
     value = check.as_number(raw, where, minimum=0.0)
     if value is None:
         return _BAD
-    if base == "int":
-        return int(raw) if float(raw).is_integer() else _bad(check, where, "a whole number", raw)  # type: ignore
+    if base == "int" and isinstance(raw, int | float):  # as `as_number` has found
+        # Through `raw`, not `value`: integers above 2**53 must stay exact.
+        return int(raw) if float(raw).is_integer() else _bad(check, where, "a whole number", raw)
     return value
 
 
@@ -124,6 +130,7 @@ def _decode_record(raw: object, name: str, where: str, check: Check) -> object:
     missing = [
         field.name
         for field in dataclasses.fields(_RECORDS[name])
+        # Fields with a default may be left out, as `encode` does.
         if field.default is dataclasses.MISSING and field.name not in values
     ]
     if missing:
@@ -139,6 +146,6 @@ def _bad(check: Check, where: str, wanted: str, raw: object) -> object:
 
 
 def shown(raw: object) -> str:
-    """A value for a message, cut to a readable length."""
+    """Cut a value for a message to a readable length."""
     text = repr(raw)
     return text if len(text) <= 60 else text[:57] + "…"

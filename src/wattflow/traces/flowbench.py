@@ -26,17 +26,18 @@ _DAG = re.compile(r'\s*\{\s*"[^"]*"\s*:\s*\[\s*("|\])')
 
 
 def claims(probe: Probe) -> bool:
-    """A table of runs, by its header."""
+    """Recognise a table of runs, by its header."""
     return not probe.folder and set(_NEEDED) <= set(probe.header())
 
 
 def claims_dag(probe: Probe) -> bool:
-    """A JSON object whose first value is a list of names, or empty."""
+    """Recognise a JSON object whose first value is a list of names, or empty."""
+    # A WfFormat document may begin alike; it names its workflow early.
     return not probe.folder and _DAG.match(probe.text()) is not None and '"workflow"' not in probe.text()[:2000]
 
 
 def read_dag(path: Path) -> Workload:
-    """The structure alone. Runtimes are unknown: 1 s stands in, estimates are unknown."""
+    """Read the structure alone. Runtimes are unknown: 1 s stands in, estimates are unknown."""
     name = stem(path)
     parents = _parents(path)
     tasks = tuple(Task(id, id, function_of(id), None, parents=tuple(above)) for id, above in parents.items())
@@ -44,7 +45,7 @@ def read_dag(path: Path) -> Workload:
 
 
 def _parents(path: Path) -> dict[str, list[str]]:
-    """Parents of each task, from the lists of children."""
+    """Return parents of each task, from the lists of children."""
     raw = read_json(path)
     check = Check()
     if not isinstance(raw, dict) or not raw:
@@ -57,10 +58,12 @@ def _parents(path: Path) -> dict[str, list[str]]:
     check_graph(check, [f"task {id!r}" for id in ids], ids, [parents[id] for id in ids])
     if check.problems:
         raise InvalidInput(str(path), check.problems)
+    # Repeats in a list of children are one edge.
     return {id: list(dict.fromkeys(above)) for id, above in parents.items()}
 
 
 def _dag_beside(path: Path) -> Path | None:
+    # The published archive has DAGs in "dags"; copies may lie beside the table.
     for folder in (path.parent / "dags", path.parent):
         for ending in (".json", ".json.gz"):
             candidate = folder / f"{stem(path)}{ending}"
@@ -70,7 +73,7 @@ def _dag_beside(path: Path) -> Path | None:
 
 
 def read(path: Path) -> Workload:
-    """All runs, one workflow each, all submitted at 0: when the runs took place is not in the data."""
+    """Read all runs, one workflow each, all submitted at 0: when the runs took place is not in the data."""
     table = log_tables.read_csv(path, *_NEEDED)
     skips = log_tables.Skips(len(table), "rows", table.bad_rows)
     names = ("runtime", "execute_start", "stage_in_bytes", "stage_out_bytes", "kickstart_executables_cpu_time")
@@ -80,9 +83,11 @@ def read(path: Path) -> Workload:
         if name == "runtime":
             skips.drop(bad, "whose runtime is not a number")
     runtime = numbers["runtime"]
+    # -1 is the data's own "unknown", apart from times that are plainly wrong.
     skips.drop(~np.isfinite(runtime) | (runtime == -1), "of unknown runtime")
     skips.drop((runtime < 0) | (runtime > 1e15), "with a negative runtime")
     runs, ids = table.texts("run"), table.texts("task")
+    # The separator cannot be in either text, so pairs stay apart.
     _, first = np.unique([f"{run}\0{id}" for run, id in zip(runs, ids, strict=True)], return_index=True)
     again = np.ones(len(table), np.bool_)
     again[first] = False
@@ -110,6 +115,7 @@ def _workload(rows: _Rows, parents: dict[str, list[str]] | None, about: tuple[st
     kept: dict[str, list[int]] = {}
     for i in np.flatnonzero(rows.keep).tolist():
         run, id = texts["run"][i], texts["task"][i]
+        # With a DAG its edges say when a task is ready; without one only the recorded time can.
         released = float(ready[i]) if parents is None and ready[i] > 0 else 0.0
         task = _task(id, rows.numbers, i, texts["kickstart_hostname"][i])
         members.setdefault(run, []).append(dataclasses.replace(task, submit_s=released))
@@ -118,6 +124,7 @@ def _workload(rows: _Rows, parents: dict[str, list[str]] | None, about: tuple[st
     lost = 0
     for run, tasks in members.items():
         here = {task.id for task in tasks}
+        # Runs may lack tasks that failed: edges to those are dropped and counted.
         above = {} if parents is None else {id: [p for p in parents.get(id, ()) if p in here] for id in here}
         lost += sum(len(parents.get(id, ())) - len(above[id]) for id in here) if parents else 0
         tasks = [dataclasses.replace(task, parents=tuple(above.get(task.id, ()))) for task in tasks]
@@ -139,6 +146,7 @@ def _task(id: str, numbers: dict[str, log_tables.Floats], i: int, host: str) -> 
 
     def whole(name: str) -> int | None:
         value = float(numbers[name][i])
+        # Within what a signed 64-bit column holds; NaN compares false.
         return int(value) if 0 <= value < 2**63 else None
 
     start = float(numbers["execute_start"][i])

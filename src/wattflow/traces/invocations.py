@@ -25,19 +25,19 @@ _METADATA = ("func_name", "warm_dur_ms", "cold_dur_ms")
 
 
 def claims_azure2021(probe: Probe) -> bool:
-    """A table of calls, by its header."""
+    """Recognise a table of calls, by its header."""
     return not probe.folder and set(_AZURE2021) <= set(probe.header())
 
 
 def claims_iluvatar(probe: Probe) -> bool:
-    """The folder of trace and metadata, or the trace."""
+    """Recognise the folder of trace and metadata, or the trace."""
     if probe.folder:
         return _beside(probe.path, "metadata.csv") is not None and _beside(probe.path, "trace.csv") is not None
     return set(_ILUVATAR) <= set(probe.header())
 
 
 def read_azure2021(path: Path) -> Workload:
-    """Invocations, released at their end less their duration; a function and a workflow task each."""
+    """Read invocations, released at their end less their duration; a function and a workflow task each."""
     table = log_tables.read_csv(path, *_AZURE2021)
     skips = log_tables.Skips(len(table), "invocations", table.bad_rows)
     end, bad_end = table.numbers("end_timestamp")
@@ -49,6 +49,7 @@ def read_azure2021(path: Path) -> Workload:
     skips.drop((np.abs(end) > 1e15) | (duration > 1e15), "with times beyond reason")
     skips.none_left(path)
     keep = skips.keep
+    # The trace tells ends and durations; a call is released when it began.
     start = (end - duration)[keep]
     origin = float(start.min())
     if origin != 0:
@@ -77,6 +78,7 @@ def write_azure2021(workload: Workload, path: Path) -> tuple[str, ...]:
     end = (workload.release_s + workload.runtime_s).tolist()
     quoted = [_quoted(names[s]) for s in workload.shape.tolist()]
     rows = zip(texts, quoted, end, workload.runtime_s.tolist(), strict=True)
+    # `repr` is the shortest text that reads back as the same number.
     lines = [",".join(_AZURE2021) + "\n", *(f"{_quoted(a)},{f},{e!r},{d!r}\n" for a, f, e, d in rows)]
     data = "".join(lines).encode("utf-8", "replace")
 
@@ -97,7 +99,7 @@ def write_azure2021(workload: Workload, path: Path) -> tuple[str, ...]:
 
 
 def _quoted(text: str) -> str:
-    """A CSV field; line ends become spaces, since a row is a line."""
+    """Quote a CSV field; line ends become spaces, since a row is a line."""
     text = " ".join(text.split()) if any(c in text for c in "\r\n") else text
     return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"') or not text.strip() else text
 
@@ -110,7 +112,7 @@ def _beside(folder: Path, name: str) -> Path | None:
 
 
 def read_iluvatar(path: Path) -> Workload:
-    """The trace and the ``metadata.csv`` beside it. A call takes the warm duration; the cold start is the rest."""
+    """Read the trace and the ``metadata.csv`` beside it. A call takes the warm duration; the cold start is the rest."""
     trace = _beside(path, "trace.csv") if path.is_dir() else path
     metadata = _beside(path if path.is_dir() else path.parent, "metadata.csv")
     if trace is None or metadata is None:
@@ -121,6 +123,7 @@ def read_iluvatar(path: Path) -> Workload:
     skips = log_tables.Skips(len(table), "invocations", table.bad_rows)
     at, bad = table.numbers("invoke_time_ms")
     skips.drop(bad | ~(at >= 0) | (at > 1e15), "without a usable time")
+    # -1 for functions without metadata, which are counted and left out below.
     number = np.array([index.get(name, -1) for name in table.texts("func_name")], np.int64)
     skips.drop(number < 0, "of functions that the metadata do not have")
     skips.none_left(trace)
@@ -130,6 +133,7 @@ def read_iluvatar(path: Path) -> Workload:
     return Workload.of_columns(
         path.name if path.is_dir() else path.parent.name,
         release_s=at[skips.keep] / 1000,
+        # Mean warm durations by function, spread over the calls by fancy indexing.
         runtime_s=runtime[shape],
         shapes=[Shape(i, (Variant(memory_bytes=memory),)) for i, (_, _, memory) in enumerate(functions)],
         functions=[function for function, _, _ in functions],
@@ -140,7 +144,7 @@ def read_iluvatar(path: Path) -> Workload:
 
 
 def _iluvatar_functions(path: Path) -> list[tuple[Function, float, int]]:
-    """Each function with its warm seconds and memory."""
+    """Return each function with its warm seconds and memory."""
     table = log_tables.read_csv(path, *_METADATA)
     warm, _ = table.numbers("warm_dur_ms")
     cold, _ = table.numbers("cold_dur_ms")
@@ -148,8 +152,10 @@ def _iluvatar_functions(path: Path) -> list[tuple[Function, float, int]]:
     found: dict[str, tuple[Function, float, int]] = {}
     for i, name in enumerate(table.texts("func_name")):
         if name and 0 <= warm[i] < 1e15 and (not np.isfinite(memory[i]) or memory[i] < 1e12):
+            # The trace's cold duration includes the call itself; a cold start is what is added to it.
             extra = max(0.0, float(cold[i] - warm[i])) / 1000 if np.isfinite(cold[i]) else 0.0
             size = int(memory[i] * MIB) if memory[i] > 0 else 0
+            # The first row of a name counts.
             found.setdefault(name, (Function(name, cold_start_s=extra), float(warm[i]) / 1000, size))
     if not found:
         raise InvalidInput(str(path), "no function has a warm duration")

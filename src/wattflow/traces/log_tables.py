@@ -7,7 +7,7 @@ import math
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,10 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.units import GIB
 from wattflow.traces.source import HEAD_BYTES, open_stream, stream_error
 
+# Only for types: pyarrow is slow to import, and most commands need none of it.
 if TYPE_CHECKING:
+    from io import BufferedIOBase
+
     import pyarrow as pa
 
 Floats = NDArray[np.float64]
@@ -55,13 +58,13 @@ class TraceTable:
             raise _lacks(self.path, missing, self.names)
 
     def texts(self, name: str) -> list[str]:
-        """A column as text; unknown is the empty string. A missing column is all unknown."""
+        """Return a column as text; unknown is the empty string. A missing column is all unknown."""
         if not self.has(name):
             return [""] * len(self)
         return ["" if value is None else str(value).strip() for value in self.table[name].to_pylist()]
 
     def numbers(self, name: str, parse: Callable[[str], float] | None = None) -> tuple[Floats, Mask]:
-        """A column as numbers (NaN is unknown) and where a value is there but is not a number.
+        """Return a column as numbers (NaN is unknown) and where a value is there but is not a number.
 
         Args:
             name: The column; a missing one is all unknown.
@@ -76,18 +79,20 @@ class TraceTable:
             return np.where(bad, np.nan, fast), bad
         values, bad = np.full(count, np.nan), np.zeros(count, np.bool_)
         for i, raw in enumerate(self.table[name].to_pylist()):
+            # -1 is a number in some logs and "unknown" in others: readers decide, it is not dropped here.
             if raw is None or (isinstance(raw, str) and raw.strip().lower() in _UNKNOWN - {"-1"}):
                 continue
             try:
                 values[i] = _number(raw, parse)
             except (ValueError, TypeError, OverflowError):
                 bad[i] = True
+            # Infinite is not a number that a workload can hold, though `float` reads it.
             if math.isinf(values[i]):
                 values[i], bad[i] = np.nan, True
         return values, bad
 
     def _cast(self, name: str) -> Floats | None:
-        """The column as floats in one step, or None where some value needs a look."""
+        """Return the column as floats in one step, or None where some value needs a look."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -98,7 +103,9 @@ class TraceTable:
                 empty = pc.or_(pc.equal(column, ""), pc.equal(column, "-"))
                 column = pc.if_else(empty, pa.scalar(None, column.type), column)
             if pa.types.is_timestamp(column.type):
+                # Parquet may hold times as timestamps; milliseconds since 1970 is what the formats mean.
                 column = pc.cast(pc.cast(column, pa.timestamp("ms"), safe=False), pa.int64())
+            # `safe=False`: integers above 2**53 lose their last digits instead of failing the whole column.
             cast = pc.cast(column, pa.float64(), safe=False)
             values: Floats = cast.to_numpy(zero_copy_only=False).astype(np.float64)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ValueError):
@@ -106,7 +113,7 @@ class TraceTable:
         return values
 
     def edges(self, name: str) -> tuple[NDArray[np.int64], Floats]:
-        """A column of id lists as (row, id) pairs; ids that are no whole numbers are NaN."""
+        """Return a column of id lists as (row, id) pairs; ids that are no whole numbers are NaN."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -116,13 +123,14 @@ class TraceTable:
                 ids = pc.cast(pc.list_flatten(column), pa.float64()).to_numpy(zero_copy_only=False)
                 return pc.list_parent_indices(column).to_numpy().astype(np.int64), ids.astype(np.float64)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                # Lists of texts or of mixed types go the slow way.
                 pass
         lists = self.lists(name)
         rows = np.repeat(np.arange(len(lists)), [len(found) for found in lists])
         return rows.astype(np.int64), np.array([id for found in lists for id in found], np.float64)
 
     def lists(self, name: str) -> list[list[int]]:
-        """A column of id lists, whether they are ints, floats or text such as ``"[1, 2]"``; bad ids are left out."""
+        """Read a column of id lists: ints, floats or text such as ``"[1, 2]"``; bad ids are left out."""
         if not self.has(name):
             return [[] for _ in range(len(self))]
         return [_ids(raw) for raw in self.table[name].to_pylist()]
@@ -133,7 +141,7 @@ def _lacks(path: Path, missing: Sequence[str], names: Sequence[str]) -> InvalidI
     return InvalidInput(str(path), f"lacks the columns {', '.join(missing)}; it has {has}")
 
 
-def _number(raw: object, parse: Callable[[str], float] | None) -> float:
+def _number(raw: str | SupportsFloat, parse: Callable[[str], float] | None) -> float:
     if isinstance(raw, str):
         try:
             return float(raw)
@@ -141,7 +149,7 @@ def _number(raw: object, parse: Callable[[str], float] | None) -> float:
             if parse is None:
                 raise
             return parse(raw.strip())
-    return float(raw)  # type: ignore[arg-type]
+    return float(raw)
 
 
 def _ids(raw: object) -> list[int]:
@@ -157,13 +165,14 @@ def _ids(raw: object) -> list[int]:
             number = float(value)
         except (ValueError, TypeError):
             continue
+        # -1 stands for "no parent" in some traces.
         if math.isfinite(number) and number.is_integer() and number != -1:
             found.append(int(number))
     return found
 
 
 def read_csv(path: Path, *needed: str) -> TraceTable:
-    """A comma- or tab-separated file, packed or not; every value as text. Rows of another width are counted, not read.
+    """Read a comma- or tab-separated file, packed or not, every value as text; count rows of another width.
 
     Args:
         path: The file.
@@ -183,6 +192,7 @@ def read_csv(path: Path, *needed: str) -> TraceTable:
     missing = [name for name in needed if name not in names]
     if missing:
         raise _lacks(path, missing, names)
+    # Arrow would keep both, and a lookup by name would fail later without a reason.
     if len(set(names)) < len(names):
         raise InvalidInput(str(path), "two columns have the same name")
     stream = open_stream(path)
@@ -192,6 +202,7 @@ def read_csv(path: Path, *needed: str) -> TraceTable:
                 source,
                 csv.ReadOptions(block_size=8 * 1024 * 1024, use_threads=False),
                 csv.ParseOptions(delimiter=delimiter, invalid_row_handler=skip),
+                # All as text: guessed types differ from block to block, and a late odd value would fail the file.
                 csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), null_values=[]),
             )
     except (EOFError, zlib.error) as error:
@@ -209,7 +220,7 @@ class _Bounded:
     Bytes that are not UTF-8 become question marks, so that one bad name does not cost a whole log.
     """
 
-    def __init__(self, stream: object, path: Path) -> None:
+    def __init__(self, stream: BufferedIOBase, path: Path) -> None:
         self.stream, self.path, self.left, self.closed = stream, path, CSV_LIMIT_BYTES, False
         codecs.register_error("wattflow.question", _question)
         self.decoder = codecs.getincrementaldecoder("utf-8")("wattflow.question")
@@ -217,10 +228,12 @@ class _Bounded:
     def read(self, size: int = -1) -> bytes:
         while True:
             # What the decoder held back may come on top; never hand over more than was asked for.
-            data: bytes = self.stream.read(max(size - 4, 1) if size >= 0 else -1)  # type: ignore[attr-defined]
+            data: bytes = self.stream.read(max(size - 4, 1) if size >= 0 else -1)
             self.left -= len(data)
             if self.left < 0:
                 raise InvalidInput(str(self.path), "larger than 2 GiB once unpacked; split it")
+            # The last call must flush what is held back: an unfinished character at the end becomes a question
+            # mark.
             clean = self.decoder.decode(data, final=not data).encode()
             if clean or not data:
                 return clean
@@ -247,6 +260,8 @@ def _header(path: Path) -> tuple[list[str], str]:
             head = stream.read(HEAD_BYTES)
     except (EOFError, zlib.error, OSError) as error:
         raise stream_error(path, error) from None
+    # utf-8-sig: spreadsheets write a byte order mark, which would become part of the first column's
+    # name.
     first = head.split(b"\n", 1)[0].rstrip(b"\r").decode("utf-8-sig", "replace")
     delimiter = "\t" if "\t" in first and "," not in first else ","
     try:
@@ -259,15 +274,16 @@ def _header(path: Path) -> tuple[list[str], str]:
 
 
 def read_parquet(paths: Sequence[Path]) -> TraceTable:
-    """One or several parquet files of one table, columns joined by name; types may differ between the files."""
+    """Read one or several parquet files of one table, columns joined by name; types may differ between the files."""
     import pyarrow as pa
     from pyarrow import parquet
 
     tables = []
     for path in paths:
         try:
-            with parquet.ParquetFile(path) as file:
+            with path.open("rb") as raw, parquet.ParquetFile(raw) as file:
                 groups = range(file.metadata.num_row_groups)
+                # Sizes before reading: a small file may unpack to any size.
                 size = sum(file.metadata.row_group(i).total_byte_size for i in groups)
                 if size > PARQUET_LIMIT_BYTES or file.metadata.num_rows > 2**31 - 2:
                     raise InvalidInput(str(path), f"its {size / GIB:,.0f} GiB unpacked are beyond what is read at once")
@@ -277,7 +293,9 @@ def read_parquet(paths: Sequence[Path]) -> TraceTable:
     if not tables:
         raise InvalidInput("parquet", "no file given")
     try:
+        # Permissive: archives of one trace differ in types from part to part (int64, double).
         joined = tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
+        # Full: offsets in a damaged file may point anywhere, and numpy would read there.
         joined.validate(full=True)
     except pa.ArrowException as error:
         raise InvalidInput(str(paths[0]), f"its parts do not fit together: {_short(error)}") from None
@@ -302,6 +320,7 @@ class Skips:
 
     def drop(self, bad: Mask, why: str) -> None:
         """Leave these rows out; those already out are not counted twice."""
+        # Only those that still stay, so that notes add up to the rows that are missing.
         count = int(np.count_nonzero(bad & self.keep))
         if count:
             self.notes.append(f"{count} {self.unit} {why} were skipped")
@@ -314,8 +333,10 @@ class Skips:
 
 
 def distinct(*columns: Sequence[object]) -> tuple[NDArray[np.int32], list[tuple[object, ...]]]:
-    """Codes of each row's combination of values, and the combinations in order of first appearance."""
+    """Number each row's combination of values, and list the combinations in order of first appearance."""
     known: dict[tuple[object, ...], int] = {}
+    # `setdefault` numbers combinations in the order in which they appear, which is stable for equal
+    # files.
     codes = [known.setdefault(row, len(known)) for row in zip(*columns, strict=True)]
     return np.array(codes, np.int32), list(known)
 
@@ -323,11 +344,12 @@ def distinct(*columns: Sequence[object]) -> tuple[NDArray[np.int32], list[tuple[
 def match_edges(
     ids: Floats, keep: Mask, edges: tuple[NDArray[np.int64], Floats], skips: Skips
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """(parents, children) as positions among the kept rows; edges to unknown, skipped or same rows are counted."""
+    """Return (parents, children) as positions among the kept rows; count edges to unknown, skipped or same rows."""
     rows, wanted = edges
     position = np.cumsum(keep) - 1
     order = np.argsort(ids, kind="stable")
     at = np.searchsorted(ids[order], wanted)
+    # An id above all others would point behind the end; whether it is found is tested below.
     at = np.minimum(at, max(len(ids) - 1, 0))
     parent = order[at] if len(ids) else np.zeros(0, np.int64)
     found = (ids[parent] == wanted) if len(ids) else np.zeros(0, np.bool_)
@@ -335,5 +357,6 @@ def match_edges(
     lost = int(np.count_nonzero(~good & keep[rows] & np.isfinite(wanted) & (wanted != -1)))
     if lost:
         skips.notes.append(f"{lost} dependencies on unknown or skipped tasks were left out")
+    # Sorted by child, then parent, without repeats: the form that `Workload` wants.
     pairs = np.unique(np.stack([position[rows[good]], position[parent[good]]], axis=1), axis=0)
     return pairs[:, 1].astype(np.int32), pairs[:, 0].astype(np.int32)

@@ -31,13 +31,14 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?B)?", re.IGNORECASE)
 
 
 def claims(probe: Probe) -> bool:
-    """A trace, by its header."""
+    """Recognise a trace, by its header."""
     header = set(probe.header())
+    # `name`, `status` and `realtime` alone are too common to be a Nextflow trace.
     return not probe.folder and set(_NEEDED) <= header and bool({"process", "task_id", "native_id"} & header)
 
 
 def size(text: str) -> float:
-    """Bytes of ``1.2 GB`` in Nextflow's units, where GB is 1,024³."""
+    """Return bytes of ``1.2 GB`` in Nextflow's units, where GB is 1,024³."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a size")
@@ -67,19 +68,21 @@ _PARSERS: dict[str, Callable[[str], float]] = {
 
 
 def read(path: Path) -> Workload:
-    """A trace. Attempts that did not complete, and tasks taken from the cache, are left out and counted."""
+    """Read a trace. Attempts that did not complete, and tasks taken from the cache, are left out and counted."""
     table = log_tables.read_csv(path, *_NEEDED)
     skips = log_tables.Skips(len(table), "rows", table.bad_rows)
     numbers = {}
     for name, parse in _PARSERS.items():
         numbers[name], bad = table.numbers(name, parse)
         if name in ("realtime", "submit"):
+            # A size or a percentage that cannot be read costs only itself.
             skips.drop(bad, f"whose {name} cannot be read")
     for status in sorted(set(table.texts("status"))):
         if status not in ("COMPLETED", ""):
             skips.drop(np.array([text == status for text in table.texts("status")]), f"with status {status[:20]}")
     runtime = numbers["realtime"].copy()
     spanned = ~np.isfinite(runtime) | (runtime == -1)
+    # Where `realtime` is missing, end less start is the same time at a coarser clock.
     runtime[spanned] = (numbers["complete"] - numbers["start"])[spanned]
     skips.drop(~np.isfinite(runtime), "without a run time")
     skips.drop(runtime < 0, "with a negative run time")
@@ -103,13 +106,17 @@ def _workload(
     origin = float(np.nanmin(submit)) if np.isfinite(submit).any() else 0.0
     release = np.nan_to_num(submit - origin, nan=0.0) / 1000
     cpus = np.where(found["cpus"] > 0, found["cpus"], 1.0)
+    # Memory that was asked for, else what was used at most: a task needs room for that.
     memory = np.where(found["memory"] > 0, found["memory"], np.nan_to_num(found["peak_rss"], nan=0.0))
     if (cpus > 1e6).any() or (memory > 2**62).any():
         raise InvalidInput(str(path), "a task asks for more than a million cores or 4 EiB of memory")
     processes, tags = _processes(kept("process"), kept("tag"), kept("name"))
+    # A column `tool` names the program in some shared traces; it is the better function where it is
+    # there.
     functions = [tool or process for tool, process in zip(kept("tool"), processes, strict=True)]
     function, names = log_tables.distinct(functions)
     shape, rows = log_tables.distinct(function.tolist(), cpus.tolist(), np.maximum(memory, 0).astype(np.int64).tolist())
+    # A file without any column that names its run is one workflow.
     workflow, groups = log_tables.distinct(
         *[kept(column) for column in _GROUPS if table.has(column)] or [[""] * len(cpus)]
     )
@@ -147,18 +154,23 @@ def _workload(
 
 
 def _processes(processes: list[str], tags: list[str], names: list[str]) -> tuple[list[str], list[str]]:
-    """Process and tag of each task; where the trace has no columns for them, its name tells both."""
+    """Return the process and tag of each task; where the trace has no columns for them, its name tells both."""
     told = [_NAME.fullmatch(name) for name in names]
-    process = [known or (parts["process"] if parts else name)
-               for known, parts, name in zip(processes, told, names, strict=True)]  # fmt: skip
+    process = [
+        known or (parts["process"] if parts else name)
+        for known, parts, name in zip(processes, told, names, strict=True)
+    ]
     # ``(7)`` alone counts the tasks of a process that has no tags.
-    tag = [known or (parts["tag"] if parts and not parts["tag"].isdigit() else "")
-           for known, parts in zip(tags, told, strict=True)]  # fmt: skip
+    tag = [
+        known or (parts["tag"] if parts and not parts["tag"].isdigit() else "")
+        for known, parts in zip(tags, told, strict=True)
+    ]
     return process, tag
 
 
 def _released(release: log_tables.Floats, workflow: np.ndarray, children: np.ndarray) -> log_tables.Floats:
-    """A task with parents waits for them; its submission told when they had ended."""
+    """Release tasks with parents with their run: their submission told when the parents had ended."""
+    # The run's own beginning, not 0: a file may hold several runs.
     first = np.full(int(workflow.max()) + 1, np.inf)
     np.minimum.at(first, workflow, release)
     waits = np.zeros(len(release), np.bool_)
@@ -182,13 +194,14 @@ def _columns(found: dict[str, log_tables.Floats], machine: list[str], origin: fl
 
 
 def _tags(tags: list[str]) -> dict[str, np.ndarray]:
-    """The tag of each task: the sample or input it worked on; nothing where the trace has none."""
+    """Return the tag of each task: the sample or input it worked on; nothing where the trace has none."""
     return {"tag": np.array(tags, np.str_)} if any(tags) else {}
 
 
 def _ids(task_ids: list[str], groups: int, workflow: np.ndarray) -> tuple[str, ...] | None:
-    """Task ids, made unique by the run they belong to; None where the trace has none."""
+    """Return task ids, made unique by the run they belong to; None where the trace has none."""
     if groups > 1:
+        # Task ids begin at 1 in every run.
         task_ids = [f"{run}.{id}" for run, id in zip(workflow.tolist(), task_ids, strict=True)]
     return tuple(task_ids) if all(task_ids) and len(set(task_ids)) == len(task_ids) else None
 

@@ -18,6 +18,8 @@ import numpy as np
 from wattflow.model.errors import InvalidInput
 from wattflow.traces.source import read_text, stem
 
+# Nodes and edges of Graphviz's language as Nextflow writes it; anything else in the file is passed
+# over.
 _NODE = re.compile(r'^\s*"?([\w.:-]+)"?\s*\[[^\]]*?\blabel="([^"]*)"', re.M)
 _EDGE = re.compile(r'^\s*"?([\w.:-]+)"?\s*->\s*"?([\w.:-]+)"?', re.M)
 
@@ -34,7 +36,7 @@ class Done:
 
 
 def beside(path: Path) -> Path | None:
-    """The DAG that lies beside a trace: ``trace.dot`` for ``trace.csv``, or ``dag.dot``."""
+    """Return the DAG that lies beside a trace: ``trace.dot`` for ``trace.csv``, or ``dag.dot``."""
     for name in (f"{stem(path)}.dot", "dag.dot"):
         if (path.parent / name).is_file():
             return path.parent / name
@@ -42,7 +44,7 @@ def beside(path: Path) -> Path | None:
 
 
 def edges(dag: Path, tasks: Sequence[Done]) -> tuple[np.ndarray, np.ndarray]:
-    """(parents, children) among the tasks, by their positions.
+    """Return (parents, children) among the tasks, by their positions.
 
     Raises:
         InvalidInput: The file names no process of the trace, or its processes are in a cycle.
@@ -65,14 +67,16 @@ def _parents(tasks: Sequence[Done], child: int, before: Sequence[int]) -> list[i
     task = tasks[child]
     ended = [i for i in before if not tasks[i].end_s > task.submit_s]  # an unknown end is no reason
     alike = [i for i in ended if task.tag and tasks[i].tag == task.tag]
+    # Nobody of the same tag: the step gathers, so all that had ended by then are its parents.
     return alike or ended
 
 
 def _processes(dag: Path, known: Iterable[str]) -> dict[str, list[str]]:
-    """Processes right above each process; channels and operators between them are passed through."""
+    """Return processes right above each process; channels and operators between them are passed through."""
     text = read_text(dag)
     short: dict[str, list[str]] = defaultdict(list)
     for name in sorted(known):
+        # Traces have full names ("NFCORE:RNASEQ:ALIGN"), drawings often the last part alone.
         short[name.rsplit(":", 1)[-1]].append(name)
     named = dict(_NODE.findall(text))
     full = {node: _match(label, short) for node, label in named.items()}
@@ -88,8 +92,9 @@ def _processes(dag: Path, known: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _match(label: str, short: Mapping[str, Sequence[str]]) -> str | None:
-    """The process of the trace that a label means: its full name, or the only one that ends so."""
+    """Return the process of the trace that a label means: its full name, or the only one that ends so."""
     likely = short.get(label.rsplit(":", 1)[-1], ())
+    # Two processes that end alike: a drawing that names only the end says nothing.
     return label if label in likely else likely[0] if len(likely) == 1 else None
 
 
@@ -105,10 +110,12 @@ def _reached(node: str, ends: Mapping[str, Sequence[str]], full: Mapping[str, st
             open_nodes += ends.get(above, ())
         else:
             found.append(name)
+    # Sorted: the walk's order depends on that of lines in the file.
     return sorted(found)
 
 
 def _refuse_cycles(dag: Path, parents: Mapping[str, Sequence[str]]) -> None:
+    # Only processes of the trace: others never ran and wait for nothing.
     left = {name: set(above) & set(parents) for name, above in parents.items()}
     while left:
         free = [name for name, above in left.items() if not above]

@@ -24,14 +24,14 @@ _NUMBERS = ("id", "submission_time", "duration", "cpu_count", "cpu_capacity", "m
 
 
 def claims(probe: Probe) -> bool:
-    """The folder of the two files, or one of them."""
+    """Recognise the folder of the two files, or one of them."""
     if probe.folder:
         return _folder(probe.path) is not None
     return probe.name in ("tasks.parquet", "fragments.parquet") and probe.head.startswith(b"PAR1")
 
 
 def _folder(path: Path) -> Path | None:
-    """Where the two files are: here, beside a file that was named, or in ``trace`` below an experiment."""
+    """Return where the two files are: here, beside a file that was named, or in ``trace`` below an experiment."""
     for candidate in (path if path.is_dir() else path.parent, path / "trace"):
         if (candidate / "tasks.parquet").is_file():
             return candidate
@@ -39,7 +39,7 @@ def _folder(path: Path) -> Path | None:
 
 
 def read(path: Path) -> Workload:
-    """A workload; tasks that are independent, or a DAG where ``parents`` are given."""
+    """Read a workload; tasks that are independent, or a DAG where ``parents`` are given."""
     folder = _folder(path)
     if folder is None:
         raise InvalidInput(str(path), "has no tasks.parquet")
@@ -49,6 +49,7 @@ def read(path: Path) -> Workload:
     numbers = {}
     for name in _NUMBERS:
         numbers[name], bad = table.numbers(name)
+        # A deadline that cannot be read is no reason to lose the task.
         if name != "deadline":
             skips.drop(bad, f"whose {name} is not a number")
     usage = np.full(len(table), np.nan)
@@ -61,6 +62,8 @@ def read(path: Path) -> Workload:
         skips.drop(~(values >= 0) | (values > 1e15), f"with an unknown or negative {name}")
     order = np.argsort(numbers["id"], kind="stable")
     twice = np.zeros(len(table), np.bool_)
+    # Sorted by id, a repeat stands beside the first; a stable sort keeps the first as the one that
+    # stays.
     twice[order[1:]] = numbers["id"][order][1:] == numbers["id"][order][:-1]
     skips.drop(twice | ~np.isfinite(numbers["id"]), "whose id is missing or came before")
     skips.none_left(path)
@@ -70,7 +73,7 @@ def read(path: Path) -> Workload:
 def _fragments(
     path: Path, numbers: dict[str, log_tables.Floats], skips: log_tables.Skips
 ) -> tuple[log_tables.Floats, log_tables.Floats]:
-    """Runtime (ms) and mean usage (MHz) of each task from its fragments; tasks without any keep their duration."""
+    """Sum each task's runtime (ms) and mean usage (MHz) over its fragments; tasks without any keep their duration."""
     table = log_tables.read_parquet([path])
     table.need("id", "duration", "cpu_usage")
     id, _ = table.numbers("id")
@@ -81,6 +84,7 @@ def _fragments(
         skips.notes.append(f"{np.count_nonzero(~good)} fragments with bad values were skipped")
     ids = numbers["id"]
     order = np.argsort(ids, kind="stable")
+    # As in `log_tables.match_edges`: clamp, then test for equality.
     at = np.minimum(np.searchsorted(ids[order], id), max(len(ids) - 1, 0))
     task = order[at] if len(ids) else np.zeros(len(id), np.int64)
     good &= (ids[task] == id) if len(ids) else False
@@ -111,6 +115,7 @@ def _workload(
     if np.isfinite(found["usage"]).any():
         with np.errstate(invalid="ignore", divide="ignore"):
             share = found["usage"] / np.where(found["cpu_capacity"] > 0, found["cpu_capacity"], np.nan)
+        # Usage and capacity are of all cores together, so their ratio is a share of the whole task.
         columns["avg_cpu_pct"] = share * cores * 100
     name = folder.parent.name if folder.name == "trace" else folder.name
     workload = Workload.of_columns(
@@ -127,6 +132,7 @@ def _workload(
         notes=tuple(skips.notes),
     )
     if workload.edge_count:
+        # Raises on a cycle, which the columns themselves would not show.
         workload.topological_order()
     return workload
 
@@ -138,6 +144,7 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
     first = [shape.variants[0] for shape in workload.shapes]
     cores = np.array([v.cores * s.parts for v, s in zip(first, workload.shapes, strict=True)] or [1.0])
     memory = np.array([v.memory_bytes * s.parts for v, s in zip(first, workload.shapes, strict=True)] or [0])
+    # OpenDC has whole cores.
     count = np.maximum(np.ceil(cores), 1).astype(np.int32)[workload.shape]
     id = np.arange(len(workload), dtype=np.int32)
     duration = np.rint(workload.runtime_s * 1000).astype(np.int64)
@@ -154,14 +161,16 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
         parents = pa.ListArray.from_arrays(pa.array(workload.parent_start.astype(np.int32)), pa.array(workload.parent))
         children = pa.ListArray.from_arrays(pa.array(start.astype(np.int32)), pa.array(child.astype(np.int32)))
         columns |= {"parents": parents, "children": children}
+    # The demand is what the task really uses, also where its cores were rounded up.
     usage = np.minimum(cores[workload.shape], count) * REFERENCE_MHZ
     fragments = {"id": id, "duration": duration, "cpu_usage": usage}
 
     def fill(folder: Path) -> None:
         from pyarrow import parquet
 
-        parquet.write_table(pa.table(columns), folder / "tasks.parquet")
-        parquet.write_table(pa.table(fragments), folder / "fragments.parquet")
+        for name, table in (("tasks", columns), ("fragments", fragments)):
+            with (folder / f"{name}.parquet").open("wb") as file:
+                parquet.write_table(pa.table(table), file)
 
     write_folder_atomic(path, fill)
     return _dropped(workload)

@@ -40,7 +40,7 @@ class Experiment:
 
 
 def read_experiment(path: Path) -> Experiment:
-    """The experiment file; paths in it are relative to its folder."""
+    """Read the experiment file; paths in it are relative to its folder."""
     check = Check()
     raw = _object(path)
 
@@ -71,7 +71,7 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def read_workload(path: Path) -> Workload:
-    """The first workload that an experiment names."""
+    """Read the first workload that an experiment names."""
     experiment = read_experiment(path)
     first = experiment.workloads[0]
     if not first.exists():
@@ -84,7 +84,7 @@ def read_workload(path: Path) -> Workload:
 
 
 def read_topology(path: Path, demand_mhz: float | None = None) -> Cluster:
-    """A topology as a cluster.
+    """Read a topology as a cluster.
 
     Args:
         path: The file.
@@ -107,8 +107,10 @@ def _cluster(path: Path, demand_mhz: float | None) -> Cluster:
                 name = f"{prefix}{f'-{copy}' if copy else ''}-{check.text(host, 'name', where) or 'host'}"
                 node = _host(check, host, where, demand_mhz)
                 count = _count(check, host, where)
+                # Before they are made: a count in the file may be any number.
                 if len(nodes) + count > MOST_NODES:
                     raise InvalidInput(str(path), f"more than {MOST_NODES:,} hosts")
+                # OpenDC's hosts of one entry share a name; a cluster's names are unique.
                 nodes += [dataclasses.replace(node, name=f"{name}-{len(nodes) + i}") for i in range(count)]
     if not nodes:
         check.problem("$.clusters", "holds no host")
@@ -127,6 +129,7 @@ def _object(path: Path) -> dict[str, object]:
 
 def _count(check: Check, holder: dict[str, object], where: str) -> int:
     count = check.whole(holder, {"count": 1.0}, where)
+    # One more than the limit is enough to be refused, and a huge count must not overflow sums.
     return 1 if count is None else min(count, MOST_NODES + 1)
 
 
@@ -137,10 +140,12 @@ def _host(check: Check, host: dict[str, object], where: str, demand_mhz: float |
     speed = _quantity(check, cpu, "coreSpeed", f"{where}.cpu", _mhz)
     if not 0 < cores <= 100_000 or not speed:
         check.problem(f"{where}.cpu", "needs a coreCount of 1 to 100,000 and a coreSpeed above 0")
+        # Values that let reading go on, so that all problems are told at once.
         cores, speed = 1, 1.0
     size = _quantity(check, memory, "memorySize", f"{where}.memory", size_bytes)
     if size is None:
         check.problem(f"{where}.memory", "needs a memorySize in bytes")
+    # Both names are in use.
     model = check.inner(host, "cpuPowerModel", where) or check.inner(host, "powerModel", where)
     return Node(
         name="",
@@ -161,7 +166,7 @@ def _mhz(text: str) -> float:
 def _quantity(
     check: Check, holder: dict[str, object], key: str, where: str, parse: Callable[[str], float]
 ) -> float | None:
-    """A plain number, or text with a unit."""
+    """Read a plain number, or text with a unit."""
     raw = holder.get(key)
     if isinstance(raw, str):
         try:
@@ -173,7 +178,7 @@ def _quantity(
 
 
 def _watts(check: Check, model: dict[str, object], where: str) -> tuple[str, float, float] | None:
-    """Form, idle and full watts of a power model."""
+    """Return the form, idle and full watts of a power model."""
     form = (check.text(model, "modelType", where) or "linear").lower()
     if form not in FORMS:
         check.problem(f"{where}.modelType", f"{form!r} is not known; known: {', '.join(FORMS)}")
@@ -183,6 +188,7 @@ def _watts(check: Check, model: dict[str, object], where: str) -> tuple[str, flo
     if full is None or (idle is None and form != "constant"):
         check.problem(where, "needs power" if form == "constant" else "needs idlePower and maxPower")
         return None
+    # A constant model draws the same idle.
     return form, full if idle is None or form == "constant" else idle, full
 
 

@@ -40,6 +40,8 @@ class Format:
     holds_folder: bool = False
 
 
+# Order is part of the contract (module docstring): folders of parquet first, whose files others
+# might claim, the loosest tests last. `claimed` asks in this order.
 FORMATS: dict[str, Format] = {
     entry.name: entry
     for entry in (
@@ -69,13 +71,14 @@ FORMATS: dict[str, Format] = {
 
 
 def _table() -> dict[str, Format]:
-    """All formats in the order in which they are asked whether a path is theirs."""
+    """Return all formats in the order in which they are asked whether a path is theirs."""
     brought: dict[str, Format] = plugins.usable(plugins.TRACES, FORMATS, Format)
+    # Ours win a clash of names: `|` keeps the right side's value, in the left side's place.
     return brought | FORMATS
 
 
 def formats() -> tuple[Format, ...]:
-    """All formats, by name."""
+    """Return all formats, by name."""
     return tuple(entry for _, entry in sorted(_table().items()))
 
 
@@ -85,7 +88,7 @@ def _code(entry: Format, name: str) -> object:
 
 
 def about(format: str) -> str:
-    """One line about a format."""
+    """Return one line about a format."""
     return _known(format).about
 
 
@@ -103,12 +106,12 @@ def claims(name: str, found: Probe) -> bool:
 
 
 def claimed(found: Probe) -> str | None:
-    """The name of the format that claims this probe, or None."""
+    """Return the name of the format that claims this probe, or None."""
     return next((name for name in _table() if claims(name, found)), None)
 
 
 def detect(path: str | Path) -> str:
-    """The format of a file or folder, by its content and name. Raises InvalidInput where none fits.
+    """Return the format of a file or folder, by its content and name. Raises InvalidInput where none fits.
 
     What only looks like JSON counts as WfFormat, whose reader then says what is wrong with it.
     """
@@ -123,7 +126,9 @@ def detect(path: str | Path) -> str:
         )
     if name is None:
         readable = ", ".join(sorted(_table().keys() - {"argo"}))
-        raise InvalidInput(str(path), f"not in a format that wattflow reads ({readable})")
+        raise InvalidInput(
+            str(path), f"not in a format that wattflow reads ({readable}); `wattflow docs formats` shows each"
+        )
     return name
 
 
@@ -140,12 +145,14 @@ def load(path: str | Path, format: str | None = None) -> Workload:
     path = Path(path)
     entry = _known(format if format is not None else detect(path))
     if format is not None:
+        # A named format skips detection, which is also what tells that a file is missing or empty.
         probe(path)
     return cast(Reader, _code(entry, entry.read))(path)
 
 
 def format_for(path: Path) -> Format:
-    """The format that a path to be written names by its ending; a path without one is a WTA folder."""
+    """Return the format that a path to be written names by its ending; a path without one is a WTA folder."""
+    # Packing is no format.
     name = path.name.lower().removesuffix(".gz")
     for entry in _table().values():
         if entry.write is not None and any(name.endswith(ending) for ending in entry.endings):
@@ -177,7 +184,7 @@ def save(workload: Workload, path: str | Path, format: str | None = None) -> tup
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What a conversion did: the formats, the tasks written, what the reader repaired, what the writer left out."""
+    """Report a conversion: the formats, the tasks written, what the reader repaired, what the writer left out."""
 
     source_format: str
     target_format: str
@@ -191,6 +198,7 @@ def convert(
 ) -> Conversion:
     """Read ``source``, write ``target``: nothing is lost that both formats hold; the rest is named."""
     source, target = Path(source), Path(target)
+    # Both formats are settled before anything is read, so that a wrong target costs no time.
     read_as = source_format or detect(source)
     write_as = target_format or format_for(target).name
     workload = load(source, read_as)

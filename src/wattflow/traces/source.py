@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import stat
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ _SUFFIXES = (".gz", ".json", ".csv", ".tsv", ".txt", ".swf", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What format detection may look at: the path and the first unpacked bytes (empty for a folder)."""
+    """Show format detection a path and its first unpacked bytes (empty for a folder)."""
 
     path: Path
     folder: bool
@@ -35,15 +36,17 @@ class Probe:
 
     @property
     def name(self) -> str:
-        """Lower-case file name without ``.gz``."""
+        """Return the lower-case file name without ``.gz``."""
         return self.path.name.lower().removesuffix(".gz")
 
     def text(self) -> str:
+        # Cut anywhere: the last character of the head may be half of one.
         return self.head.decode("utf-8", "replace").removeprefix("\ufeff")
 
     def header(self) -> list[str]:
-        """Column names of a comma- or tab-separated table; a single-element list for other text."""
+        """Return column names of a comma- or tab-separated table; a single-element list for other text."""
         first = self.text().split("\n", 1)[0].strip()
+        # A tab among commas is part of a text.
         parts = first.split("\t" if "\t" in first and "," not in first else ",")
         return [part.strip().strip('"') for part in parts]
 
@@ -63,8 +66,9 @@ def probe(path: Path) -> Probe:
 
 
 def stem(path: Path) -> str:
-    """The file's name without the endings that say how it is stored."""
+    """Return the file's name without the endings that say how it is stored."""
     name = path.name
+    # Endings come stacked: "log.csv.gz".
     while True:
         for suffix in _SUFFIXES:
             if name.lower().endswith(suffix) and len(name) > len(suffix):
@@ -75,12 +79,12 @@ def stem(path: Path) -> str:
 
 
 def read_bytes(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> bytes:
-    """All unpacked bytes of a file; InvalidInput beyond ``limit``, long before memory is short."""
+    """Read all unpacked bytes of a file; InvalidInput beyond ``limit``, long before memory is short."""
     return _read(path, limit, exact=True)
 
 
 def read_text(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> str:
-    """The file as UTF-8 text."""
+    """Read the file as UTF-8 text."""
     try:
         return read_bytes(path, limit).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -88,16 +92,19 @@ def read_text(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> str:
 
 
 def read_json(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> object:
-    """The file as JSON. NaN and infinities pass here, so that a validator can name their place."""
+    """Read the file as JSON. NaN and infinities pass here, so that a validator can name their place."""
     text = read_text(path, limit)
     if not text.strip():
         raise InvalidInput(str(path), "the file is empty")
+    # A cheap upper bound: each value follows one of these three. Texts may hold some too, which only
+    # counts too many.
     if sum(map(text.count, ",[{")) > DOCUMENT_LIMIT_VALUES:
         raise InvalidInput(str(path), f"more than {DOCUMENT_LIMIT_VALUES:,} values, which no such file has")
     try:
         value: object = json.loads(text)
     except json.JSONDecodeError as error:
         raise InvalidInput(str(path), f"not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+    # A hostile file of brackets; json's scanner recurses.
     except RecursionError:
         raise InvalidInput(str(path), "not a workflow document: JSON nested too deeply") from None
     except ValueError as error:
@@ -106,9 +113,13 @@ def read_json(path: Path, limit: int = DOCUMENT_LIMIT_BYTES) -> object:
 
 
 def open_stream(path: Path) -> io.BufferedIOBase:
-    """An unpacking stream over the file; the caller closes it. Errors on reading: see `stream_error`."""
+    """Open an unpacking stream over the file; the caller closes it. Errors on reading: see `stream_error`."""
     try:
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            # It is read twice, to tell its format and then whole; a pipe gives its bytes once, or waits for ever.
+            raise InvalidInput(str(path), "is a pipe or a device; save its content to a file and name that")
         with path.open("rb") as raw:
+            # By content, not by name: files are renamed.
             packed = raw.read(2) == _GZIP
         return gzip.open(path, "rb") if packed else path.open("rb")
     except OSError as error:
@@ -116,7 +127,7 @@ def open_stream(path: Path) -> io.BufferedIOBase:
 
 
 def stream_error(path: Path, error: Exception) -> InvalidInput:
-    """The InvalidInput for what reading a stream of `open_stream` may raise."""
+    """Return the InvalidInput for what reading a stream of `open_stream` may raise."""
     if isinstance(error, EOFError):
         return InvalidInput(str(path), "the gzip file is truncated; fetch or unpack it again")
     if isinstance(error, gzip.BadGzipFile | zlib.error):
@@ -127,12 +138,14 @@ def stream_error(path: Path, error: Exception) -> InvalidInput:
 
 
 def _read(path: Path, limit: int, *, exact: bool) -> bytes:
-    """At most ``limit`` unpacked bytes; with ``exact`` a longer file is an error."""
+    """Read at most ``limit`` unpacked bytes; with ``exact`` a longer file is an error."""
     chunks: list[bytes] = []
+    # One byte more than allowed tells "too large" from "just fits".
     left = limit + 1 if exact else limit
     stream = open_stream(path)
     try:
         with stream:
+            # In pieces, so that a packed bomb is stopped at the limit and not after unpacking.
             while left > 0 and (chunk := stream.read(min(left, MIB))):
                 chunks.append(chunk)
                 left -= len(chunk)
@@ -162,6 +175,7 @@ def write_atomic(path: Path, write: Callable[[io.BufferedIOBase], None]) -> None
     _need_parent(path)
     if path.is_dir():
         raise InvalidInput(str(path), "this is a folder, a file name is needed")
+    # In the same folder: a rename is atomic within one file system only.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as raw:
@@ -171,8 +185,10 @@ def write_atomic(path: Path, write: Callable[[io.BufferedIOBase], None]) -> None
                     write(packed)
             else:
                 write(raw)
+        # `mkstemp` makes files that only their owner may read.
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
+    # Also on KeyboardInterrupt: nothing half-written stays.
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -192,6 +208,8 @@ def write_folder_atomic(path: Path, write: Callable[[Path], None]) -> None:
         temporary.chmod(0o755)
         if path.exists():
             old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
+            # A folder cannot be replaced in one step; moved away first, it is missing for a moment, never
+            # half-written.
             path.replace(old / path.name)
             temporary.replace(path)
             shutil.rmtree(old)
@@ -208,7 +226,7 @@ def _need_parent(path: Path) -> None:
 
 
 def data_folder() -> Path:
-    """The folder of real data: ``WATTFLOW_DATA``, or ``../shared/data`` beside the source tree."""
+    """Return the folder of real data: ``WATTFLOW_DATA``, or ``../shared/data`` beside the source tree."""
     named = os.environ.get("WATTFLOW_DATA")
     folder = Path(named) if named else Path(__file__).parents[4] / "shared" / "data"
     if not folder.is_dir():

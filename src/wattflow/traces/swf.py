@@ -28,6 +28,8 @@ COLUMNS = 18
 _CHUNK_BYTES = 8 * MIB
 _HOPELESS_BYTES = 64 * MIB
 """After this much without a single job the rest is not read."""
+# Logs converted by other tools are known to hold bytes; one odd job must not decide, so the median
+# does.
 _BYTES_NOT_KB = 1e8
 """A median request above this many kB a processor (100 GB) is bytes of the whole job, as in some converted logs."""
 _LINE = re.compile(r"\s*(?:[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\s+){17}[+-]?\d")
@@ -42,7 +44,7 @@ Floats = NDArray[np.float64]
 
 
 def claims(probe: Probe) -> bool:
-    """By its ending, or by a first line of 18 numbers after the ``;`` lines."""
+    """Recognise a log by its ending, or by a first line of 18 numbers after the ``;`` lines."""
     if probe.folder:
         return False
     if probe.name.endswith(".swf"):
@@ -92,7 +94,7 @@ def read(path: Path, processors: str = "parts") -> Workload:
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    """The unpacked text in pieces that end at a line's end."""
+    """Yield the unpacked text in pieces that end at a line's end."""
     rest, total = b"", 0
     stream = open_stream(path)
     try:
@@ -115,12 +117,15 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _parse(chunk: bytes, skipped: _Skipped) -> Floats:
-    """The rows of a chunk as numbers. Everything is one pass over byte arrays."""
+    """Parse the rows of a chunk as numbers. Everything is one pass over byte arrays."""
     text = np.frombuffer(chunk, np.uint8)
     space = _IS_SPACE[text]
     newline = text == _NEWLINE
+    # A newline belongs to the line that it ends, hence the subtraction.
     line = np.cumsum(newline, dtype=np.int32) - newline
     starts = ~space
+    # A token starts where no space is and the byte before was one; the first byte of the chunk has none
+    # before it.
     starts[1:] &= space[:-1]
     start_at = np.flatnonzero(starts)
     if not len(start_at):
@@ -128,6 +133,7 @@ def _parse(chunk: bytes, skipped: _Skipped) -> Floats:
     line_of_token = line[start_at]
     lines = int(line[-1]) + 1
     tokens = np.bincount(line_of_token, minlength=lines)
+    # One more than lines, so that `first_token[i]` to `first_token[i + 1]` are the tokens of line i.
     first_token = np.zeros(lines + 1, np.int64)
     np.cumsum(tokens, out=first_token[1:])
     comment = np.zeros(lines, np.bool_)
@@ -136,7 +142,9 @@ def _parse(chunk: bytes, skipped: _Skipped) -> Floats:
     # The ordinal of the token that each byte belongs to, within its line.
     ordinal = np.cumsum(starts, dtype=np.int32) - first_token[line].astype(np.int32)
     wanted = ~space & (ordinal <= COLUMNS)
+    # Only among the first 18 columns: whatever comes after may be text.
     words = np.bincount(line[wanted & ~_IS_NUMERAL[text]], minlength=lines) > 0
+    # More columns than 18 are fine, fewer are not.
     enough = tokens >= COLUMNS
     skipped.short += int(np.count_nonzero(filled & ~comment & ~enough))
     skipped.words += int(np.count_nonzero(enough & ~comment & words))
@@ -152,8 +160,10 @@ def _numbers(text: Bytes, wanted: NDArray[np.bool_], ordinal: NDArray[np.int32],
     from pyarrow import csv
 
     ends = wanted.copy()
+    # The last byte of each token is one that no wanted byte follows.
     ends[:-1] &= ~wanted[1:]
     keep = wanted.copy()
+    # The byte after a token is kept too: it becomes the separator.
     keep[1:] |= ends[:-1]
     separated = text.copy()
     separator = np.flatnonzero(ends) + 1
@@ -169,13 +179,15 @@ def _numbers(text: Bytes, wanted: NDArray[np.bool_], ordinal: NDArray[np.int32],
                 column_types=dict.fromkeys(names, pa.float64()), null_values=[], strings_can_be_null=False
             ),
         )
+    # A token of allowed letters that is no number, such as "1-2" or "e": rare, so the slow way is
+    # enough.
     except pa.ArrowInvalid:
         return _numbers_slowly(clean, skipped)
     return np.column_stack([table[name].to_numpy() for name in names])
 
 
 def _numbers_slowly(clean: bytes, skipped: _Skipped) -> Floats:
-    """The same, line by line, where some token such as ``1-2`` only looks like a number."""
+    """Parse line by line, where some token such as ``1-2`` only looks like a number."""
     rows = []
     for line in clean.splitlines():
         try:
@@ -192,9 +204,11 @@ def _workload(rows: Floats, name: str, notes: list[str], processors: str) -> Wor
     if given and not len(rows):
         raise InvalidInput(name, f"none of its {given:,} jobs can be run: {'; '.join(more)}")
     job, submit, wait, run = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
+    # Processors that were allocated, else those that were asked for.
     width = np.where(rows[:, 4] > 0, rows[:, 4], rows[:, 7])
     if np.count_nonzero(width <= 0):
         notes.append(f"{np.count_nonzero(width <= 0)} jobs do not say how many processors; one is assumed")
+    # Converted logs have fractions.
     width = np.maximum(np.ceil(width), 1.0).astype(np.int64)
     memory, memory_notes = _memory_bytes(rows, width)
     notes += memory_notes
@@ -211,8 +225,10 @@ def _workload(rows: Floats, name: str, notes: list[str], processors: str) -> Wor
         "cpu_s": np.where(rows[:, 5] >= 0, rows[:, 5], np.nan),
     }
     for column, i in zip(names, range(10, COLUMNS), strict=True):
+        # A column of -1 only says nothing, and would be written back as such anyway.
         if (rows[:, i] != -1).any():
             columns[column] = rows[:, i]
+    # Numbers of jobs are ids only where they are exact as floats.
     whole = bool((np.abs(job) < 2**53).all() and (job == np.floor(job)).all())
     return Workload.of_columns(
         name,
@@ -220,6 +236,7 @@ def _workload(rows: Floats, name: str, notes: list[str], processors: str) -> Wor
         runtime_s=run,
         shapes=shapes,
         functions=functions,
+        # A request of 0 or -1 is none.
         estimate_s=np.where(requested > 0, requested, run),
         shape=shape,
         ids=tuple(map(str, job.astype(np.int64).tolist())) if whole else None,
@@ -230,12 +247,13 @@ def _workload(rows: Floats, name: str, notes: list[str], processors: str) -> Wor
 
 
 def _usable(rows: Floats) -> tuple[Floats, list[str]]:
-    """Rows with a submission and a run time; the others are counted."""
+    """Return rows with a submission and a run time; the others are counted."""
     notes = []
     run, submit = rows[:, 3], rows[:, 1]
     finite = np.isfinite(rows).all(axis=1) & (np.abs(rows) < 1e15).all(axis=1)
     unknown = finite & (run == -1)
     negative = finite & (run < 0) & ~unknown
+    # Each row has one reason, so that the counts in the notes add up.
     unsent = finite & (submit < 0) & ~unknown & ~negative
     wide = finite & (np.maximum(rows[:, 4], rows[:, 7]) > 32767) & (run >= 0) & (submit >= 0)
     for count, what in (
@@ -251,23 +269,25 @@ def _usable(rows: Floats) -> tuple[Floats, list[str]]:
 
 
 def _memory_bytes(rows: Floats, width: NDArray[np.int64]) -> tuple[Floats, list[str]]:
-    """Bytes a processor: requested, else used, else 0 (unknown)."""
+    """Return the bytes a processor: requested, else used, else 0 (unknown)."""
     notes = []
     kilobytes = np.where(rows[:, 9] > 0, rows[:, 9], np.where(rows[:, 6] > 0, rows[:, 6], 0.0))
     asked = rows[:, 9][rows[:, 9] > 0]
     if len(asked) and float(np.median(asked)) > _BYTES_NOT_KB:
         notes.append("requested memory is far beyond kB a processor; it is read as bytes a job")
         return np.where(rows[:, 9] > 0, rows[:, 9] / width, 0.0), notes
+    # The format says kB and not which; 1,000 bytes are taken.
     return kilobytes * 1000.0, notes
 
 
 def _shapes(
     executable: Floats, width: NDArray[np.int64], memory: Floats, processors: str
 ) -> tuple[NDArray[np.int32], list[Shape], list[Function]]:
-    """Distinct (executable, width, memory) as shapes; a function for each executable."""
+    """Make shapes of distinct (executable, width, memory), and a function for each executable."""
     apps, app = np.unique(executable, return_inverse=True)
     sizes, size = np.unique(memory, return_inverse=True)
     widths, wide = np.unique(width, return_inverse=True)
+    # One number per combination, so that one sort of integers finds them all.
     key = (app.astype(np.int64) * len(sizes) + size) * len(widths) + wide
     distinct, shape = np.unique(key, return_inverse=True)
     functions = [Function(f"app-{int(number)}" if number >= 0 else "job") for number in apps.tolist()]
@@ -299,14 +319,15 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
 
 
 def _texts(column: Floats) -> list[str]:
-    """Numbers as short as they are exact: whole ones without a point."""
+    """Write numbers as short as they are exact: whole ones without a point."""
+    # As one cast where all are whole: formatting a million floats one by one takes seconds.
     if bool((column == np.floor(column)).all()) and bool((np.abs(column) < 2**53).all()):
         return [str(value) for value in column.astype(np.int64).tolist()]
     return [repr(int(value)) if value.is_integer() else repr(value) for value in column.tolist()]
 
 
 def _columns(workload: Workload) -> tuple[list[Floats], tuple[str, ...]]:
-    """The 18 columns, and what they leave out."""
+    """Return the 18 columns, and what they leave out."""
     count = len(workload)
     first = [shape.variants[0] for shape in workload.shapes]
     cores = np.array([v.cores for v in first] or [1.0])
@@ -332,6 +353,7 @@ def _columns(workload: Workload) -> tuple[list[Floats], tuple[str, ...]]:
     at = workload.shape
     columns = [
         job, workload.release_s, kept("wait_s"), run, width[at], kept("cpu_s"), unknown, width[at],
+        # An estimate equal to the run time is what a reader assumes without one.
         np.where((estimate > 0) & (estimate != run), estimate, -1.0), per_processor[at], kept("status"),
         kept("user"), kept("group"), executable[at], kept("queue"), kept("partition"), kept("preceding_job"),
         kept("think_s"),
@@ -340,9 +362,10 @@ def _columns(workload: Workload) -> tuple[list[Floats], tuple[str, ...]]:
 
 
 def _job_numbers(workload: Workload) -> Floats:
-    """The tasks' own ids where all are whole numbers, else 1, 2, 3 …"""
+    """Return the tasks' own ids where all are whole numbers, else 1, 2, 3 …"""
     count = len(workload)
     ids = workload.ids or ()
+    # Leading zeros would be lost as numbers.
     if len(ids) == count and all(re.fullmatch(r"\d{1,15}", id) and str(int(id)) == id for id in ids):
         return np.array([float(id) for id in ids])
     return np.arange(1.0, count + 1.0)

@@ -24,15 +24,16 @@ __all__ = ["claims", "parse", "read", "validate", "write"]
 
 
 def claims(probe: Probe) -> bool:
-    """JSON with a workflow inside, or a folder of such files."""
+    """Recognise JSON with a workflow inside, or a folder of such files."""
     if probe.folder:
         return any(_members(probe.path))
     text = probe.text().lstrip()
+    # A JSON schema of WfFormat speaks of workflows as well.
     return text.startswith("{") and '"workflow"' in text and '"$schema"' not in text[:500]
 
 
 def read(path: Path) -> Workload:
-    """One document, or every document of a folder in order of name."""
+    """Read one document, or every document of a folder in order of name."""
     if not path.is_dir():
         return documents.to_workload([read_document(path)], stem(path))
     found: list[Workflow] = []
@@ -41,6 +42,7 @@ def read(path: Path) -> Workload:
         try:
             found.append(read_document(member))
         except InvalidInput as error:
+            # All problems of all files at once, each with its file.
             problems += [Problem(f"{member.name}: {one.where}", one.what) for one in error.problems]
     if problems:
         raise InvalidInput(str(path), problems)
@@ -48,7 +50,7 @@ def read(path: Path) -> Workload:
 
 
 def read_document(path: Path) -> Workflow:
-    """One document as a Workflow. Raises InvalidInput with all of its problems."""
+    """Read one document as a Workflow. Raises InvalidInput with all of its problems."""
     raw = read_json(path)
     workflow, problems = parse(raw, stem(path))
     if workflow is None:
@@ -57,11 +59,12 @@ def read_document(path: Path) -> Workflow:
 
 
 def validate(raw: object) -> tuple[Problem, ...]:
-    """All problems of a parsed JSON document; empty when it can be read."""
+    """Return all problems of a parsed JSON document; empty when it can be read."""
     return parse(raw)[1]
 
 
 def _members(folder: Path) -> Iterator[Path]:
     for member in sorted(folder.iterdir()):
+        # Hidden files are copies of editors and of macOS archives.
         if member.name.endswith((".json", ".json.gz")) and member.is_file() and not member.name.startswith("."):
             yield member

@@ -30,12 +30,14 @@ class Check:
             self.problems.append(Problem(where, what))
 
     def as_number(self, raw: object, where: str, minimum: float | None = None) -> float | None:
-        """A finite number, or None after noting why not."""
+        """Read a finite number, or None after noting why not."""
+        # `true` is an int in Python.
         if isinstance(raw, bool) or not isinstance(raw, int | float):
             self.problem(where, f"must be a number, not {_shown(raw)}")
             return None
         try:
             value = float(raw)
+        # An integer of a thousand digits.
         except OverflowError:
             value = math.inf
         if not math.isfinite(value):
@@ -49,7 +51,7 @@ class Check:
     def number(
         self, holder: Mapping[str, object], keys: Mapping[str, float], where: str, minimum: float | None = 0.0
     ) -> float | None:
-        """The first present key's number times its unit factor; None where all are absent."""
+        """Read the first present key's number times its unit factor; None where all are absent."""
         for key, factor in keys.items():
             raw = holder.get(key)
             if raw is None:
@@ -60,13 +62,14 @@ class Check:
         return None
 
     def whole(self, holder: Mapping[str, object], keys: Mapping[str, float], where: str) -> int | None:
-        """Like `number`, rounded to a whole number and exact for large integers."""
+        """Read as `number` does, rounded to a whole number and exact for large integers."""
         for key, factor in keys.items():
             raw = holder.get(key)
             if raw is None:
                 continue
             if self.as_number(raw, f"{where}.{key}", 0.0) is None:
                 return None
+            # Integers are multiplied as integers; through text, since `raw` may be any number type.
             value = raw * int(factor) if isinstance(raw, int) else round(float(str(raw)) * factor)
             if value > _LARGEST:
                 self.problem(f"{where}.{key}", f"must be below 2^63, not {_shown(raw)}")
@@ -88,6 +91,7 @@ class Check:
         if not isinstance(raw, list):
             self.problem(f"{where}.{key}", f"must be a list, not {_shown(raw)}")
             return ()
+        # Each wrong item is told, the others are used.
         for i, item in enumerate(raw):
             if not isinstance(item, str):
                 self.problem(f"{where}.{key}[{i}]", f"must be text, not {_shown(item)}")
@@ -101,7 +105,7 @@ class Check:
         return None
 
     def objects(self, holder: Mapping[str, object], key: str, where: str) -> list[tuple[str, dict[str, object]]]:
-        """The objects of a list, each with its place."""
+        """Return the objects of a list, each with its place."""
         raw = holder.get(key)
         if raw is None:
             return []
@@ -123,7 +127,7 @@ def _shown(raw: object) -> str:
 
 
 def check_graph(check: Check, places: Sequence[str], ids: Sequence[str], parents: Sequence[Sequence[str]]) -> None:
-    """Ids are unique, parents exist, nothing waits for itself. One problem per breach; of cycles, one is named."""
+    """Check that ids are unique, parents exist and nothing waits for itself; of cycles, one is named."""
     index: dict[str, int] = {}
     for i, id in enumerate(ids):
         if id in index:
@@ -164,10 +168,11 @@ def check_task(check: Check, where: str, task: Task) -> None:
 
 
 def find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
-    """The tasks of one cycle, each before the one that waits for it; empty where there is none. O(tasks + edges)."""
+    """Find one cycle, each task before the one that waits for it; empty where there is none. O(tasks + edges)."""
     children: list[list[int]] = [[] for _ in parents]
     waiting = [0] * len(parents)
     for task, above in enumerate(parents):
+        # A set: an edge that is listed twice counts once, or the child would never become ready.
         for parent in set(above):
             children[parent].append(task)
             waiting[task] += 1

@@ -30,6 +30,8 @@ _NOT_STATED = frozenset({"schema_version", "tasks", "files"})
 def write(workload: Workload, path: Path) -> tuple[str, ...]:
     """Write one workflow as a file; several as a folder with one file each."""
     as_file = path.name.lower().removesuffix(".gz").endswith(".json")
+    # A log of many single jobs as one file: a folder of thousands of one-task documents would help
+    # nobody.
     together = as_file and len(workload) > 1 and workload.one_task_each
     found, dropped = documents.of_workload(documents.as_one_workflow(workload) if together else workload)
     if together:
@@ -41,6 +43,7 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
             str(path), f"WfFormat holds one workflow a file and this workload has {len(found)}; name a folder"
         )
     else:
+        # Padded, so that files sort in the workload's order.
         width = len(str(len(found)))
         texts = [(f"{i:0{width}d}.json", dumps(one)) for i, one in enumerate(found)]
         write_folder_atomic(path, lambda folder: _write_all(folder, texts))
@@ -63,15 +66,16 @@ def write_document(workflow: Workflow, path: Path) -> None:
 
 
 def dumps(workflow: Workflow) -> str:
-    """The document as JSON text. Raises InvalidInput for values that JSON cannot hold."""
+    """Return the document as JSON text. Raises InvalidInput for values that JSON cannot hold."""
     try:
+        # `allow_nan=False`: NaN is not JSON, though Python writes it.
         return json.dumps(to_json(workflow), indent=1, allow_nan=False) + "\n"
     except (ValueError, TypeError) as error:
         raise InvalidInput(workflow.name, f"cannot be written as JSON: {error}") from None
 
 
 def to_json(workflow: Workflow) -> dict[str, object]:
-    """The document as JSON values, valid against the schema of WfFormat 1.5."""
+    """Return the document as JSON values, valid against the schema of WfFormat 1.5."""
     if not workflow.tasks:
         raise InvalidInput(workflow.name, "WfFormat needs at least one task and there is none")
     ids = _spelled([task.id for task in workflow.tasks], _TASK_LETTERS)
@@ -80,8 +84,9 @@ def to_json(workflow: Workflow) -> dict[str, object]:
     for task in workflow.tasks:
         for parent in task.parents:
             children.setdefault(parent, []).append(ids[task.id])
+    entries = [_specified(task, ids, files, children[task.id]) for task in workflow.tasks]
     specification: dict[str, object] = {
-        "tasks": [_specified(task, ids, files, children[task.id]) for task in workflow.tasks],
+        "tasks": entries,
         "files": [
             {"id": files[file.id], "sizeInBytes": file.size_bytes}
             | ({extension.KEY: {"id": file.id}} if files[file.id] != file.id else {})
@@ -95,14 +100,16 @@ def to_json(workflow: Workflow) -> dict[str, object]:
     raw = _head(workflow) | {"workflow": inside}
     stated = workflow.attributes.get("workflow")
     if isinstance(stated, dict):
+        # Never over what we have just written.
         inside.update({key: value for key, value in stated.items() if key not in inside})
     # What a reader would now see is compared with what it should see; the differences are the extension.
     seen, problems = parse(raw)
     if seen is None:
         raise InvalidInput(workflow.name, problems)
     real = {safe: id for id, safe in ids.items()}
-    entries: list[dict[str, object]] = specification["tasks"]  # type: ignore[assignment]
     for entry, was, wanted in zip(entries, seen.tasks, workflow.tasks, strict=True):
+        # Ids were respelled for the schema; compared as the reader will see them after the extension is
+        # applied.
         spelled = dataclasses.replace(was, parents=tuple(real[parent] for parent in was.parents))
         more = extension.differing(spelled, wanted)
         if more:
@@ -121,6 +128,7 @@ def _head(workflow: Workflow) -> dict[str, object]:
         head["createdAt"] = workflow.created_at
     head["schemaVersion"] = SCHEMA_VERSION
     for key, value in workflow.attributes.items():
+        # What the schema would refuse here survives in the extension, as a difference.
         if key in _RESERVED or not _fits(key, value):
             continue
         head[key] = value
@@ -140,15 +148,17 @@ def _fits(key: str, value: object) -> bool:
 
 
 def _loose_files(workflow: Workflow) -> list[str]:
-    """Files that tasks name and the list of files does not."""
+    """Return files that tasks name and the list of files does not."""
     listed = {file.id for file in workflow.files}
     return [f for task in workflow.tasks for f in (*task.inputs, *task.outputs) if f not in listed]
 
 
 def _spelled(ids: list[str], letters: re.Pattern[str]) -> dict[str, str]:
-    """Each id in letters that the schema allows, unique; ids that are fine stay."""
+    """Spell each id in letters that the schema allows, unique; ids that are fine stay."""
+    # Ids that are fine keep their spelling and must not be taken by a respelled one.
     taken = {id for id in ids if id and not letters.search(id)}
     spelled: dict[str, str] = {}
+    # The position is unique, so most respelled ids need no second try.
     for number, id in enumerate(dict.fromkeys(ids)):
         safe = id
         if id not in taken:
@@ -199,6 +209,8 @@ def _executed(task: Task, id: str, origin: datetime | None) -> dict[str, object]
     if command:
         entry["command"] = command
     first = task.variants[0]
+    # One core and no memory is what a reader assumes; a fraction below one is not allowed by the
+    # schema.
     if first.cores > 1 or (first.cores == 1 and first.memory_bytes):
         entry["coreCount"] = int(first.cores) if float(first.cores).is_integer() else first.cores
     values = {
@@ -225,6 +237,7 @@ def _machine(machine: Machine) -> dict[str, object]:
     if machine.memory_bytes:
         entry["memoryInBytes"] = machine.memory_bytes
     cpu: dict[str, object] = {"coreCount": machine.cores} if machine.cores else {}
+    # The schema wants a whole number of MHz.
     if machine.speed_mhz is not None and machine.speed_mhz >= 1 and machine.speed_mhz.is_integer():
         cpu["speedInMHz"] = int(machine.speed_mhz)
     if machine.cpu_vendor:

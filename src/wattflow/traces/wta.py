@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,30 +33,31 @@ _NUMBERS = (
 
 
 def claims(probe: Probe) -> bool:
-    """The trace's folder, or a parquet file of its tasks."""
+    """Recognise the trace's folder, or a parquet file of its tasks."""
     if probe.folder:
         return bool(_parts(probe.path, "tasks"))
     return probe.head.startswith(b"PAR1") and _root(probe.path) != probe.path
 
 
 def _root(path: Path) -> Path:
-    """The trace's folder where a file below its ``tasks`` was named."""
+    """Return the trace's folder where a file below its ``tasks`` was named."""
     if path.is_dir():
         return path
     return next((parent.parent for parent in path.parents if parent.name == "tasks"), path)
 
 
 def _parts(folder: Path, kind: str) -> list[Path]:
-    """The parquet files of one object of the format, of its newest schema version."""
+    """Return the parquet files of one object of the format, of its newest schema version."""
     base = folder / kind
     if not base.is_dir():
         return []
+    # Archives keep several versions of one table side by side; names sort by version.
     versions = sorted(child for child in base.iterdir() if child.is_dir() and child.name.startswith("schema-"))
     return sorted((versions[-1] if versions else base).glob("*.parquet"))
 
 
 def read(path: Path) -> Workload:
-    """A trace. Tasks of unknown runtime (−1) stay in the DAG with 1 s in its place; other bad rows are skipped."""
+    """Read a trace. Tasks of unknown runtime (−1) stay in the DAG with 1 s in its place; other bad rows are skipped."""
     path = _root(path)
     files = _parts(path, "tasks")
     if not files:
@@ -66,10 +68,12 @@ def read(path: Path) -> Workload:
     numbers = {}
     for name in _NUMBERS:
         numbers[name], bad = table.numbers(name)
+        # The first four are needed; what else cannot be read is unknown.
         if name in _NUMBERS[:4]:
             skips.drop(bad | ~np.isfinite(numbers[name]), f"without a usable {name}")
     order = np.argsort(numbers["id"], kind="stable")
     twice = np.zeros(len(table), np.bool_)
+    # Sorted by id, repeats stand side by side; stable, so the first of them stays.
     twice[order[1:]] = numbers["id"][order][1:] == numbers["id"][order][:-1]
     skips.drop(twice, "whose id came before")
     runtime = numbers["runtime"]
@@ -84,7 +88,7 @@ def read(path: Path) -> Workload:
 
 @dataclass(slots=True)
 class _Extra:
-    """What a task's ``params`` say in the namespaced extension."""
+    """Hold what a task's ``params`` say in the namespaced extension."""
 
     variants: tuple[Variant, ...] | None = None
     parts: int = 1
@@ -123,6 +127,7 @@ class _Trace:
         runtime = np.where(known, numbers["runtime"] / 1000, UNKNOWN_RUNTIME_S)
         shape, shapes, functions = self._shapes()
         workflow, names = log_tables.distinct(numbers["workflow_id"].tolist())
+        # Without a runtime there is no estimate either, unless the extension has one.
         estimate = np.where(known, runtime, np.nan)
         for t, extra in self.extras.items():
             if extra.estimate_s is not None:
@@ -146,18 +151,23 @@ class _Trace:
             notes=tuple(self.notes),
         )
         if workload.edge_count:
+            # Raises on a cycle, which the columns themselves would not show.
             workload.topological_order()
         return workload
 
     def _columns(self, known: log_tables.Mask) -> dict[str, np.ndarray]:
         columns: dict[str, np.ndarray] = {} if known.all() else {"runtime_known": known}
         names = {
-            "energy_consumption": ("energy_j", 1.0), "wait_time": ("wait_s", 1e-3),
-            "disk_io_time": ("disk_s", 1e-3), "network_io_time": ("network_s", 1e-3),
-            "user_id": ("user", 1.0), "group_id": ("group", 1.0),
-        }  # fmt: skip
+            "energy_consumption": ("energy_j", 1.0),
+            "wait_time": ("wait_s", 1e-3),
+            "disk_io_time": ("disk_s", 1e-3),
+            "network_io_time": ("network_s", 1e-3),
+            "user_id": ("user", 1.0),
+            "group_id": ("group", 1.0),
+        }
         for source, (target, factor) in names.items():
             values = self.numbers[source]
+            # -1 is unknown.
             values = np.where(values >= 0, values * factor, np.nan)
             if np.isfinite(values).any():
                 columns[target] = values
@@ -186,16 +196,18 @@ class _Trace:
         for t, (kind, core, size) in enumerate(rows):
             extra = self.extras.get(t) or _Extra()
             function = extra.function or Function(kind or "task")
+            # The column holds the task's cores, a variant those of one part.
             variants = extra.variants or (Variant(cores=core / extra.parts, memory_bytes=size),)
             shape = Shape(functions.setdefault(function, len(functions)), variants, extra.parts)
             codes.append(shapes.setdefault(shape, len(shapes)))
         return np.array(codes, np.int32), list(shapes), list(functions)
 
     def _extras(self, params: list[str]) -> dict[int, _Extra]:
-        """Extensions by task; ones that cannot be read are counted and passed over."""
+        """Return extensions by task; ones that cannot be read are counted and passed over."""
         found: dict[int, _Extra] = {}
         bad = 0
         for t, text in enumerate(params):
+            # A cheap test first: most traces have no extension, and parsing a million texts takes long.
             if f'"{extension.KEY}"' in text:
                 extra = _extra(text)
                 if extra is None:
@@ -212,13 +224,16 @@ def _extra(text: str) -> _Extra | None:
         raw = json.loads(text)[extension.KEY]
         check = Check()
         fields = {"variants": "tuple[Variant, ...]", "function": "Function"}
-        values = {name: extension.decode(raw[name], kind, name, check) for name, kind in fields.items() if name in raw}
+        values: dict[str, Any] = {
+            name: extension.decode(raw[name], kind, name, check) for name, kind in fields.items() if name in raw
+        }
         for name in ("parts", "estimate_s", "deadline_s", "input_bytes", "output_bytes"):
             if name in raw:
                 values[name] = extension.decode(raw[name], "int" if name == "parts" else "float", name, check)
         if "provenance" in raw:
             values["provenance"] = str(Provenance(raw["provenance"]))
-        extra = _Extra(**values)  # type: ignore[arg-type]
+        extra = _Extra(**values)
+        # What cannot be a task counts as unreadable as a whole.
         return extra if not check.problems and extra.parts >= 1 and extra.variants != () else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -28,7 +28,8 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
         for kind, columns in (("tasks", tasks), ("workflows", workflows)):
             target = folder / kind / _SCHEMA
             target.mkdir(parents=True)
-            parquet.write_table(pa.table(columns), target / "part.0.parquet", compression="snappy")
+            with (target / "part.0.parquet").open("wb") as file:
+                parquet.write_table(pa.table(columns), file, compression="snappy")
         target = folder / "workload" / _SCHEMA
         target.mkdir(parents=True)
         (target / "generic_information.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
@@ -38,7 +39,8 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
 
 
 def _milliseconds(seconds: np.ndarray) -> np.ndarray:
-    """Whole milliseconds where that is exact, else fractions: the archive's own types drift the same way."""
+    """Return whole milliseconds where that is exact, else fractions: the archive's own types drift the same way."""
+    # Integers are what the archive uses; fractions only where whole milliseconds would lose something.
     whole = np.rint(seconds * 1000.0)
     return whole.astype(np.int64) if bool((whole / 1000.0 == seconds).all()) else seconds * 1000.0
 
@@ -57,6 +59,7 @@ def _tasks(workload: Workload) -> dict[str, object]:
     runtime = _milliseconds(workload.runtime_s)
     shapes = [workload.shapes[s] for s in range(len(workload.shapes))]
     cores = np.array([s.variants[0].cores * s.parts for s in shapes] or [1.0])[workload.shape]
+    # -1 MB divided by MB is -1: unknown.
     memory = np.array([s.variants[0].memory_bytes or -MB for s in shapes] or [-MB])[workload.shape] / MB
     types = [workload.functions[s.function].name for s in shapes]
     parents, children = _lists(workload)
@@ -86,7 +89,7 @@ def _tasks(workload: Workload) -> dict[str, object]:
 
 
 def _lists(workload: Workload) -> tuple[object, object]:
-    """Parents and children as list columns, built from offsets without a loop over tasks."""
+    """Return parents and children as list columns, built from offsets without a loop over tasks."""
     import pyarrow as pa
 
     start, child, _ = workload.children()
@@ -99,7 +102,7 @@ def _lists(workload: Workload) -> tuple[object, object]:
 
 
 def _params(workload: Workload, types: Sequence[str]) -> list[str]:
-    """The extension of each task as JSON text; ``{}`` where the columns say it all."""
+    """Return the extension of each task as JSON text; ``{}`` where the columns say it all."""
     by_shape = [_shape_extra(shape, workload.functions[shape.function]) for shape in workload.shapes]
     provenance = workload.columns.get("energy_provenance")
     known = workload.columns.get("runtime_known")
@@ -108,6 +111,7 @@ def _params(workload: Workload, types: Sequence[str]) -> list[str]:
         extra = dict(by_shape[int(workload.shape[t])])
         estimate, runtime = float(workload.estimate_s[t]), float(workload.runtime_s[t])
         has_runtime = known is None or bool(known[t])
+        # NaN is "unknown" and an estimate equal to the runtime the default: neither is written.
         if np.isfinite(estimate) and not (has_runtime and estimate == runtime):
             extra["estimate_s"] = estimate
         if np.isfinite(workload.deadline_s[t]):
@@ -128,6 +132,8 @@ def _shape_extra(shape: Shape, function: Function) -> dict[str, object]:
     if shape.parts != 1:
         extra["parts"] = shape.parts
     plain = shape.variants == (Variant(cores=first.cores, memory_bytes=first.memory_bytes),)
+    # Whatever the columns alone would not give back: cores are summed over parts, memory goes through
+    # MB.
     if not plain or shape.parts != 1 or first.cores <= 0 or round(first.memory_bytes / MB * MB) != first.memory_bytes:
         extra["variants"] = extension.encode(shape.variants)
     if function != Function(function.name or "task"):
@@ -142,6 +148,7 @@ def _workflows(workload: Workload) -> dict[str, object]:
     total = np.full(count, -1.0)
     if energy is not None:
         total = np.bincount(workload.workflow, weights=energy.astype(np.float64), minlength=count)
+        # One unknown task makes its workflow's sum unknown.
         total = np.where(np.isfinite(total), total, -1.0)
     return {
         "id": np.arange(count, dtype=np.int64),
@@ -180,9 +187,7 @@ def _dropped(workload: Workload) -> tuple[str, ...]:
         lines.append("ids of tasks: they are numbered")
     if len(workload.workflow_names) > 1 and not workload.one_task_each:
         lines.append("names of workflows: they are numbered")
-    held = {
-        "energy_j", "energy_provenance", "wait_s", "disk_s", "network_s", "user", "group", "runtime_known",
-    }  # fmt: skip
+    held = {"energy_j", "energy_provenance", "wait_s", "disk_s", "network_s", "user", "group", "runtime_known"}
     more = sorted(set(workload.columns) - held)
     if more:
         lines.append(f"columns {', '.join(more)}")

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from wattflow.cli.main import app
 from wattflow.frames import library
+from wattflow.lab.explore.design import bundled
 from wattflow.policy import registry
 
 
@@ -93,7 +94,7 @@ def test_bad_options(arguments: tuple[object, ...], says: str) -> None:
 def test_explore_refuses_a_file_as_its_folder(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine", encoding="utf-8")
-    design = Path(__file__).parents[3] / "experiments" / "explore_small.toml"
+    design = bundled(Path("explore_small"))
     assert "name a folder" in refused("explore", design, "--out", taken)
     assert taken.read_text(encoding="utf-8") == "mine"
 

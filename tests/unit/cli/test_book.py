@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[3]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 HISTORY = ("changelog.md",)
 """Says what commands were called then."""
+MOST_WORDS = 79_000
 SPOKEN = re.compile(r"wattflow(?: +(?!wattflow )[^\s`|;&]+)+")
 
 
@@ -35,6 +36,23 @@ def test_every_page_is_listed_once_and_the_sections_are_those_of_a_book() -> Non
     ]  # fmt: skip
     names = [page for pages in listed.values() for _, page in pages]
     assert sorted(names) == sorted({path.name for path in PAGES} - {"index.md"})
+
+
+def test_a_guide_begins_with_what_its_reader_gets_and_the_command() -> None:
+    listed = book.sections((ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
+    for _, page in (*listed["Start"], *listed["Guides"]):
+        head = (ROOT / "docs" / page).read_text(encoding="utf-8").split("\n## ")[0]
+        words, _, code = head.partition("```")
+        assert 8 <= len(words.split()) <= 90, f"{page}: a sentence or three, then the command"
+        assert re.search(r"^(\$ )?(wattflow|pip) ", code.partition("```")[0], re.M), f"{page}: no command at its top"
+
+
+def test_the_book_does_not_grow() -> None:
+    """Words of all pages but the changelog, which is history, and what is made from code: less is more."""
+    made = (*HISTORY, "commands.md", "contributing.md")
+    counts = {path.name: len(path.read_text(encoding="utf-8").split()) for path in PAGES if path.name not in made}
+    assert sum(counts.values()) <= MOST_WORDS, counts
+    assert counts["learned.md"] <= 900
 
 
 def test_every_link_of_a_rendered_page_leads_somewhere(tmp_path: Path) -> None:

@@ -74,10 +74,8 @@ def test_frames_are_listed() -> None:
     assert "sparrow" in wattflow("frames").stdout
 
 
-def test_a_design_is_not_an_experiment() -> None:
-    from wattflow.lab.experiments import experiment
-
-    assert "explore_exde" not in experiment.names() and "fgd" in experiment.names()
-    path = experiment.folder() / "explore_exde.toml"
-    found = wattflow("experiment", path)
-    assert found.exit_code == 2 and "wattflow lab explore" in found.stderr
+def test_our_designs_are_found_by_name_unless_a_file_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "points" in wattflow("explore", "explore_small", "--plan").stdout
+    Path("explore_small").write_text("nonsense")
+    assert wattflow("explore", "explore_small", "--plan").exit_code == 2

@@ -1,4 +1,4 @@
-"""Options that nothing else types: each reaches what it is for. And the commands below their nouns."""
+"""Options that nothing else types: each reaches what it is for; no option is without a line and a test. And nouns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from wattflow.cli import kube, up, watch
+from wattflow.cli import account, kube, kube_nodes, kube_trial, profile_command, token, up, watch
 from wattflow.cli.main import COMMANDS, FIRST, NOUNS, app
+from wattflow.model.errors import InvalidInput
 from wattflow.runtime import home
+from wattflow.runtime.executors import privileges
 from wattflow.server import __main__ as serving
 
 ROOT = Path(__file__).parents[3]
@@ -40,6 +42,14 @@ def test_the_page_of_commands_is_todays() -> None:
     assert done.returncode == 0, "python tools/commands.py writes it anew"
 
 
+def test_every_option_has_a_line_on_the_page_and_something_that_types_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import commands
+
+    assert not commands.unsaid(), "an option without help says nothing on the page of commands"
+    assert not commands.untested(), "each option is typed by a test, a benchmark, make or an example; else it goes"
+
+
 def test_what_up_is_told_reaches_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
 
@@ -59,10 +69,12 @@ def test_what_up_is_told_reaches_the_server(tmp_path: Path, monkeypatch: pytest.
     words = [word for pair in options.items() for word in pair]
     objects = str(tmp_path / "objects")
     more = ["--home", str(tmp_path / "h"), "--port", "0", "--no-agent", "--upgrade", "--objects", objects]
+    more += ["--log", "json", "--keep-journal", "3MiB"]
     typed("up", *more, *words)
     (command,) = seen
     told = serving._parser().parse_args(command[3:])
     assert told.upgrade and told.objects == objects and told.home == str(tmp_path / "h")
+    assert told.log == "json" and told.keep_journal_bytes == 3 << 20
     for name, value in options.items():
         assert f"{name[2:].replace('-', '_')}={value}" in told.driver_option
 
@@ -142,3 +154,94 @@ def test_kube_explain_is_told_where_scheduler_and_journal_are(monkeypatch: pytes
     words = ["kube", "explain", "work/pod", "--scheduler", "http://127.0.0.1:9", "--journal", str(tmp_path)]
     assert typed(*words) == "so\n"
     assert seen == [("work", "pod"), "http://127.0.0.1:9", tmp_path, "wattflow/wattflow"]
+
+
+class Answers:
+    """A server that writes down what it is asked and answers with what it was given."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.asked = list(answers), list[tuple[object, ...]]()
+
+    def call(self, *asked: object) -> Any:
+        self.asked.append(asked)
+        return self.answers.pop(0)
+
+
+def test_limits_are_sent_as_they_were_typed_and_none_takes_one_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Answers({"mode": "hard", "share": 2.0})
+    monkeypatch.setattr(account, "connect", lambda *_: server)
+    words = ["--mode", "hard", "--waiting", "9", "--share", "2", "--priority", "-1", "--running", "none"]
+    typed("account", "set", "project", "climate", *words)
+    wanted = {"mode": "hard", "waiting": 9, "share": 2.0, "priority": -1, "running": None}
+    assert server.asked == [("PATCH", "/v1/accounts/project/climate", wanted)]
+
+
+def test_a_report_is_of_the_month_that_was_asked_for_and_the_audit_begins_behind_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Answers([], [{"sequence": 8, "at_s": 0.0, "who": "eve", "action": "run", "about": "w"}], [])
+    monkeypatch.setattr(account, "connect", lambda *_: server)
+    assert "nothing was used in 2026-02" in typed("report", "--month", "2026-02", "--by", "project")
+    assert "eve" in typed("server", "audit", "--after", "7")
+    paths = [path for _, path, *_ in server.asked]
+    assert paths == [
+        "/v1/usage?by=project&month=2026-02", "/v1/audit?after=7&most=1000", "/v1/audit?after=8&most=1000",
+    ]  # fmt: skip
+
+
+def test_a_token_says_whose_budget_pays_and_for_which_node_it_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {"token": "secret", "id": "t1", "name": "n7", "role": "agent", "project": "climate", "node": "node-7",
+            "expires_s": None, "revoked_s": None}  # fmt: skip
+    server = Answers(made)
+    monkeypatch.setattr(token, "connect", lambda *_: server)
+    said = typed("token", "create", "n7", "--role", "agent", "--project", "climate", "--node", "node-7")
+    assert said.startswith("secret\n")
+    wanted = {"name": "n7", "role": "agent", "project": "climate", "node": "node-7"}
+    assert server.asked == [("POST", "/v1/tokens", wanted)]
+
+
+def test_an_agent_passes_the_variables_that_were_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[object, ...]] = []
+
+    def choose(*told: object) -> None:
+        seen.append(told)
+        raise InvalidInput("here", "enough was seen")
+
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "token").chmod(0o600)
+    monkeypatch.setattr(privileges, "choose", choose)
+    words = ["server", "agent", "--server", "http://127.0.0.1:1", "--token-file", str(tmp_path / "token")]
+    assert "enough was seen" in typed(*words, "--tasks-as", "self", "--pass-env", "TERM,LANG", code=2)
+    assert seen == [("self", ("TERM", "LANG"))]
+
+
+def test_kubes_commands_are_told_where_leases_are_and_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[object, ...]] = []
+
+    def told(*words: object) -> str:
+        seen.append(words[1:])
+        return "done"
+
+    monkeypatch.setattr(kube, "_access", lambda _: None)
+    for module, name in ((kube_nodes, "sleep"), (kube_nodes, "claims"), (kube_trial, "profiles")):
+        monkeypatch.setattr(module, name, told)
+    typed("kube", "sleep", "off", "--lease-namespace", "ours")
+    typed("kube", "claims", "--release-expired", "--silent", "60", "--lease-namespace", "ours")
+    typed("kube", "profiles", "--prometheus", "http://127.0.0.1:9", "--days", "2", "--write")
+    assert seen == [("off", "ours"), ("ours", True, 60.0), ("http://127.0.0.1:9", 2.0, True)]
+
+
+@pytest.mark.parametrize("words", [(), ("--interference",)])
+def test_a_machine_is_measured_beside_a_load_where_that_was_asked(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[object] = []
+
+    def measure(*told: object) -> None:
+        seen.append(told[3])
+        raise InvalidInput("here", "enough was seen")
+
+    monkeypatch.setattr(profile_command, "_meter", lambda *_: (None, None))
+    monkeypatch.setattr(profile_command, "_measure", measure)
+    assert "enough was seen" in typed("machine", "profile", str(tmp_path / "p.json"), "--virtual", *words, code=2)
+    assert seen == [bool(words)]

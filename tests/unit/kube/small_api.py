@@ -14,6 +14,8 @@ from aiohttp import web
 from wattflow.kube.access import Access
 
 Json = dict[str, Any]
+_PATCHED = ("pods", "nodes", "persistentvolumeclaims", "persistentvolumes")
+_GUARDS = ("uid", "resourceVersion")
 
 
 class SmallApi:
@@ -126,7 +128,9 @@ class SmallApi:
             return self._bind(request.path.removesuffix("/binding"), body)
         if "leases" in parts:
             return self._lease(request, body)
-        if request.method == "PATCH" and parts[-2] in ("pods", "nodes", "persistentvolumeclaims"):
+        if request.method == "PATCH" and "resourceclaims" in parts:
+            return self._patch(request.path.removesuffix("/status"), body)
+        if request.method == "PATCH" and parts[-2] in _PATCHED:
             return self._label(request.path, body["metadata"], body.get("spec", {}))
         return web.json_response({}, status=201)
 
@@ -158,8 +162,20 @@ class SmallApi:
                 return refusal(409, "Conflict")
         for key in ("labels", "annotations"):
             found["metadata"].setdefault(key, {}).update(wanted.get(key, {}))
-        found["spec"] |= {key: spec[key] for key in ("taints",) if key in spec}
+        found["spec"] |= {key: spec[key] for key in ("taints", "claimRef") if key in spec}
         return web.json_response(self.put(f"/api/v1/{path.split('/')[-2]}", found))
+
+    def _patch(self, path: str, body: Json) -> web.Response:
+        """Merge a claim of devices, whole: lists are replaced, null takes a key away."""
+        found = self._one(path)
+        if found is None:
+            return refusal(404, "NotFound")
+        if any(found["metadata"][key] != body["metadata"].get(key, found["metadata"][key]) for key in _GUARDS):
+            return refusal(409, "Conflict")
+        for part in ("metadata", "status"):
+            whole = found.setdefault(part, {}) | body.get(part, {})
+            found[part] = {key: value for key, value in whole.items() if value is not None}
+        return web.json_response(self.put("/apis/resource.k8s.io/v1/resourceclaims", found))
 
     def _lease(self, request: web.Request, body: Json) -> web.Response:
         path = request.path if request.method == "POST" else request.path.rpartition("/")[0]

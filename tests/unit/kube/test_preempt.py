@@ -10,19 +10,21 @@ import pytest
 
 from wattflow.kube import objects
 from wattflow.kube.access import Access
+from wattflow.kube.accounting import pod_requests
 from wattflow.kube.binder import Binder
 from wattflow.kube.book import Book
 from wattflow.kube.client import Client
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.filters.snapshot import Snapshot
+from wattflow.kube.nominated import Nominated
 from wattflow.kube.preempt import Budget, Preemptor, plan
 
 from .making import node, pod
 from .small_api import small_api
 
 
-def budget(allowed: int, **labels: str) -> Budget:
-    raw = {"metadata": {"name": "b", "namespace": "default"}, "spec": {"selector": {"matchLabels": labels}},
+def budget(allowed: int, name: str = "b", **labels: str) -> Budget:
+    raw = {"metadata": {"name": name, "namespace": "default"}, "spec": {"selector": {"matchLabels": labels}},
            "status": {"disruptionsAllowed": allowed}}  # fmt: skip
     return msgspec.convert(raw, Budget)
 
@@ -58,6 +60,29 @@ def test_budgets_hold() -> None:
     both = [pod(name, "n", {"app": "w"}, cpu="2", priority=1) for name in "ab"]
     assert victims(both, budgets=(budget(1, app="w"),), cpu="4") is None
     assert victims(both, budgets=(budget(2, app="w"),), cpu="4") == ("n", ["a", "b"])
+
+
+def test_several_budgets() -> None:
+    pods = [
+        pod("a", "x", {"app": "w", "tier": "t"}, cpu="4", priority=1),
+        pod("b", "y", {"app": "v"}, cpu="4", priority=2),
+    ]
+    both = (budget(1, "one", app="w"), budget(1, "two", tier="t"))
+    assert victims(pods) == ("x", ["a"])
+    assert victims(pods, budgets=both) == ("y", ["b"]), "the API server evicts nobody whom two budgets cover"
+    assert victims(pods, budgets=(*both, budget(0, "three", app="v"))) is None
+    assert victims(pods, budgets=(both[0], budget(0, "three", app="v"))) == ("x", ["a"])
+    tied = [pod("a", "n", {"app": "w"}, cpu="2", priority=5), pod("b", "n", {"app": "w"}, cpu="2", priority=1)]
+    assert victims(tied, budgets=(budget(1, app="w"),)) == ("n", ["a"]), (
+        "as kube-scheduler: one budget, first a, then b"
+    )
+
+
+def test_of_equal_victims_those_that_started_last() -> None:
+    pods = [pod(name, name, cpu="4", priority=1) for name in "xyz"]
+    for one, hour in zip(pods, (7, 9, 8), strict=True):
+        one.status.start_time = f"2026-01-01T0{hour}:00:00Z"
+    assert victims(pods) == ("y", ["y"])
 
 
 def test_rules_between_pods_count_and_those_who_leave_already_are_not_evicted() -> None:
@@ -104,3 +129,72 @@ def test_a_pod_that_could_go_somewhere_evicts_nobody() -> None:
     client = Client(Access("http://127.0.0.1:1"))
     asked = pod("high", schedulerName="ours", cpu="3", priority=9)
     assert Preemptor(client, book, Binder(client, "ours"), lambda: 0.0).plan(asked) is None
+
+
+def ours(name: str, priority: int, cpu: str = "3") -> objects.Pod:
+    return pod(name, schedulerName="ours", cpu=cpu, priority=priority)
+
+
+def full_book(*names: str) -> Book:
+    """Nodes of four cores with one pod of low priority on each."""
+    book = Book(EngineDecider("fifo"), owns=lambda one: one.spec.scheduler_name == "ours", power_of=lambda one: None)
+    for name in names:
+        book.on_node("ADDED", node(name))
+        book.on_pod("ADDED", pod(f"low-{name}", name, cpu="4", priority=1))
+    return book
+
+
+def wait(book: Book, *pods: objects.Pod) -> None:
+    for one in pods:
+        book.on_pod("ADDED", one)
+        book.since_s[one.metadata.uid] = 0.0
+
+
+@pytest.mark.slow
+def test_nobody_else_is_evicted_while_a_victim_takes_its_time_to_end() -> None:
+    async def whole() -> None:
+        async with small_api() as (api, access), Client(access) as client:
+            book, now_s = full_book("x", "y"), [5.0]
+            wait(book, ours("high", 9))
+            preemptor = Preemptor(client, book, Binder(client, "ours"), lambda: now_s[0])
+            await preemptor.look()
+            leaving = pod("low-x", "x", cpu="4", priority=1)
+            leaving.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+            book.on_pod("MODIFIED", leaving)
+            now_s[0] += 60
+            await preemptor.look()
+            assert [path for _, path in api.calls if "eviction" in path] == [
+                "/api/v1/namespaces/default/pods/low-x/eviction"
+            ]
+
+    asyncio.run(whole())
+
+
+@pytest.mark.slow
+def test_pods_that_wait_together_each_get_a_node_of_their_own_in_one_look() -> None:
+    async def whole() -> None:
+        async with small_api() as (api, access), Client(access) as client:
+            book = full_book("x", "y")
+            wait(book, ours("a", 9), ours("b", 9), ours("c", 9))
+            await Preemptor(client, book, Binder(client, "ours"), lambda: 5.0).look()
+            evicted = [path.split("/")[-2] for _, path in api.calls if "eviction" in path]
+            assert evicted == ["low-x", "low-y"], "one node each, and nobody for c, for whom no room would be left"
+            assert {uid: one.node for uid, one in book.nominated.items()} == {"uid-a": "x", "uid-b": "y"}
+
+    asyncio.run(whole())
+
+
+def test_kept_room_is_closed_to_equals_and_they_go_elsewhere() -> None:
+    book = full_book("x")
+    book.on_node("ADDED", node("y"))
+    book.on_pod("DELETED", pod("low-x", "x", cpu="4", priority=1))
+    wait(book, ours("first", 9), ours("late", 9))
+    first = book.waiting["uid-first"]
+    book.nominated["uid-first"] = Nominated("x", first, pod_requests(first))
+    book.flush(0.0)
+    assert "kept for" in str(book.assume("uid-late", "x"))
+    book.flush(1.0)
+    chosen = {choice.uid: choice.node for choice in book.decider.step(1.0).choices}
+    assert chosen.get("uid-late") in (None, "y"), "never x again"
+    assert book.assume("uid-late", "y") is None
+    assert book.assume("uid-first", "x") is None

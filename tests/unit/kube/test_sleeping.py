@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.kube import accounting, objects, scheduler_process, settings, sleeping
+from wattflow.kube import accounting, actuators, objects, scheduler_process, settings, sleep_facts, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.allowance import SWITCH, ZONE, Allowance, windows
 from wattflow.kube.argo.watching import Flows
@@ -22,6 +22,7 @@ from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.filters import snapshot
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.sleeping import ASLEEP, Sleeper
+from wattflow.levels.power_hooks import PowerHook
 from wattflow.live.protocol import Power
 from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput
@@ -60,6 +61,13 @@ def hook(folder: Path, body: str = "exit 0") -> str:
     return str(path)
 
 
+def switch(folder: Path, body: str = "exit 0") -> PowerHook:
+    """The same command as the scheduler uses it."""
+    made = actuators.make(settings.SchedulerSettings(hook=hook(folder, body)), Patches())
+    assert made is not None
+    return made
+
+
 def calls(folder: Path) -> list[str]:
     path = folder / "calls"
     return path.read_text().split("\n")[:-1] if path.exists() else []
@@ -88,9 +96,9 @@ def test_asleep_and_awake_again(tmp_path: Path) -> None:
     told: list[tuple[str, Power]] = []
 
     async def run() -> None:
-        theirs = {"key": "theirs", "effect": "NoSchedule"}
+        theirs = {"key": "theirs", "effect": "PreferNoSchedule"}
         client = Patches([theirs])
-        sleeper = Sleeper(client, "wattflow", hook(tmp_path), lambda name: False,
+        sleeper = Sleeper(client, "wattflow", switch(tmp_path), lambda name: False,
                           lambda name, state: told.append((name, state)), settle_s=0.0)  # fmt: skip
         sleeper.sleep("n")
         assert not sleeper.awake("n")
@@ -100,7 +108,9 @@ def test_asleep_and_awake_again(tmp_path: Path) -> None:
         notes = {"annotations": {ASLEEP: "wattflow"}, "resourceVersion": "7"}
         assert client.patches == [("n", {"metadata": notes, "spec": {"taints": [theirs, mine]}})]
         seen = sleeper.seen("MODIFIED", marked(node("n"), is_ready=False))
-        assert not seen.spec.unschedulable and not seen.spec.taints, "one that sleeps by our order may be chosen"
+        assert seen is not None and not seen.spec.unschedulable and not seen.spec.taints, (
+            "one that sleeps by our order may be chosen"
+        )
         sleeper.wake("n")
         await until(lambda: len(calls(tmp_path)) == 2)
         assert not sleeper.awake("n"), "awake when its kubelet says so, not when the command has ended"
@@ -121,7 +131,7 @@ def test_a_pod_that_came_meanwhile_and_a_command_that_fails_leave_the_node_on(tm
 
     async def run() -> None:
         client = Patches()
-        sleeper = Sleeper(client, "wattflow", hook(tmp_path, "exit 3"), lambda name: next(looks, False),
+        sleeper = Sleeper(client, "wattflow", switch(tmp_path, "exit 3"), lambda name: next(looks, False),
                           lambda name, state: told.append((name, state)), settle_s=0.0)  # fmt: skip
         sleeper.sleep("n")
         await until(lambda: len(told) == 1)
@@ -138,7 +148,7 @@ def test_a_node_that_does_not_wake_is_told(tmp_path: Path) -> None:
     lost: list[str] = []
 
     async def run() -> None:
-        sleeper = Sleeper(Patches(), "wattflow", hook(tmp_path), lambda name: False, lambda name, state: None,
+        sleeper = Sleeper(Patches(), "wattflow", switch(tmp_path), lambda name: False, lambda name, state: None,
                           lost.append, settle_s=0.0, wake_limit_s=0.2)  # fmt: skip
         sleeper.seen("ADDED", marked(node("n"), is_ready=False))
         assert sleeper.states == {"n": Power.ASLEEP}, "of a scheduler before us"
@@ -155,7 +165,7 @@ def test_a_short_nap_is_over_when_the_lease_is_renewed(tmp_path: Path, monkeypat
 
     async def run() -> None:
         client = Patches()
-        sleeper = Sleeper(client, "wattflow", hook(tmp_path), lambda name: False,
+        sleeper = Sleeper(client, "wattflow", switch(tmp_path), lambda name: False,
                           lambda name, state: told.append((name, state)), settle_s=0.0)  # fmt: skip
         sleeper.seen("ADDED", marked(node("n"), is_ready=True))
         sleeper.wake("n")
@@ -184,7 +194,7 @@ def test_a_node_that_is_somebody_elses_business_is_neither_put_to_sleep_nor_woke
 
     async def run() -> None:
         client = Patches()
-        sleeper = Sleeper(client, "wattflow", hook(tmp_path), lambda name: False,
+        sleeper = Sleeper(client, "wattflow", switch(tmp_path), lambda name: False,
                           lambda name, state: told.append((name, state)), unwoken.append, settle_s=0.05)  # fmt: skip
         theirs = node("n", **spec)
         views = {"n": snapshot.NodeView.of(theirs, [])}
@@ -202,7 +212,8 @@ def test_a_node_that_is_somebody_elses_business_is_neither_put_to_sleep_nor_woke
         asleep.spec.unschedulable = theirs.spec.unschedulable
         asleep.spec.taints += theirs.spec.taints
         shown = sleeper.seen("MODIFIED", asleep)
-        assert shown.spec.unschedulable == theirs.spec.unschedulable and shown.spec.taints == theirs.spec.taints
+        assert shown is not None and shown.spec.unschedulable == theirs.spec.unschedulable
+        assert shown.spec.taints == asleep.spec.taints, "ours too: nobody would wake it for a pod"
         sleeper.wake("n")
         await asyncio.sleep(0.05)
         assert unwoken == ["n"] and calls(tmp_path) == [], "asleep it stays as it is, and its pods go elsewhere"
@@ -215,7 +226,7 @@ def test_a_cordon_that_comes_while_a_node_wakes_stays(tmp_path: Path) -> None:
 
     async def run() -> None:
         client = Patches(cordoned=True)
-        sleeper = Sleeper(client, "wattflow", hook(tmp_path), lambda name: False,
+        sleeper = Sleeper(client, "wattflow", switch(tmp_path), lambda name: False,
                           lambda name, state: told.append((name, state)), settle_s=0.0)  # fmt: skip
         sleeper.seen("ADDED", marked(node("n"), is_ready=False))
         sleeper.wake("n")
@@ -267,16 +278,131 @@ def test_what_an_operator_allows() -> None:
             windows(bad)
 
 
+def test_what_the_operator_wants_on_is_woken() -> None:
+    zones = [{ZONE: "a"}, {ZONE: "a"}, {ZONE: "b"}]
+    views = {f"n{i}": snapshot.NodeView.of(node(f"n{i}", labels), []) for i, labels in enumerate(zones)}
+    states = {"n0": Power.ASLEEP, "n1": Power.ASLEEP, "n2": Power.ASLEEP}
+    wall = [datetime.datetime(2026, 11, 18, 7, 59)]
+    asleep = sorted(states)
+
+    def allowance(**limits: Any) -> Allowance:
+        return Allowance(views, states, lambda: 0.0, lambda: wall[0], **limits)
+
+    assert allowance().wanted(asleep) == []
+    assert allowance(min_on=1).wanted(asleep) == ["n0", "n2"], "one of each zone"
+    assert allowance(headroom_m=4001).wanted(asleep) == ["n0", "n1"], "as many as bring the cores"
+    states["n0"] = Power.WAKING
+    assert allowance(headroom_m=4001).wanted(["n1", "n2"]) == ["n1"], "one on its way counts"
+    office = allowance(never=windows("Mon-Fri 08:00-18:00"))
+    assert office.wanted(["n1", "n2"]) == []
+    wall[0] = wall[0].replace(hour=8, minute=0)
+    assert office.wanted(["n1", "n2"]) == ["n1", "n2"], "at eight they are all woken"
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
+def test_a_foreign_taint_wins_before_and_after(effect: str, tmp_path: Path) -> None:
+    told: list[tuple[str, Power]] = []
+    unwoken: list[str] = []
+    taint = objects.Taint(key="maintenance.example/window", effect=effect)
+
+    async def run() -> None:
+        client = Patches([{"key": taint.key, "effect": effect}])
+        sleeper = Sleeper(client, "wattflow", switch(tmp_path), lambda name: False,
+                          lambda name, state: told.append((name, state)), unwoken.append, settle_s=0.0)  # fmt: skip
+        sleeper.sleep("n")
+        await until(lambda: bool(told))
+        assert told == [("n", Power.ON)] and not client.patches and not calls(tmp_path), "before"
+        asleep = marked(node("n"), is_ready=False)
+        asleep.spec.taints.append(taint)
+        shown = sleeper.seen("MODIFIED", asleep)
+        assert shown is not None and {one.key for one in shown.spec.taints} >= {ASLEEP, taint.key}, "none is sent there"
+        sleeper.wake("n")
+        assert unwoken == ["n"] and not calls(tmp_path), "after"
+        views = {"n": snapshot.NodeView.of(asleep, [])}
+        sleeper.allowance = Allowance(views, sleeper.states, lambda: 0.0, dedicated=frozenset({taint.key}))
+        sleeper.wake("n")
+        await until(lambda: calls(tmp_path) == ["wake n"])
+
+    asyncio.run(run())
+
+
+def test_how_long_a_node_takes_is_learned_and_kept(tmp_path: Path) -> None:
+    usual = Sleep(10.0, 120.0, 30.0)
+    assert sleep_facts.of(node("n"), usual) == usual
+
+    async def run() -> None:
+        client = Patches()
+        told: list[Power] = []
+        sleeper = Sleeper(client, "wattflow", switch(tmp_path), lambda name: False,
+                          lambda name, state: told.append(state), settle_s=0.0)  # fmt: skip
+        asleep = marked(node("n"), is_ready=False)
+        asleep.metadata.annotations[sleep_facts.WAKE_S] = "100"
+        sleeper.seen("ADDED", asleep)
+        sleeper.wake("n")
+        await until(lambda: bool(calls(tmp_path)))
+        sleeper.seen("MODIFIED", msgspec.structs.replace(
+            marked(node("n"), is_ready=True, beat="after"), metadata=asleep.metadata))  # fmt: skip
+        await until(lambda: told == [Power.ON])
+        ((_, body),) = client.patches
+        assert 65.0 <= float(body["metadata"]["annotations"][sleep_facts.WAKE_S]) < 90.0, "quicker than the 100 s"
+
+    asyncio.run(run())
+    kept = node("n")
+    kept.metadata.annotations = {sleep_facts.WAKE_S: "40", sleep_facts.SLEEP_W: "3.2"}
+    found = sleep_facts.of(kept, usual)
+    assert 40.0 <= found.wake_s <= 46.0 and 3.2 <= found.watts <= 3.7, "in steps, so that alike nodes stay alike"
+    for hostile in ("²", "-1", "1e30", "nan", "x" * 5000):
+        kept.metadata.annotations = {sleep_facts.WAKE_S: hostile, sleep_facts.SLEEP_W: hostile}
+        assert sleep_facts.of(kept, usual) == usual
+
+
+def test_a_late_word_of_the_watch_puts_nobody_to_sleep_again(tmp_path: Path) -> None:
+    """The mark was taken off by another connection than the watch's: what still shows it is old."""
+
+    async def run() -> None:
+        client = Patches()
+        told: list[Power] = []
+        sleeper = Sleeper(client, "wattflow", switch(tmp_path), lambda name: False,
+                          lambda name, state: told.append(state), settle_s=0.0)  # fmt: skip
+        sleeper.seen("ADDED", marked(node("n"), is_ready=False))
+        sleeper.wake("n")
+        await until(lambda: bool(calls(tmp_path)))
+        sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat="after"))
+        await until(lambda: told == [Power.ON])
+        sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat="late"))
+        assert sleeper.awake("n")
+        before = len(client.patches)
+        sleeper.keep_on()
+        await until(lambda: len(client.patches) > before)
+        assert client.marks()[-1] is False, "a mark on a node that is on is taken off"
+
+    asyncio.run(run())
+
+
+def test_who_stood_by_takes_up_what_stands_on_the_nodes(tmp_path: Path) -> None:
+    async def run() -> None:
+        sleeper = Sleeper(Patches(), "wattflow", switch(tmp_path), lambda name: False, lambda name, state: None)
+        sleeper.seen("ADDED", marked(node("woken"), is_ready=False))
+        sleeper.seen("ADDED", node("slept"))
+        sleeper.seen("MODIFIED", node("woken"))  # by the leader
+        sleeper.seen("MODIFIED", marked(node("slept"), is_ready=False))
+        await sleeper.begin()
+        assert sleeper.awake("woken") and not sleeper.awake("slept")
+
+    asyncio.run(run())
+
+
 def test_the_switch_wakes_all_and_a_dry_run_only_tells(tmp_path: Path) -> None:
     events: list[str] = []
 
     async def run() -> None:
-        sleeper = Sleeper(Patches(), "wattflow", hook(tmp_path), lambda name: False, lambda name, state: None,
+        sleeper = Sleeper(Patches(), "wattflow", switch(tmp_path), lambda name: False, lambda name, state: None,
                           settle_s=0.0, told=lambda node, reason, text: events.append(reason))  # fmt: skip
         sleeper.allowance = Allowance({"n": snapshot.NodeView.of(node("n"), [])}, sleeper.states, lambda: 0.0)
         sleeper.seen("ADDED", marked(node("m"), is_ready=False))
         space = objects.Namespace(metadata=objects.Metadata(name="wattflow", annotations={SWITCH: "off"}))
         sleeper.on_namespace(space)
+        assert sleeper.keep_on() == ["m"]
         await until(lambda: calls(tmp_path) == ["wake m"])
         sleeper.sleep("n")
         assert sleeper.awake("n")
@@ -343,6 +469,45 @@ def test_an_idle_node_sleeps_and_is_woken_for_a_pod(tmp_path: Path) -> None:
         scheduler._on_node("MODIFIED", marked(node("n", {sleeping.MAY_SLEEP: "true"}), is_ready=True, beat="after"))
         await until(lambda: not scheduler._queue.empty())
         assert scheduler._queue.get_nowait()[0][:2] == ("uid-p", "n")
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["cordoned", "deleted"])
+def test_who_waits_for_a_node_that_somebody_takes_goes_elsewhere(what: str, tmp_path: Path) -> None:
+    """The node was chosen minutes ago: what the operator did to it meanwhile wins."""
+    from wattflow.clusters import profiles
+
+    name = next(one.name for one in profiles.list_profiles() if one.shipped)
+    chosen = settings.parse(CONFIG.format(hook=hook(tmp_path), profile=name))
+    now = [0.0]
+    label = {sleeping.MAY_SLEEP: "true"}
+
+    async def run() -> None:
+        scheduler: Scheduler = scheduler_process.make(Patches(), chosen)
+        scheduler.clock = lambda: now[0]
+        assert scheduler.sleeper is not None
+        scheduler._on_node("ADDED", marked(node("n", label), is_ready=False))
+        scheduler._powered("n", Power.ASLEEP)
+        scheduler._on_pod("ADDED", pod("p", cpu="2", schedulerName="wattflow"))
+        now[0] = 10.0
+        scheduler.decide()
+        await until(lambda: calls(tmp_path) == ["wake n"])
+        if what == "deleted":
+            scheduler._on_node("DELETED", marked(node("n", label), is_ready=False))
+        else:
+            scheduler._on_node("MODIFIED", marked(node("n", label), is_ready=True, beat="after", cordoned=True))
+            await until(lambda: scheduler.sleeper is not None and scheduler.sleeper.awake("n"))
+            # as the watch would tell once our mark is off: the cordon alone is left
+            bare = msgspec.structs.replace(node("n", label), spec=objects.NodeSpec(unschedulable=True))
+            scheduler._on_node("MODIFIED", bare)
+        scheduler._on_node("ADDED", node("other"))
+        for now_s in (11.0, 20.0, 40.0):
+            now[0] = now_s
+            scheduler.decide()
+        await until(lambda: not scheduler._queue.empty())
+        assert scheduler._queue.get_nowait()[0][:2] == ("uid-p", "other")
 
     asyncio.run(run())
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from research.papers import fgd_paper
 from wattflow.clusters import load_cluster
 from wattflow.files.strict_table import Problems, StrictTable
-from wattflow.lab.experiments import fgd_paper
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.units import GIB
 from wattflow.model.workflow import Variant

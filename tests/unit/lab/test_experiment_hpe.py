@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from drawn import check_drawn
-from wattflow.cli.main import app
-from wattflow.lab.experiments import (
+from research.papers import (
     experiment,
     hpe_beyond,
     hpe_factorial,
@@ -22,8 +22,10 @@ from wattflow.lab.experiments import (
     hpe_table1,
     hpe_table2,
 )
-from wattflow.lab.experiments.findings import Figure
-from wattflow.lab.experiments.hpe_factorial import Effect
+from research.papers.findings import Figure
+from research.papers.hpe_factorial import Effect
+from research.replay import replay
+from wattflow.cli.guard import guarded
 from wattflow.model.errors import InvalidInput
 
 FILE = Path(__file__).parents[3] / "experiments" / "hpe_table1.toml"
@@ -149,9 +151,15 @@ def test_our_policy_is_held_against_algorithm_1_with_sleep(settings: hpe_table1.
     assert seconds > 0.0
 
 
+def _app() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(guarded(replay))
+    return app
+
+
 @pytest.mark.slow
 def test_the_whole_experiment_prints_and_writes_what_it_found(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["experiment", str(FILE), "--out", str(tmp_path / "out")])
+    result = CliRunner().invoke(_app(), [str(FILE), "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     figures = {line.split()[1]: line for line in result.stdout.splitlines() if line.startswith("figure ")}
     for name in ("hpe_first_row_makespan", "hpe_first_row_energy", "hpe_makespan_saved", "hpe_energy_saved"):
@@ -195,6 +203,6 @@ def test_unknown_experiments_and_kinds_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_command_lists_what_can_be_replayed() -> None:
-    result = CliRunner().invoke(app, ["experiment"])
+    result = CliRunner().invoke(_app(), [])
     assert result.exit_code == 0
     assert "hpe_table1" in result.stdout

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from wattflow.lab.experiments import experiment, hpe_gpu
-from wattflow.lab.experiments.findings import Findings, no_progress
+from research.papers import experiment, hpe_gpu
+from research.papers.findings import Findings, no_progress
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,7 @@ def test_reductions_are_plain_and_short_ones_are_said(outcome: Findings) -> None
 def test_every_mode_ran_forty_jobs_and_joules_are_watts_by_seconds() -> None:
     import json
 
-    from wattflow.files.data_folder import packaged
-
-    found = json.loads(packaged("gpu", "h200_sharing.json").read_text(encoding="utf-8"))
+    found = json.loads((hpe_gpu.MEASURED / "h200_sharing.json").read_text(encoding="utf-8"))
     for run in found["runs"]:
         assert sum(len(times) for times in run["job_s"].values()) == 40
         assert run["energy_j"] == pytest.approx(run["mean_w"] * run["makespan_s"], rel=1e-3)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wattflow.lab.experiments import experiment, job_log
+from research.papers import experiment, job_log
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from research.papers import overheads, recorded_replay, wfinstances
+from research.papers.recorded_replay import Replay
 from wattflow import traces
 from wattflow.files.strict_table import Problems, StrictTable
-from wattflow.lab.experiments import overheads, recorded_replay, wfinstances
-from wattflow.lab.experiments.recorded_replay import Replay
 from wattflow.model.workflow import File, Machine, Task, Variant, Workflow
 from wattflow.model.workload import Workload
 from wattflow.sim import simulate

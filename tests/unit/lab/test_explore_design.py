@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wattflow.lab.explore.design import Design, design_of, label_of, read_design, source_of
+from wattflow.lab.explore.design import Design, bundled, design_of, label_of, read_design, source_of
 from wattflow.model.errors import InvalidInput
 
 ROOT = Path(__file__).parents[3]
@@ -130,6 +130,6 @@ def test_shipped_designs_are_valid(name: str) -> None:
 
 
 def test_the_study_has_its_twelve_designs() -> None:
-    found = read_design(ROOT / "experiments" / "explore_exde.toml")
+    found = read_design(bundled(Path("explore_exde")))
     assert len(found.levels("frame")) == 12
     assert len(found.levels("design")) == 4

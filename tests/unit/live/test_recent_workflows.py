@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 from wattflow.clusters import load_cluster
 from wattflow.live import EDGE, FINISHED, NODE, SEAL, STARTED, TASK, Engine, Power
 from wattflow.live.recent_workflows import Arrived
-from wattflow.live.roll import draw_left
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
+from wattflow.plan.joining import together
 
 SHAPE = (Variant(cores=1, memory_bytes=2**30),)
 
@@ -36,10 +37,10 @@ def step(engine: Engine, arrived: Arrived, now: float) -> list[int]:
     return placed
 
 
-def kept(engine: Engine, arrived: Arrived) -> Workload:
-    found = arrived.workload(engine, draw_left(engine.state, 0.0, 0))
-    assert found is not None
-    return found
+def kept(arrived: Arrived) -> Workload:
+    """All that is remembered; its runtimes are those that are known, else NaN."""
+    found = arrived.seen()
+    return replace(together(found.flows), runtime_s=np.concatenate(found.runtime_s))
 
 
 def test_a_workflow_is_kept_after_the_engine_has_forgotten_it() -> None:
@@ -57,16 +58,18 @@ def test_a_workflow_is_kept_after_the_engine_has_forgotten_it() -> None:
     assert arrived.ended == 1 and not engine.state.workflows.open.any()
     put_chain(engine, 2)
     step(engine, arrived, now)
-    found = kept(engine, arrived)
+    found = kept(arrived)
     assert found.workflow.tolist() == [0, 0, 0, 1, 1] and found.parent.tolist() == [0, 1, 3]
     assert found.parent_bytes.tolist() == [5.0] * 3 and len(found.shapes) == 1
     assert found.workflow_submit_s.tolist() == [100.0, 190.0]
     assert found.deadline_s.tolist() == [900.0] * 3 + [np.inf] * 2
     assert found.estimate_s.tolist() == [10.0, 11.0, 12.0, 10.0, 11.0]
-    # 30 s each on a node of one speed: the same seconds on a node of speed 1; what is open takes what is estimated
+    # 30 s each on a node of one speed: the same seconds on a node of speed 1; of what is open no runtime is known
     speeds = {node.speed for node in engine.cluster.nodes}
     assert any(np.allclose(found.runtime_s[:3], 30.0 * speed) for speed in speeds)
-    assert found.runtime_s[3:].tolist() == [10.0, 11.0]
+    assert np.isnan(found.runtime_s[3:]).all()
+    seen = arrived.seen()
+    assert seen.number == 0 and seen.end_s[0] == 190.0 and np.isnan(seen.end_s[1])
 
 
 def test_no_more_is_kept_than_was_asked_for() -> None:
@@ -75,11 +78,11 @@ def test_no_more_is_kept_than_was_asked_for() -> None:
         put_chain(engine, 2)
         step(engine, arrived, float(number))
     assert len(arrived) == 3
-    assert kept(engine, arrived).workflow_submit_s.tolist() == [1.0, 2.0, 3.0]  # at the time of the step before
+    assert kept(arrived).workflow_submit_s.tolist() == [1.0, 2.0, 3.0]  # at the time of the step before
     put_chain(engine, 6)
     step(engine, arrived, 5.0)
     assert len(arrived) == 1 and len(arrived._of_task) == 6
-    assert len(kept(engine, arrived)) == 6
+    assert len(kept(arrived)) == 6
 
 
 def test_a_workflow_that_grows_is_read_again_but_not_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +99,7 @@ def test_a_workflow_that_grows_is_read_again_but_not_each_time(monkeypatch: pyte
     for number in range(200):
         engine.put(TASK, shape, workflow=flow, estimate_s=1.0)
         step(engine, arrived, float(number))
-    assert len(kept(engine, arrived)) > 180 and len(reads) < 60
+    assert len(kept(arrived)) > 180 and len(reads) < 60
 
 
 def test_watching_may_begin_late_and_tasks_may_have_no_workflow() -> None:
@@ -107,7 +110,7 @@ def test_watching_may_begin_late_and_tasks_may_have_no_workflow() -> None:
     for _ in range(2):
         engine.put(TASK, shape, estimate_s=4.0)
     attempts += step(engine, arrived, 1.0)
-    assert len(np.unique(kept(engine, arrived).workflow)) == 3
+    assert len(np.unique(kept(arrived).workflow)) == 3
     for attempt in attempts:
         engine.put(STARTED, attempt)
     step(engine, arrived, 2.0)
@@ -115,7 +118,7 @@ def test_watching_may_begin_late_and_tasks_may_have_no_workflow() -> None:
         engine.put(FINISHED, attempt)
     step(engine, arrived, 9.0)
     assert arrived.ended == 2  # the chain has a task left
-    assert len(np.unique(kept(engine, arrived).workflow)) == 3
+    assert len(np.unique(kept(arrived).workflow)) == 3
 
 
 def test_two_open_workflows_grow_beside_each_other() -> None:
@@ -127,7 +130,7 @@ def test_two_open_workflows_grow_beside_each_other() -> None:
     step(engine, arrived, 0.0)
     engine.put(TASK, shape, workflow=flows[1], estimate_s=7.0)
     step(engine, arrived, 1.0)
-    assert len(arrived) == 2 and sorted(kept(engine, arrived).estimate_s.tolist()) == [5.0] * 5 + [7.0]
+    assert len(arrived) == 2 and sorted(kept(arrived).estimate_s.tolist()) == [5.0] * 5 + [7.0]
 
 
 def test_a_workflow_that_is_sealed_after_its_last_end_is_over_too() -> None:
@@ -144,7 +147,7 @@ def test_a_workflow_that_is_sealed_after_its_last_end_is_over_too() -> None:
             step(engine, arrived, now + 2.0)
             assert arrived.ended == 1
         now += 10.0
-    assert kept(engine, arrived).estimate_s.tolist() == [5.0, 777.0]  # its row is the second one's by now
+    assert kept(arrived).estimate_s.tolist() == [5.0, 777.0]  # its row is the second one's by now
 
 
 def test_attempts_that_are_lost_with_their_node_are_not_remembered_for_ever() -> None:

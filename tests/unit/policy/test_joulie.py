@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattflow.lab.experiments import experiment, joulie_paper
+from research.papers import experiment, joulie_paper
 from wattflow.model.cluster import Cluster, Frequency, Node
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Function, Variant

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from wattflow.levels.power_hooks import HookFailed
+from wattflow.levels.redfish_power import RedfishHook
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.drivers.registry import _power_hook
-from wattflow.runtime.power_hooks import HookFailed
-from wattflow.runtime.redfish_power import RedfishHook
 
 LOGIN = "operator:open sesame"
 

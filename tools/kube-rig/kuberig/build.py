@@ -16,7 +16,6 @@ from kuberig import parts
 _BUSY = ("429 Too Many Requests", "503 Service Unavailable", "i/o timeout", "connection reset", "TLS handshake timeout")
 _TRIES = 20
 _PAUSE_S = 15.0
-_CRDS = "manifests/base/crds/minimal"
 
 
 class BuildFailed(RuntimeError):
@@ -53,6 +52,7 @@ def _build_part(part: parts.Part) -> None:
             _build_vendored(part, made, Path(scratch) / "module")
         else:
             _build_module(part, made, parts.HERE / part.module)
+        _copy_definitions(part, made)
         target = parts.part_dir(part)
         shutil.rmtree(target, ignore_errors=True)
         made.rename(target)
@@ -84,13 +84,16 @@ def _build_vendored(part: parts.Part, made: Path, folder: Path) -> None:
     if not (source / "signal_linux.go").exists():
         shutil.copyfile(source / "signal_darwin.go", source / "signal_linux.go")
     _build_module(part, made, folder, mod="vendor")
-    _copy_definitions(made)
 
 
-def _copy_definitions(made: Path) -> None:
-    where = _go(["list", "-m", "-f", "{{.Dir}}", parts.ARGO_MODULE], parts.HERE / "argo").strip()
-    for file in sorted((Path(where) / _CRDS).glob("argoproj.io_*.yaml")):
-        (made / file.name).write_bytes(file.read_bytes())
+def _copy_definitions(part: parts.Part, made: Path) -> None:
+    if not part.definitions:
+        return
+    module, *patterns = part.definitions
+    where = _go(["list", "-m", "-f", "{{.Dir}}", module], parts.HERE / part.module).strip()
+    for pattern in patterns:
+        for file in sorted(Path(where).glob(pattern)):
+            (made / file.name).write_bytes(file.read_bytes())
 
 
 def _go(arguments: list[str], folder: Path, **extra: str) -> str:

@@ -14,6 +14,8 @@ from kuberig.processes import Process, Processes
 
 LABEL = "type"
 VALUE = "kwok"
+ADDRESS = "10.255.0.1"
+"""Of all simulated nodes: nobody calls them, but who asks for host ports at a node's address must find one."""
 _CONDITIONS = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
 
 
@@ -45,7 +47,7 @@ def start(folder: Path, processes: Processes, users: Accounts) -> Process:
             f"--manage-nodes-with-label-selector={LABEL}={VALUE}",
             "--manage-all-nodes=false",
             "--node-lease-duration-seconds=0",
-            "--node-ip=10.255.0.1",
+            f"--node-ip={ADDRESS}",
             "--cidr=10.254.0.0/16",
             "--v=warn",
         ],
@@ -88,7 +90,12 @@ def node(shape: Shape, number: int) -> JSON:
         },
         "spec": {"taints": taints},
         # Born ready: one write less for each of thousands; only the controller's taint is left to wait for.
-        "status": {"capacity": capacity, "allocatable": capacity, "conditions": conditions},
+        "status": {
+            "capacity": capacity,
+            "allocatable": capacity,
+            "conditions": conditions,
+            "addresses": [{"type": "InternalIP", "address": ADDRESS}],
+        },
     }
 
 

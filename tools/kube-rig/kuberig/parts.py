@@ -14,9 +14,11 @@ ARGO = "4.0.2"
 CONTAINERD = "2.4.2"
 HELM = "3.19.0"
 VERSITYGW = "1.8.0"
+KARPENTER = "1.14.1"
 
 HERE = Path(__file__).resolve().parents[1]
 ARGO_MODULE = "github.com/argoproj/argo-workflows/v4"
+KARPENTER_MODULE = "sigs.k8s.io/karpenter"
 _STAMP = "k8s.io/component-base/version"
 # Without the stamp clients read the version as 0.0 and switch features off.
 _KUBE_FLAGS = f"-X {_STAMP}.gitVersion=v{KUBERNETES} -X {_STAMP}.gitMajor=1 -X {_STAMP}.gitMinor=36"
@@ -34,6 +36,8 @@ class Part:
     flags: str = ""
     tags: str = ""
     vendored: bool = False
+    definitions: tuple[str, ...] = ()  # a module, and patterns of its resource definitions to copy beside
+    on_demand: bool = False  # built only when it is named: few need it
     sources: tuple[str, ...] = field(default=())  # files of ours that the programs are made from
 
     @property
@@ -68,6 +72,16 @@ PARTS = (
     ),
     Part("parity", KUBERNETES, ("parity",), ("./parity",), ".", sources=("go.mod", "parity/*.go")),
     Part("load", "1", ("load",), ("./load",), ".", sources=("load/*.go",)),
+    # Stamped like the programs it tests: specs ask the client's version which features to expect.
+    Part(
+        "conformance",
+        KUBERNETES,
+        ("conformance",),
+        ("./conformance",),
+        ".",
+        _KUBE_FLAGS,
+        sources=("go.mod", "conformance/*.go"),
+    ),
     Part("helm", HELM, ("helm",), ("helm.sh/helm/v3/cmd/helm",)),
     Part("versitygw", VERSITYGW, ("versitygw",), ("github.com/versity/versitygw/cmd/versitygw",)),
     # Both from one vendored copy, so that what they share is compiled once.
@@ -78,6 +92,16 @@ PARTS = (
         (f"{ARGO_MODULE}/cmd/workflow-controller", f"{ARGO_MODULE}/cmd/argoexec"),
         "argo",
         vendored=True,
+        definitions=(ARGO_MODULE, "manifests/base/crds/minimal/argoproj.io_*.yaml"),
+    ),
+    Part(
+        "karpenter",
+        KARPENTER,
+        ("karpenter",),
+        (f"{KARPENTER_MODULE}/kwok",),
+        "karpenter",
+        definitions=(KARPENTER_MODULE, "pkg/apis/crds/*.yaml", "kwok/apis/crds/*.yaml"),
+        on_demand=True,
     ),
 )
 BY_NAME = {part.name: part for part in PARTS}
@@ -107,7 +131,7 @@ def program(name: str) -> Path:
 
 def missing(names: tuple[str, ...] = ()) -> list[Part]:
     """Parts, of those named or of all, that have a program missing."""
-    wanted = [BY_NAME[name] for name in names] if names else list(PARTS)
+    wanted = [BY_NAME[name] for name in names] if names else [part for part in PARTS if not part.on_demand]
     return [part for part in wanted if not all((part_dir(part) / p).exists() for p in part.programs)]
 
 

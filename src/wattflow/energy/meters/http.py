@@ -28,6 +28,7 @@ class Connection:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise NoReading(f"{url!r} is not an http address")
         self.url = url.rstrip("/")
+        # On loopback nobody else listens.
         if user is not None and parts.scheme == "http" and parts.hostname not in _LOCAL:
             raise NoReading(f"{url}: a password must not travel in the clear; use https")
         self._base = parts.path.rstrip("/")
@@ -45,7 +46,9 @@ class Connection:
             self._link = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Status and body; NoReading when nobody answers."""
+        """Get status and body; NoReading when nobody answers."""
+        # Twice: a kept connection may have been closed by the other side since, which shows only when it is
+        # used.
         for last in (False, True):
             try:
                 self._link.request("GET", self._base + path, headers=self._headers)
@@ -58,7 +61,7 @@ class Connection:
         raise AssertionError("unreachable")
 
     def get_json(self, path: str) -> dict[str, object]:
-        """The JSON object at a path; NoReading when there is none."""
+        """Get the JSON object at a path; NoReading when there is none."""
         status, body = self.get(path)
         try:
             document = json.loads(body)

@@ -28,7 +28,7 @@ class _Sensor:
     file: int
 
     def read(self) -> float | None:
-        """Joules or watts: both files count in millionths."""
+        """Read joules or watts: both files count in millionths."""
         try:
             return int(os.pread(self.file, 64, 0)) * 1e-6
         except (OSError, ValueError):
@@ -66,10 +66,12 @@ def _sensors(chip: Path) -> list[_Sensor]:
     if driver not in _DRIVERS:
         return []
     counters = sorted(chip.glob("energy*_input"))
+    # An average over the driver's own interval before a momentary value.
     files = counters or sorted(chip.glob("power*_average")) or sorted(chip.glob("power*_input"))
     sensors = []
     for file in files:
         label = _text(file.with_name(file.name.split("_")[0] + "_label")) or file.name.split("_")[0]
+        # amd_energy shows cores beside sockets; cores are inside a package and must not be added to it.
         kind = "core" if driver == "amd_energy" and label.startswith("Ecore") else _DRIVERS[driver]
         domain = Domain(f"{chip.name}/{driver}/{label}", kind, counter=bool(counters))
         try:

@@ -39,7 +39,7 @@ class KeplerMeter:
         self.domains = tuple(Domain(name, kind) for name, kind in sorted(joules))
 
     def read(self) -> Reading:
-        """All domains; None for each while the page cannot be had."""
+        """Read all domains; None for each while the page cannot be had."""
         time_s = now_s()
         try:
             joules = self._scrape()
@@ -59,7 +59,7 @@ class KeplerMeter:
 
 
 def node_joules(text: str) -> dict[tuple[str, str], float]:
-    """Joules by (domain name, kind) in a page of metrics, modes added up."""
+    """Return joules by (domain name, kind) in a page of metrics, modes added up."""
     joules: dict[tuple[str, str], float] = {}
     for metric, label_text, value in _LINE.findall(text):
         labels = dict(_LABEL.findall(label_text))
@@ -81,8 +81,10 @@ def _number(text: str) -> float | None:
 def _domain(what: str, labels: Mapping[str, str]) -> tuple[str, str] | None:
     if what == "cpu":
         zone = labels.get("zone", "package")
+        # Order matters: "core" is in "uncore" as well.
         kind = next((kind for kind in ("package", "psys", "dram", "uncore", "core") if kind in zone), "uncore")
         path = labels.get("path", "")
+        # One zone of each socket: the path's last part keeps them apart.
         return (f"{zone}:{path.rsplit('/', 1)[-1]}" if path else zone), kind
     if what in _OLD:
         part = labels.get("package") or labels.get("instance") or ""

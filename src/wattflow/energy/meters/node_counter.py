@@ -33,7 +33,7 @@ class NodeCounter:
         self._next_s: float | None = None
 
     def read_j(self, now_s: float) -> float | None:
-        """Joules by now; None where they cannot be read, or have not been read anew yet.
+        """Read joules by now; None where they cannot be read, or have not been read anew yet.
 
         Args:
             now_s: On any clock that does not go back; paces the readings of a remote meter.
@@ -45,9 +45,11 @@ class NodeCounter:
         """Take what the thread has read, once; ask for the next when it is time. The first one is waited for: whatever
         ends before it would have no joules."""
         reading = None
+        # The first reading is waited for here; later ones come from the thread.
         if self._next_s is None:
             reading, self._next_s = self.meter.read(), now_s + REMOTE_EVERY_S
         if self._asked is not None and self._asked.done():
+            # Taken once: the same reading twice would look like a window without joules.
             reading, self._asked = self._asked.result(), None
         if self._asked is None and now_s >= self._next_s:
             self._asked, self._next_s = thread.submit(self.meter.read), now_s + REMOTE_EVERY_S
@@ -58,6 +60,7 @@ class NodeCounter:
         for domain in self._domains:
             joules = reading.joules.get(domain.name) if domain.counter else self._add(domain.name, reading)
             if joules is None:
+                # A part of the node is not the node.
                 return None
             total_j += joules
         return total_j
@@ -67,6 +70,7 @@ class NodeCounter:
         watts = reading.watts.get(name)
         if watts is None:
             return None
+        # The first reading has nothing before it, and adds nothing.
         at_s, before_w = self._before.get(name, (reading.time_s, watts))
         self._integrated[name] += (before_w + watts) / 2 * (reading.time_s - at_s)
         self._before[name] = reading.time_s, watts
@@ -75,5 +79,6 @@ class NodeCounter:
     def close(self) -> None:
         """Let go of the meter, once nobody reads it."""
         if self._thread is not None:
+            # Not while the thread still reads it.
             self._thread.shutdown(wait=True, cancel_futures=True)
         self.meter.close()

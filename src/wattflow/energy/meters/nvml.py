@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from wattflow.energy.meters.port import Domain, NoReading, Reading, now_s
 
+T = TypeVar("T")
 _LIBRARIES = (
     "libnvidia-ml.so.1",
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
@@ -48,6 +49,8 @@ class NvmlMeter:
             self._nvml.nvmlInit()
             chosen = range(self._nvml.nvmlDeviceGetCount()) if indices is None else indices
             self._handles = {f"gpu-{i}": self._nvml.nvmlDeviceGetHandleByIndex(i) for i in chosen}
+        # nvidia-ml-py raises its own class, the ctypes driver OSError: neither can be named here without
+        # the other.
         except Exception as error:
             raise NoReading(f"NVML does not answer: {error}") from error
         if not self._handles:
@@ -84,7 +87,7 @@ class NvmlMeter:
 
 
 def load_library() -> Nvml:
-    """nvidia-ml-py, or the driver's library; NoReading says what is missing."""
+    """Load nvidia-ml-py, or the driver's library; NoReading says what is missing."""
     try:
         return importlib.import_module("pynvml")
     except ImportError:
@@ -114,6 +117,7 @@ class Driver:
         return int(value.value)
 
     def _string(self, function: str, *arguments: object) -> str:
+        # NVML_DEVICE_NAME_V2_BUFFER_SIZE is 96; driver versions are shorter.
         buffer = ctypes.create_string_buffer(96)
         self._call(function, *arguments, buffer, ctypes.c_uint(96))
         return buffer.value.decode()
@@ -136,6 +140,7 @@ class Driver:
         return self._string("nvmlDeviceGetName", handle)
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: object) -> int:
+        # Millijoules exceed 32 bits within a day of load.
         return self._number("nvmlDeviceGetTotalEnergyConsumption", handle, kind=ctypes.c_ulonglong)
 
     def nvmlDeviceGetPowerUsage(self, handle: object) -> int:
@@ -154,16 +159,16 @@ class Driver:
         return self._string("nvmlSystemGetDriverVersion")
 
 
-def _or_none(call: object, *arguments: object) -> object | None:
-    """The call's answer, or None where the card or driver does not support it."""
+def _or_none(call: Callable[..., T], *arguments: object) -> T | None:
+    """Return the call's answer, or None where the card or driver does not support it."""
     try:
-        return call(*arguments)  # type: ignore[operator, no-any-return]
+        return call(*arguments)
     except Exception:
         return None
 
 
-def _scaled(value: object | None, scale: float) -> float | None:
-    return None if value is None else float(value) * scale  # type: ignore[arg-type]
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else float(value) * scale
 
 
 def _text(value: object | None) -> str | None:

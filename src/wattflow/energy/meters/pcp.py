@@ -40,7 +40,7 @@ class PcpMeter:
         self.domains = tuple(Domain(name, _kind(name)) for name in self._names.values())
 
     def read(self) -> Reading:
-        """All domains; None for each while pmproxy does not answer."""
+        """Read all domains; None for each while pmproxy does not answer."""
         time_s = now_s()
         try:
             values = self._fetch()
@@ -53,6 +53,7 @@ class PcpMeter:
         self._http.close()
 
     def _open_context(self) -> int:
+        # pmproxy forgets a context that was not used for this many seconds (`_fetch` takes another).
         answer = self._http.get_json(f"/pmapi/context?hostspec={quote(self._hostspec)}&polltimeout=60")
         context = answer.get("context")
         if not isinstance(context, int):
@@ -76,11 +77,13 @@ class PcpMeter:
         }
         if not names:
             raise NoReading(f"{self.metric} has no instances: the host of {self._hostspec} shows no RAPL")
+        # Sorted by number, so that domains have the same order at every start.
         return dict(sorted(names.items()))
 
     def _fetch(self) -> dict[str, float]:
         for last in (False, True):
             answer = self._http.get_json(f"/pmapi/{self._context}/fetch?names={self.metric}")
+            # An answer without values twice is no reading; it is not asked for a third time.
             if "values" in answer or last:
                 break
             # The context timed out between two reads: take another.
@@ -103,6 +106,7 @@ class PcpMeter:
                 _log.warning(
                     "%s fell from %s to %s J and its range is not known (range_j)", name, self._last[name], value
                 )
+            # Unknown from then on: by how much it wrapped cannot be told without its range.
             wrapped = None if self._range_j is None else wrapped + self._range_j
             self._wrapped[name] = wrapped
         self._last[name] = value
@@ -114,6 +118,7 @@ def _whole(value: object) -> int | None:
 
 
 def _kind(instance: str) -> str:
+    # Order matters: "core" is in "uncore" as well.
     for kind in ("package", "psys", "dram", "uncore", "core"):
         if kind in instance:
             return kind

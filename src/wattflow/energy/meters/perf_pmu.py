@@ -24,6 +24,7 @@ _EVENTS = {
     "energy-psys": "psys",
 }
 _SYSCALL = {"x86_64": 298, "aarch64": 241, "ppc64le": 319, "s390x": 331}
+# PERF_ATTR_SIZE_VER5: later kernels take shorter structures.
 _ATTR_BYTES = 112
 
 
@@ -35,6 +36,7 @@ class _Counter:
 
     def read_j(self) -> float | None:
         try:
+            # Eight bytes, as `read_format` is 0: the value alone.
             return int.from_bytes(os.read(self.file, 8), "little") * self.scale_j
         except OSError:
             return None
@@ -70,6 +72,7 @@ class PerfMeter:
 
 def _open_counters(pmu: Path) -> Iterator[_Counter]:
     kind = int((pmu / "type").read_text())
+    # The kernel names one CPU of each package; another would count the same package again.
     cpus = _cpus((pmu / "cpumask").read_text())
     for event, domain_kind in _EVENTS.items():
         file = pmu / "events" / event
@@ -82,7 +85,7 @@ def _open_counters(pmu: Path) -> Iterator[_Counter]:
 
 
 def _cpus(text: str) -> list[int]:
-    """One CPU for each package: ``0,18`` or ``0-1``."""
+    """Return one CPU for each package: ``0,18`` or ``0-1``."""
     cpus: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
@@ -91,7 +94,7 @@ def _cpus(text: str) -> list[int]:
 
 
 def _open_event(kind: int, config: int, cpu: int) -> int:
-    """perf_event_open for one CPU, all processes."""
+    """Call perf_event_open for one CPU, all processes."""
     number = _SYSCALL.get(platform.machine())
     if number is None:
         raise NoReading(f"perf events are not known on {platform.machine()}")
@@ -101,6 +104,7 @@ def _open_event(kind: int, config: int, cpu: int) -> int:
     attr[8:16] = config.to_bytes(8, "little")
     libc = ctypes.CDLL(None, use_errno=True)
     raw = (ctypes.c_char * _ATTR_BYTES).from_buffer(attr)
+    # pid -1 and a CPU: everything on that CPU, which for this PMU is its package.
     file = libc.syscall(ctypes.c_long(number), ctypes.byref(raw), -1, cpu, -1, 0)
     if file < 0:
         reason = os.strerror(ctypes.get_errno())

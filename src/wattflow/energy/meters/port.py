@@ -75,16 +75,17 @@ class Energy:
     integrated: frozenset[str] = frozenset()
 
     def watts(self, domain: str) -> float | None:
-        """Mean watts of a domain over the span."""
+        """Return the mean watts of a domain over the span."""
         energy_j = self.joules.get(domain)
         return None if energy_j is None or self.seconds <= 0 else energy_j / self.seconds
 
 
 def difference(before: Reading, after: Reading) -> Energy:
-    """Energy by counters alone; a domain that either reading lacks is None."""
+    """Subtract two readings by counters alone; a domain that either reading lacks is None."""
     joules: dict[str, float | None] = {}
     for name, end in after.joules.items():
         start = before.joules.get(name)
+        # A counter that was made anew in between is the meter's to notice (it unwraps its own).
         joules[name] = None if start is None or end is None else end - start
     return Energy(after.time_s - before.time_s, joules)
 
@@ -100,6 +101,7 @@ class Tally:
         self.meter = meter
         self.first = self.last = meter.read()
         self._sampled = {d.name: 0.0 for d in meter.domains if not d.counter}
+        # Without a first value the trapezoid has no left side.
         self._lost: set[str] = {name for name in self._sampled if self.first.watts.get(name) is None}
 
     def update(self) -> Reading:
@@ -116,7 +118,7 @@ class Tally:
         return now
 
     def energy(self) -> Energy:
-        """Everything since the tally began."""
+        """Return everything since the tally began."""
         joules = dict(difference(self.first, self.last).joules)
         for name, total in self._sampled.items():
             joules[name] = None if name in self._lost else total
@@ -124,9 +126,10 @@ class Tally:
 
 
 def node_domains(domains: Iterable[Domain], *, dram: bool = True) -> tuple[Domain, ...]:
-    """Domains that together are the node: its packages and, where they are asked for, their memory; the platform
+    """Return domains that together are the node: its packages and, where they are asked for, their memory; the platform
     (``psys``) where there is no package; the wall where there is neither. Nothing counts twice."""
     known = tuple(domains)
+    # The first kind that is there, alone: psys and wall contain packages, so a sum would count twice.
     for kind in WHOLE:
         if any(domain.kind == kind for domain in known):
             kinds = (kind, "dram") if kind == "package" and dram else (kind,)
@@ -135,12 +138,12 @@ def node_domains(domains: Iterable[Domain], *, dram: bool = True) -> tuple[Domai
 
 
 def node_j(joules: Mapping[str, float | None], domains: Iterable[Domain], *, dram: bool = True) -> float | None:
-    """Joules of the node (`node_domains`). None when one of them is missing: part of a node is not the node."""
+    """Return joules of the node (`node_domains`). None when one of them is missing: part of a node is not the node."""
     found = [joules.get(domain.name) for domain in node_domains(domains, dram=dram)]
     known = [energy_j for energy_j in found if energy_j is not None]
     return sum(known) if known and len(known) == len(found) else None
 
 
 def now_s() -> float:
-    """The clock of readings."""
+    """Read the clock of readings."""
     return time.monotonic()

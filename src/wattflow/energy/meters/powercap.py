@@ -28,12 +28,15 @@ class _Zone:
 
     def read_j(self) -> float | None:
         try:
+            # `pread` at 0: sysfs makes the number anew for each read from the start.
             value_uj = int(os.pread(self.file, 64, 0))
         except (OSError, ValueError):
             return None
+        # It fell, so it wrapped; more than once between two reads cannot be told (module docstring).
         if self.last_uj is not None and value_uj < self.last_uj:
             self.wrapped_uj += self.range_uj
         self.last_uj = value_uj
+        # Whole microjoules until the end, so that a long run loses no digits.
         return (self.wrapped_uj + value_uj) * 1e-6
 
 
@@ -64,6 +67,7 @@ def _open_zones(root: Path) -> list[_Zone]:
         raise NoReading(
             f"{root} does not exist: no RAPL driver here (a virtual machine hides it; else modprobe intel_rapl_msr)"
         )
+    # Only zones: the control types beside them ("intel-rapl") have no counter and no colon.
     folders = sorted(path for path in root.glob("*:*") if (path / "energy_uj").exists())
     zones: list[_Zone] = []
     refused: list[str] = []
@@ -101,5 +105,6 @@ def _domain(folder: Path, root: Path) -> Domain | None:
     if len(parts) == 2:
         return Domain(label, "psys" if label.startswith("psys") else "package")
     parent = root / ":".join(parts[:2]) / "name"
+    # A zone below a package carries its package's name, since "core" stands in each of them.
     package = parent.read_text().strip() if parent.exists() else parts[1]
     return Domain(f"{package}/{label}", _KINDS.get(label, "uncore"))

@@ -72,7 +72,7 @@ class Finding:
 
 
 def meter_names() -> list[str]:
-    """Every meter that can be tried, in the order in which they are."""
+    """Return every meter that can be tried, in the order in which they are."""
     ours = (*NODE_METERS, *DEVICE_METERS)
     return [*plugins.names(plugins.METERS, ours), *ours]
 
@@ -82,6 +82,7 @@ def try_meter(name: str, places: Places | None = None) -> Finding:
     if name not in meter_names():
         raise unknown_name("meter", name, meter_names())
     try:
+        # Ours first by name: a package from outside cannot replace a meter of ours.
         made = NODE_METERS.get(name) or DEVICE_METERS.get(name) or plugins.load(plugins.METERS, name)
         return Finding(name, made(places or Places.of_environment()))
     except (NoReading, OSError, ValueError, InvalidInput) as error:
@@ -89,19 +90,20 @@ def try_meter(name: str, places: Places | None = None) -> Finding:
 
 
 def try_all(places: Places | None = None) -> list[Finding]:
-    """Every known meter, open or with its reason. The caller closes what it does not keep."""
+    """Try every known meter; each is open or has its reason. The caller closes what it does not keep."""
     return [try_meter(name, places) for name in meter_names()]
 
 
 def open_node_meter(places: Places | None = None) -> Meter:
-    """The first meter that counts the node's joules, else the first that samples its watts.
+    """Open the first meter that counts the node's joules, else the first that samples its watts.
 
     Raises:
         MissingMeter: None does; joins all the reasons.
     """
+    # All are opened: the best one may come after the first that opens.
     findings = [try_meter(name, places) for name in meter_names() if name not in DEVICE_METERS]
     whole = [finding.meter for finding in findings if finding.meter is not None and node_domains(finding.meter.domains)]
-    chosen = min(whole, key=_is_sampled, default=None)  # of equals the first
+    chosen = min(whole, key=_is_sampled, default=None)  # False before True; of equals the first
     for finding in findings:
         if finding.meter is not None and finding.meter is not chosen:
             finding.meter.close()
@@ -116,7 +118,7 @@ def _is_sampled(meter: Meter) -> bool:
 
 
 def find_node_meter(places: Places | None = None) -> Meter | None:
-    """Like `open_node_meter`, but absence is None."""
+    """Find the meter as `open_node_meter` does, but absence is None."""
     try:
         return open_node_meter(places)
     except MissingMeter:

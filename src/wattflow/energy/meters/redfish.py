@@ -36,6 +36,7 @@ class RedfishMeter:
         members = self._http.get_json("/redfish/v1/Chassis").get("Members")
         for member in members if isinstance(members, list) else []:
             path = str(member.get("@odata.id", "")).rstrip("/") if isinstance(member, Mapping) else ""
+            # The newer page first: it may hold a counter, the older one has watts only.
             for page in (f"{path}/EnvironmentMetrics", f"{path}/Power"):
                 domain = self._domain(path.rsplit("/", 1)[-1], page)
                 if domain is not None:
@@ -73,7 +74,7 @@ class RedfishMeter:
 
 
 def energy_and_watts(document: Mapping[str, object]) -> tuple[float | None, float | None]:
-    """Joules counted and momentary watts of a Redfish page; what it lacks is None."""
+    """Return joules counted and momentary watts of a Redfish page; what it lacks is None."""
     energy_j = _sensor(document.get("EnergyJoules"))
     if energy_j is None:
         energy_kwh = _sensor(document.get("EnergykWh"))
@@ -83,11 +84,13 @@ def energy_and_watts(document: Mapping[str, object]) -> tuple[float | None, floa
     if power_w is None and isinstance(control, list):
         watts = [_sensor(row.get("PowerConsumedWatts")) for row in control if isinstance(row, Mapping)]
         known = [value for value in watts if value is not None]
+        # Some rows without a value: their sum would be a part of the chassis.
         power_w = sum(known) if known and len(known) == len(watts) else None
     return energy_j, power_w
 
 
 def _sensor(value: object) -> float | None:
+    # Newer versions wrap the number into a sensor object.
     if isinstance(value, Mapping):
         value = value.get("Reading")
     return float(value) if isinstance(value, int | float) else None

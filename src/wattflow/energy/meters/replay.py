@@ -25,6 +25,7 @@ class ReplayMeter:
     def read(self) -> Reading:
         reading = next(self._readings, None)
         if reading is None:
+            # Not None: a recording that is over must not look like a meter that dropped out.
             raise NoReading("the recording is over")
         return reading
 
@@ -33,7 +34,7 @@ class ReplayMeter:
 
     @classmethod
     def load(cls, path: Path) -> ReplayMeter:
-        """From a file that `record` wrote."""
+        """Read a file that `record` wrote."""
         lines = path.read_text().splitlines()
         try:
             about = json.loads(lines[0])

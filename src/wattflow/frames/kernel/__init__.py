@@ -1,1 +1,1 @@
-"""The compiled simulation of a frame. ``loop`` drives it, ``tables`` holds its state."""
+"""The compiled simulation of a frame. ``frame_loop`` drives it, ``frame_tables`` holds its state."""

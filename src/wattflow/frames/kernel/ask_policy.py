@@ -21,6 +21,7 @@ _I64 = ir.IntType(64)
 
 def _call_at(typing_context, address, placer, task, room):
     def code(context, builder, signature, values):
+        # Keep in step with `frames.deciding`, which makes the function that stands at this address.
         kind = ir.FunctionType(_I64, [_I64, _I64, _I64])
         return builder.call(builder.inttoptr(values[0], kind.as_pointer()), values[1:])
 

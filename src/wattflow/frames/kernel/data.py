@@ -55,7 +55,7 @@ def holds(s, h, thing):
 
 @jit
 def touch(s, h, thing):
-    """An object is used: it becomes the most recent one. False when it is not there."""
+    """Make an object the most recently used one. False when it is not there."""
     slot = s.c_place[h * s.i[OBJECTS] + thing]
     if slot < 0:
         return False
@@ -100,7 +100,7 @@ def clear(s, h):
 
 @jit
 def bytes_to(s, t, h):
-    """Bytes of inputs and parents' outputs that must travel for a task to run on a host."""
+    """Return bytes of inputs and parents' outputs that must travel for a task to run on a host."""
     total = s.input_bytes[t] if s.input_bytes.size > 1 else 0.0
     for e in range(s.parent_start[t], s.parent_start[t + 1]):
         if s.i[INTERMEDIATE] == STORED_DATA:
@@ -113,7 +113,7 @@ def bytes_to(s, t, h):
 
 @jit
 def fetch_s(s, a):
-    """Seconds until the data of an attempt are at its host; the joules of moving them go to the attempt."""
+    """Return seconds until the data of an attempt are at its host; the joules of moving them go to the attempt."""
     t = s.a_task[a]
     h = s.a_host[a]
     seconds = 0.0
@@ -124,10 +124,12 @@ def fetch_s(s, a):
                 s.i[HITS] += 1
             else:
                 s.i[MISSES] += 1
+                # ExDe's own simulator counts an object as cached from the start of its fetch on.
                 if s.i[CACHED_AT_START] == 1:
                     keep(s, h, thing)
                 seconds = draws.draw(s, D_FETCH) + draws.serve(s, DATA_MANAGER, D_DATA)
                 s.a_transfer_j[a] += s.f[OBJECT_BYTES] * s.h_j_byte[h]
+    # By number: free, local, stored.
     if s.i[HAS_DATA] == 1 and s.i[INTERMEDIATE] >= LOCAL_DATA:
         size = bytes_to(s, t, h)
         if size > 0.0:

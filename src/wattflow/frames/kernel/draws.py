@@ -13,34 +13,36 @@ from wattflow.kernel import random
 
 @jit
 def bits(s):
-    """The next 64 bits of the run's stream."""
+    """Return the next 64 bits of the run's stream."""
     s.rng[0] += random.STEP
     return random.mix(s.rng[0])
 
 
 @jit
 def unit(s):
-    """The next number in (0, 1)."""
+    """Return the next number in (0, 1)."""
     return random.unit(bits(s))
 
 
 @jit
 def below(s, n):
-    """A whole number from 0 to n − 1."""
+    """Return a whole number from 0 to n − 1."""
+    # Multiply and shift (Lemire) instead of a modulo; the bias is below n / 2³².
     return np.int64((bits(s) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32))
 
 
 @jit
 def other_below(s, n, first):
-    """A whole number from 0 to n − 1 that is not ``first``."""
+    """Return a whole number from 0 to n − 1 that is not ``first``."""
     v = below(s, n - 1)
     return v + 1 if v >= first else v
 
 
 @jit
 def draw(s, d):
-    """Seconds of one delay."""
+    """Return seconds of one delay."""
     kind = s.d_kind[d]
+    # No draw: frames that differ in constant delays alone see the same random numbers.
     if kind == CONSTANT:
         return s.d_a[d]
     u = unit(s)
@@ -64,7 +66,7 @@ def is_zero(s, d):
 
 @jit
 def message(s, count):
-    """Seconds that ``count`` messages in a row take; they are counted, and their joules too."""
+    """Return seconds that ``count`` messages in a row take; they are counted, and their joules too."""
     s.i[MESSAGES] += count
     if s.d_kind[D_LATENCY] == CONSTANT:
         return count * s.d_a[D_LATENCY]
@@ -76,8 +78,9 @@ def message(s, count):
 
 @jit
 def ask(s, count):
-    """Seconds until the last of ``count`` that are asked at once has answered: a question and an answer each."""
+    """Return seconds until the last of ``count`` that are asked at once has answered: a question and an answer each."""
     if s.d_kind[D_LATENCY] == CONSTANT:
+        # The same delay for all of them, so only the messages are counted.
         s.i[MESSAGES] += 2 * count
         return 2.0 * s.d_a[D_LATENCY]
     longest = 0.0
@@ -88,10 +91,11 @@ def ask(s, count):
 
 @jit
 def serve(s, server, d):
-    """Seconds until a single server with a queue has dealt with a request made now."""
+    """Return seconds until a single server with a queue has dealt with a request made now."""
     if is_zero(s, d):
         return 0.0
     now = s.f[NOW]
+    # One after the other: a request waits for those made before it.
     begin = max(now, s.served[server])
     s.served[server] = begin + draw(s, d)
     return s.served[server] - now

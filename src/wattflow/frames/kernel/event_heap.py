@@ -6,6 +6,7 @@ from wattflow.frames.kernel.frame_tables import EVENT_N, NOW, O_MESSAGE, SEQUENC
 from wattflow.frames.kernel.jit import jit
 from wattflow.kernel import heaps
 
+# The order of a kind stands above 56 bits of sequence, so that one number compares both and `order_of` reads it back.
 _ORDER = 1 << 56
 
 
@@ -31,6 +32,7 @@ def push_as(s, time, key, what, who, other):
     """Add an event with its full key. The row behind the last is scratch space."""
     at = s.i[EVENT_N]
     s.i[EVENT_N] = at + 1
+    # Outside the heap for the moment; `frame_loop.advance` keeps rows free beyond the last (MARGIN).
     hole = at + 1
     s.e_time[hole] = time
     s.e_key[hole] = key
@@ -50,6 +52,7 @@ def push(s, time, order, what, who, other):
 @jit
 def soon(s, what, who, other):
     """Do this next, in the same instant. So each handler is compiled once, not into each of its callers."""
+    # A ring: `frame_loop.advance` takes them out in the order in which they were put in.
     at = s.i[SOON_NEXT]
     s.n_what[at] = what
     s.n_who[at] = who
@@ -59,7 +62,7 @@ def soon(s, what, who, other):
 
 @jit
 def send(s, seconds, what, who, other):
-    """A message between components: after its delay, or next where there is none."""
+    """Send a message between components: it arrives after its delay, or next where there is none."""
     if seconds > 0.0:
         push(s, s.f[NOW] + seconds, O_MESSAGE, what, who, other)
     else:

@@ -83,7 +83,7 @@ DONE, LIMIT, GROW, STUCK = 0, 1, 2, 3
 
 @compile_later
 def _freed(s, h):
-    """An attempt has left a host."""
+    """Act on the room that an attempt left on its host."""
     if s.h_state[h] == DRAINING:
         outages.drained(s, h)
     elif s.i[STEAL_K] > 0:
@@ -92,7 +92,7 @@ def _freed(s, h):
 
 @compile_later
 def _refresh_views(s):
-    """Every placer learns the load of every host: a message from each host to each placer."""
+    """Tell every placer the load of every host: a message from each host to each placer."""
     for h in range(s.i[HOSTS]):
         taken = s.h_used[h] + s.h_queued[h]
         for p in range(s.i[PLACERS]):
@@ -104,9 +104,10 @@ def _refresh_views(s):
 
 @compile_later
 def _of_attempt(s, what, a):
-    """Events of an attempt that is still there."""
+    """Handle an event of an attempt that is still there."""
     h = s.a_host[a]
     if what == E_FINISH:
+        # Read before: `finish` closes the copy and frees its row.
         twin = s.a_twin[a]
         other = s.a_host[twin] if twin >= 0 else h
         attempt_ends.finish(s, a)
@@ -124,7 +125,7 @@ def _of_attempt(s, what, a):
 
 @compile_later
 def _of_flow(s, what, who, other):
-    """Events between client, broker, placers and hosts."""
+    """Handle an event between client, broker, placers and hosts."""
     if what == E_AT_BROKER:
         placers.at_broker(s, who)
     elif what == E_BROKER_DONE:
@@ -148,12 +149,14 @@ def _of_flow(s, what, who, other):
             hosts.arrive(s, who, other)
     elif what == E_NEXT:
         if s.i[SLOTS] == 1:
+            # A host that waits has found no task; with a single shape more room does not change that.
             if s.h_asked[who] == 0 or s.i[ONE_SHAPE] == 0:
                 slots.look(s, who)
         else:
             hosts.next_of_queue(s, who)
     elif what == E_BIND:
         placers.bind(s, who, other)
+        # What it held for the probe is free again: the host may be draining, or idle.
         event_heap.soon(s, E_FREED, who, 0)
     elif what == E_STEAL:
         stealing.ask_victims(s, who)
@@ -174,7 +177,7 @@ def _of_flow(s, what, who, other):
 
 @compile_later
 def _of_hosts(s, what, who):
-    """Events of hosts and placers as machines, and timers."""
+    """Handle an event of hosts and placers as machines, or a timer."""
     if what == E_RESUBMIT:
         attempt_ends.retry(s, who)
     elif what == E_HOST_LOST:
@@ -208,6 +211,7 @@ def _handle(s, what, who, other):
     """Act on an event."""
     s.i[EVENTS] += 1
     if what <= E_PREEMPT:
+        # The attempt may have ended, and its row serve another by now: numbers of attempts are never used twice.
         if s.a_task[who] >= 0 and s.a_seq[who] == other:
             _of_attempt(s, what, who)
     elif what < E_RESUBMIT:
@@ -218,7 +222,7 @@ def _handle(s, what, who, other):
 
 @compile_later
 def _end_of_instant(s):
-    """Placers that hold tasks back decide, idle placers steal, hosts with room ask for work."""
+    """End an instant: placers that hold tasks back decide, idle placers steal, hosts with room ask for work."""
     if s.i[DIRTY] == 1:
         placers.decide_late(s)
     if s.i[PLACER_STEAL_K] > 0:
@@ -240,8 +244,10 @@ def advance(s, max_events):
     handled = 0
     held = s.i[LATE] == 1 or s.i[PLACER_STEAL_K] > 0 or s.i[FLOW] == PULL
     while True:
+        # Before anything is handled, so that no handler runs out of rows half-way.
         if s.i[EVENT_N] + s.i[MARGIN] > s.e_time.size or s.i[RECORD_N] + s.i[RUNNING] + 4 > s.records.size:
             return GROW
+        # What follows at once goes before all else of this instant.
         if event_heap.is_pending(s):
             at = s.i[SOON_FIRST]
             s.i[SOON_FIRST] = at + 1 if at + 1 < s.n_what.size else 0
@@ -250,6 +256,7 @@ def advance(s, max_events):
         event_s = s.e_time[0] if s.i[EVENT_N] > 0 else math.inf
         arrival_s = _arrival_s(s)
         if event_s > s.f[NOW] and arrival_s > s.f[NOW]:
+            # Who holds tasks back decides when all of the instant is known, as in the core.
             if held:
                 _end_of_instant(s)
                 if event_heap.is_pending(s) or (s.i[EVENT_N] > 0 and s.e_time[0] <= s.f[NOW]):
@@ -259,6 +266,7 @@ def advance(s, max_events):
                 return DONE
             if handled >= max_events:
                 return LIMIT
+            # Tasks may wait where no slot looks any more.
             if s.i[OWNERS] == 1 and event_s == math.inf and arrival_s == math.inf:
                 slots.rescue(s)
                 if event_heap.is_pending(s):
@@ -267,6 +275,7 @@ def advance(s, max_events):
             if s.f[NOW] == math.inf:
                 return STUCK
         handled += 1
+        # Ends and changes of hosts before arrivals, messages and timers after them (orders of `frame_tables`).
         if event_s <= s.f[NOW] and (arrival_s > s.f[NOW] or event_heap.order_of(s) < O_ARRIVAL):
             what, who, other = s.e_what[0], s.e_who[0], s.e_other[0]
             event_heap.pop(s)
@@ -278,7 +287,7 @@ def advance(s, max_events):
 
 
 def open_state(s):
-    """At the start: watts, first failures, first timers."""
+    """Begin a run: watts, first failures, first timers."""
     s.f[NOW] = s.f[START]
     for h in range(s.i[HOSTS]):
         s.h_since[h] = s.f[NOW]
@@ -286,6 +295,7 @@ def open_state(s):
         outages.schedule_host(s, h)
         if s.i[SLOTS] == 1:
             event_heap.soon(s, E_NEXT, h, 0)
+        # They begin with a pause: at the start nobody has a queue to steal from.
         if s.i[STEAL_K] > 0:
             s.h_stealing[h] = 1
             event_heap.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_STEAL_TIMER, h, 0)
@@ -307,6 +317,7 @@ def settle(s):
 
 @functools.cache
 def functions(kind: Any) -> tuple[Any, Any, Any]:
+    # Compiled once for each type of state, however many runs follow.
     """(open_state, advance, settle) compiled for a state type; plain functions when compilation is off."""
     if kind is None:
         return open_state, advance, settle
@@ -318,5 +329,5 @@ def functions(kind: Any) -> tuple[Any, Any, Any]:
 
 
 def type_of(state: Any) -> Any:
-    """The compiled type of a state's handle."""
+    """Return the compiled type of a state's handle."""
     return state.kind if jit.COMPILED else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from wattflow.kernel.handle import Tables
 
+# The last name of each list counts those before it.
 # Whole numbers: sizes, settings, then counters
 (
     TASKS, HOSTS, PLACERS, SHAPES, OBJECTS, FUNCTIONS, SORTED, HAS_DAG, HAS_BARRIERS, SEED,
@@ -51,16 +52,21 @@ LEAST_LOADED, PACK, FIRST, FASTEST, LEAST_ENERGY, ANY = range(6)
 NEVER, PERIODIC, BY_AGE = range(3)
 # Preemption
 NO_PREEMPTION, THRESHOLD, FAIR_SHARE = range(3)
+# `data.fetch_s` asks for "local or stored" by >=: the order matters.
 # Intermediate data
 FREE_DATA, LOCAL_DATA, STORED_DATA = range(3)
+# `attempt_ends._is_abandoned` asks for "handed in or later" by >.
 # States of a task
 UNBORN, ARRIVED, SUBMITTED, COMPLETED, ABANDONED = range(5)
+# `placers.bind` asks for "gone" by > DRAINING.
 # States of a host
 ON, DRAINING, OFF, BOOTING, DOWN = range(5)
 # Stages of an attempt
 IN_MESSAGE, IN_DATA, IN_RUN = range(3)
+# Folded in this order; it stands in the upper bits of an event's key (`event_heap`).
 # Orders of events within an instant
 O_FINISH, O_HOST, O_ARRIVAL, O_MESSAGE, O_TIMER = range(5)
+# `frame_loop._handle` tells the three groups apart by the first of each.
 # Events: of an attempt, between components, of machines and timers
 (
     E_FINISH, E_STAGE, E_COPY, E_PREEMPT,
@@ -69,7 +75,6 @@ O_FINISH, O_HOST, O_ARRIVAL, O_MESSAGE, O_TIMER = range(5)
     E_RESUBMIT, E_HOST_LOST, E_HOST_DETECTED, E_HOST_BACK, E_PLACER_LOST, E_PLACER_BACK, E_REFRESH, E_REBALANCE,
     E_SCALE, E_BOOTED, E_EMPTIED, E_FREED,
 ) = range(30)  # fmt: skip
-# Accounts, in the order of model.run.ACCOUNTS
 # Outcomes, in the order of model.run.OUTCOMES
 OK, FAILED, NODE_LOST, TIME_LIMIT, CANCELLED, PREEMPTED, SUPERSEDED = range(7)
 MICRO = 1_000_000

@@ -45,12 +45,13 @@ from wattflow.frames.kernel.frame_tables import (
 from wattflow.frames.kernel.jit import jit
 from wattflow.kernel import random
 
+# Dearer than any host with room; among full ones the less loaded is cheaper.
 _FULL = 1e9
 
 
 @jit
 def load(s, p, h):
-    """Cores that a placer believes are taken or waited for on a host, in millionths."""
+    """Return cores that a placer believes are taken or waited for on a host, in millionths."""
     if s.i[EXACT] == 1:
         return s.h_used[h] + s.h_queued[h] + s.h_coming[h]
     return s.seen[p, h]
@@ -58,7 +59,7 @@ def load(s, p, h):
 
 @jit
 def note(s, p, h, need):
-    """A placer remembers its own placement until its view is refreshed."""
+    """Note a placer's own placement, which counts until its view is refreshed."""
     if s.i[EXACT] == 0:
         s.seen[p, h] += need
 
@@ -96,9 +97,11 @@ def _score(s, p, h, t):
         elif kind == LEAST_ENERGY:
             busy = taken / 1e6
             added = host_power.watts(s, h, busy + need / 1e6) - host_power.watts(s, h, busy)
+            # An unknown host loses to every known one with room, and wins over full ones.
             cost = added * s.estimate[t] / s.speed[h, s.s_function[shape]] if s.h_known_power[h] == 1 else 1e8
         elif kind == ANY:
             cost = draws.unit(s)
+        # By least load a full host is dear by itself; the other scores would fill it further.
         if taken + need > s.h_capacity[h]:
             cost = _FULL * (1.0 + share)
     if s.i[HINTS] == 1 and not _data_here(s, h, t):
@@ -122,11 +125,13 @@ def _least_loaded(s, p, shape):
     need = s.s_need[shape]
     memory = s.s_memory[shape]
     best = -1
+    # 1 / 0 stands for infinitely loaded: whoever comes first and has room is better.
     used = np.int64(1)
     whole = np.int64(0)
     for h in range(s.p_low[p], s.p_high[p]):
         taken = s.h_used[h]
         capacity = s.h_capacity[h]
+        # No rounding, so that equal shares tie and the lower index stays.
         # taken / capacity < used / whole, in whole numbers
         if (
             taken + need <= capacity
@@ -172,13 +177,15 @@ def _by_request(s, p, t):
 
 @jit
 def random_host(s, p, shape):
-    """A usable host of the placer's range at random; −1 when there is none."""
+    """Return a usable host of the placer's range at random; −1 when there is none."""
     low = s.p_low[p]
     width = s.p_high[p] - low
+    # Mostly one of the first draws is usable; the walk below is for clusters where few hosts are.
     for _ in range(8):
         h = low + draws.below(s, width)
         if usable(s, h, shape):
             return h
+    # From a random place: else the host after a gap would be taken more often.
     skip = draws.below(s, width)
     for k in range(width):
         h = low + (skip + k) % width
@@ -189,7 +196,7 @@ def random_host(s, p, shape):
 
 @jit
 def _by_samples(s, p, t):
-    """The least loaded of a few hosts, asked for their true load."""
+    """Return the least loaded of a few hosts, asked for their true load."""
     shape = s.shape[t]
     best = -1
     best_load = math.inf
@@ -214,25 +221,27 @@ def _ring_search(s, point):
             low = middle + 1
         else:
             high = middle
+    # Past the last point of the ring comes the first.
     return low % s.i[RING_N]
 
 
 @jit
 def _ring_owner(s, point):
-    """First usable host at or after a point of the ring, and how far it is."""
+    """Return the first usable host at or after a point of the ring, and how far it is."""
     n = s.i[RING_N]
     at = _ring_search(s, point)
     for k in range(n):
         place = (at + k) % n
         h = s.ring_host[place]
         if s.h_known[h] == 1:
+            # Unsigned: beyond the end of the ring the difference wraps round, as the ring does.
             return h, s.ring[place] - point
     return np.int64(-1), np.uint64(0)
 
 
 @jit
 def find_owner(s, key):
-    """The host of a key among those that are known, by the frame's kind of hashing."""
+    """Return the host of a key among those that are known, by the frame's kind of hashing."""
     kind = s.i[HASH_KIND]
     if kind == RENDEZVOUS:
         best = -1
@@ -248,6 +257,7 @@ def find_owner(s, key):
         best = -1
         least = np.uint64(0)
         for k in range(s.i[HASH_PROBES]):
+            # The salt of objects in `frames.hashing`, which must find the same owners.
             h, distance = _ring_owner(s, random.hashed(key, 1000003 + k))
             if h >= 0 and (best < 0 or distance < least):
                 best = h
@@ -259,10 +269,11 @@ def find_owner(s, key):
 
 @jit
 def owner(s, t):
-    """The host that consistent hashing gives a task's object (or the task itself, where it has none)."""
+    """Return the host that consistent hashing gives a task's object (or the task itself, where it has none)."""
     if s.i[OBJECTS] == 0 or s.object[t] < 0:
         return find_owner(s, t)
     thing = s.object[t]
+    # Kept until the known hosts change: `outages` raises the epoch with each change.
     if s.owner_epoch[thing] != s.i[EPOCH]:
         s.owner_epoch[thing] = s.i[EPOCH]
         s.owner[thing] = find_owner(s, thing)
@@ -291,7 +302,7 @@ def _by_hash(s, p, t):
 
 @jit
 def host(s, p, t, room):
-    """The host that a placer gives a task; −1 when there is none (``room``: none that has room now)."""
+    """Return the host that a placer gives a task; −1 when there is none (``room``: none that has room now)."""
     s.i[DECISIONS] += 1
     if s.i[FLOW] == PULL:
         return _by_request(s, p, t)
@@ -306,6 +317,7 @@ def host(s, p, t, room):
         return ask_policy.host(s, p, t, room)
     else:
         return _by_score(s, p, t, room)
+    # These rules choose without a look at room; a placer that holds tasks back must not send one to a full host.
     if room and h >= 0 and not has_room(s, p, h, s.shape[t]):
         return -1
     return h

@@ -31,6 +31,7 @@ def account(s, h):
     """Close the interval since the host's last change: each joule into exactly one account."""
     now = s.f[NOW]
     dt = now - s.h_since[h]
+    # Several changes in one instant: there is nothing between them.
     if dt <= 0.0:
         return
     state = s.h_state[h]
@@ -53,6 +54,7 @@ def refresh(s, h):
     now_w = 0.0
     if state in (ON, DRAINING):
         dynamic = 0.0
+        # In whole millionths, so that an idle host's sum is exactly 0.
         if s.h_busy[h] > 0:
             dynamic = watts(s, h, s.h_busy[h] / MICRO) - s.grid[s.h_grid[h]]
         s.h_dynamic[h] = dynamic
@@ -61,6 +63,7 @@ def refresh(s, h):
         now_w = s.h_off_w[h]
     elif state == BOOTING:
         now_w = s.h_boot_w[h]
+    # By difference, so that the cluster's watts cost O(1) at each change.
     s.f[TOTAL_W] += now_w - s.h_watts[h]
     s.h_watts[h] = now_w
     s.f[PEAK_W] = max(s.f[PEAK_W], s.f[TOTAL_W])
@@ -68,7 +71,7 @@ def refresh(s, h):
 
 @jit
 def added_w(s, h, need):
-    """Watts that one more attempt of these cores adds to the host as it is allocated now."""
+    """Return watts that one more attempt of these cores adds to the host as it is allocated now."""
     before = s.h_used[h] / MICRO
     return watts(s, h, before + need / MICRO) - watts(s, h, before)
 

@@ -1,4 +1,4 @@
-"""What happens on a host: room, the stages of an attempt, its record, and the host's own queue."""
+"""Hosts: room, the stages of an attempt, its record, and the host's own queue."""
 
 from __future__ import annotations
 
@@ -71,6 +71,7 @@ def fits(s, h, shape):
 @jit
 def begin(s, t, h, part):
     """Take a host's room for a task; returns the attempt, not yet in any stage."""
+    # There is a row: as many attempts as the cores of all hosts hold, and some more (`frame_build._attempts`).
     a = s.i[FREE_ATTEMPT]
     s.i[FREE_ATTEMPT] = s.a_next[a]
     shape = s.shape[t]
@@ -90,10 +91,12 @@ def begin(s, t, h, part):
     s.a_message_s[a] = 0.0
     s.a_data_s[a] = 0.0
     s.a_transfer_j[a] = 0.0
+    # Before the room is taken: the curve is read at what is allocated so far.
     if s.h_known_power[h] == 1:
         factor = s.s_factor[shape] / s.speed[h, s.s_function[shape]]
         s.a_marginal[a] = host_power.added_w(s, h, need) * (s.estimate[t] * factor)
     else:
+        # NaN, not 0: unknown joules must not look like none.
         s.a_marginal[a] = math.nan
     first = s.h_first[h]
     s.a_previous[a] = -1
@@ -131,6 +134,7 @@ def release_room(s, a):
     s.p_used[s.t_placer[t]] -= s.s_need[shape]
     if s.j_used.size > 1:
         s.j_used[s.job[t]] -= s.s_need[shape]
+    # The number in `a_seq` stays until the row is used again: events that name it are stale from here on.
     s.a_task[a] = -1
     s.a_next[a] = s.i[FREE_ATTEMPT]
     s.i[FREE_ATTEMPT] = a
@@ -139,13 +143,14 @@ def release_room(s, a):
 
 @jit
 def travel(s, a, seconds):
-    """The order to run is on its way to the host, which keeps the room."""
+    """Send the order to run to the host, which keeps the room."""
     s.a_stage[a] = IN_MESSAGE
     if seconds <= 0.0:
         event_heap.soon(s, E_STAGE, a, s.a_seq[a])
         return
     s.a_message_s[a] = seconds
     s.f[WAIT_MESSAGE] += seconds
+    # The attempt's number as the key, under the first order: ends that tie go by placement, as in the core.
     event_heap.push_as(s, s.f[NOW] + seconds, s.a_seq[a], E_STAGE, a, s.a_seq[a])
 
 
@@ -166,10 +171,11 @@ def enter_data(s, a):
 
 @jit
 def stage_ended(s, a):
-    """A message arrived or data are there."""
+    """Go on with an attempt whose message has arrived or whose data are there."""
     if s.a_stage[a] == IN_MESSAGE:
         enter_data(s, a)
         return
+    # Into the cache when it is there; with CACHED_AT_START it went in with the request (`data.fetch_s`).
     if s.i[CACHE_N] > 0 and s.i[CACHED_AT_START] == 0 and s.object[s.a_task[a]] >= 0:
         data.keep(s, s.a_host[a], s.object[s.a_task[a]])
     enter_run(s, a)
@@ -177,7 +183,7 @@ def stage_ended(s, a):
 
 @jit
 def _plan_work(s, a):
-    """Seconds of an attempt on its host, up to its end or to the failure that awaits it."""
+    """Return seconds of an attempt on its host, up to its end or to the failure that awaits it."""
     t = s.a_task[a]
     h = s.a_host[a]
     shape = s.shape[t]
@@ -188,11 +194,13 @@ def _plan_work(s, a):
     work = runtime * (s.s_factor[shape] / s.speed[h, fn])
     if s.f[SLOW_SHARE] > 0.0 and draws.unit(s) < s.f[SLOW_SHARE]:
         work *= s.f[SLOW_FACTOR]
+    # None at the very end, as in the core.
     if s.f[CHECKPOINT_S] > 0.0:
         work += max(0.0, math.ceil(work / s.f[CHECKPOINT_S]) - 1.0) * s.f[CHECKPOINT_COST_S]
     if s.t_preempted.size > 1 and s.t_preempted[t] > 0:
         s.a_extra[a] = s.f[RESUME_S]
         work += s.f[RESUME_S]
+    # The core's draws, by counter: the same seed fails the same tries, whatever the frame.
     rate = s.failure_rate[fn]
     # A gang fails with its first part.
     if rate > 0.0 and s.a_part[a] == 0 and random.at_counter(s.i[SEED], t, s.t_tries[t], 1) < rate:
@@ -212,6 +220,7 @@ def enter_run(s, a):
     s.a_since[a] = now
     s.a_work[a] = work
     host_power.account(s, h)
+    # After `account`: the integral reaches up to now.
     s.a_mark[a] = s.h_integral[h]
     s.h_busy[h] += s.s_need[s.shape[s.a_task[a]]]
     host_power.refresh(s, h)
@@ -235,6 +244,7 @@ def _write(s, a, outcome, run_j):
     s.i[RECORD_N] = k + 1
     t = s.a_task[a]
     attempt_record.write_who(s.records, k, t, s.a_part[a], s.t_tries[t], outcome)
+    # A frame runs the first CPU variant with its whole request.
     attempt_record.write_where(s.records, k, s.a_host[a], -1, 0, 1.0)
     attempt_record.write_when(s.records, k, s.t_ready[t], s.a_placed[a], s.a_start[a], s.f[NOW])
     attempt_record.write_stages(s.records, k, s.a_message_s[a], 0.0, 0.0, s.a_data_s[a], 0.0)
@@ -252,9 +262,11 @@ def close(s, a, outcome, wasted):
         run_j = weight * (s.h_integral[h] - s.a_mark[a])
         s.h_busy[h] -= weight
         host_power.refresh(s, h)
+    # Booked as run while it ran; the same joules move, so the accounts still sum to the host's.
     if wasted:
         s.energy[h, RUN_J] -= run_j
         s.energy[h, LOST_J] += run_j
+    # Bytes did travel, whatever became of the attempt.
     s.energy[h, TRANSFER_J] += s.a_transfer_j[a]
     _write(s, a, outcome, run_j)
     release_room(s, a)
@@ -263,9 +275,10 @@ def close(s, a, outcome, wasted):
 
 @jit
 def progress(s, a):
-    """Share of what was left of the task that a running attempt has done so far."""
+    """Return the share of what was left of the task that a running attempt has done so far."""
     if s.a_stage[a] != IN_RUN:
         return 0.0
+    # Seconds of resuming are no progress.
     whole = s.a_work[a] - s.a_extra[a]
     if whole <= 0.0:
         return 1.0
@@ -274,13 +287,14 @@ def progress(s, a):
 
 @jit
 def save_checkpoint(s, a):
-    """Keep what the last checkpoint of a lost attempt holds."""
+    """Credit a lost attempt's task with the work up to its last checkpoint."""
     if s.f[CHECKPOINT_S] <= 0.0 or s.a_stage[a] != IN_RUN or s.a_work[a] <= 0.0:
         return
     done = s.f[NOW] - s.a_start[a] - s.a_extra[a]
     kept = math.floor(max(0.0, done) / (s.f[CHECKPOINT_S] + s.f[CHECKPOINT_COST_S])) * s.f[CHECKPOINT_S]
     share = min(1.0, kept / s.a_work[a])
     t = s.a_task[a]
+    # A share of what was left, so that it never exceeds the whole.
     s.t_saved[t] += (1.0 - s.t_saved[t]) * share
 
 
@@ -312,15 +326,17 @@ def next_of_queue(s, h):
             continue
         need = queues.need_of(s, entry)
         seconds = draws.message(s, 2)
+        # No attempt holds this room yet: `placers.bind` gives it back.
         s.h_used[h] += need
         event_heap.push(s, s.f[NOW] + seconds, O_MESSAGE, E_BIND, h, entry)
 
 
 @jit
 def arrive(s, h, entry):
-    """A task or probe reaches a host."""
+    """Receive a task or a probe at a host."""
     t = queues.task_of(s, entry)
     now = s.f[NOW]
+    # Probes are not counted as coming: most of them find their batch taken.
     if entry == t:
         s.h_coming[h] -= s.s_need[s.shape[t]]
     if s.h_state[h] != ON:
@@ -331,10 +347,12 @@ def arrive(s, h, entry):
     s.t_since[t] = now
     q = queues.of_host(s, h)
     if s.i[HOST_QUEUES] == 1:
+        # Not past those that wait already: a host's queue is first in, first out.
         if entry == t and s.q_head[q] < 0 and fits(s, h, s.shape[t]):
             start_here(s, t, h)
             return
         queues.push(s, q, entry)
+        # Less free than the smallest task needs: nothing could start.
         if s.h_capacity[h] - s.h_used[h] >= s.i[LEAST_NEED]:
             event_heap.soon(s, E_NEXT, h, 0)
     elif fits(s, h, s.shape[t]):
@@ -367,6 +385,7 @@ def requeue_preempted(s, a, kill):
     t = s.a_task[a]
     if not kill:
         s.t_saved[t] += (1.0 - s.t_saved[t]) * progress(s, a)
+    # Frames count to 200 at most (`frame_build`).
     s.t_preempted[t] = np.int64(min(200, s.t_preempted[t] + 1))
     joules = close(s, a, PREEMPTED, kill)
     s.t_since[t] = s.f[NOW]

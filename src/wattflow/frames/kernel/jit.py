@@ -15,7 +15,7 @@ COMPILED = engine_jit.COMPILED
 
 @functools.cache
 def folder() -> str:
-    """Where compiled frame code belongs."""
+    """Return where compiled frame code belongs."""
     return engine_jit.cache_folder("kernel", "frames/kernel")
 
 

@@ -87,7 +87,7 @@ def schedule_placer(s, p):
 
 @jit
 def _return_queue(s, h, delay):
-    """Give what waited on a host back to its placers."""
+    """Return a host's backlog to the placers it came from."""
     q = queues.of_host(s, h)
     while s.q_head[q] >= 0:
         entry = queues.pop(s, q)
@@ -97,7 +97,8 @@ def _return_queue(s, h, delay):
 
 @jit
 def host_lost(s, h):
-    """A host dies: its attempts are lost, and after the heartbeat's time-out somebody notices."""
+    """Lose a host and its attempts; after the heartbeat's time-out somebody notices."""
+    # A host that is off cannot fail now; its next failure is drawn from here.
     if not host_power.is_up(s, h):
         schedule_host(s, h)
         return
@@ -109,6 +110,7 @@ def host_lost(s, h):
         twin = s.a_twin[a]
         hosts.save_checkpoint(s, a)
         hosts.close(s, a, NODE_LOST, True)
+        # The copy elsewhere goes on: the task is not lost.
         if twin >= 0:
             s.a_twin[twin] = -1
             continue
@@ -121,13 +123,15 @@ def host_lost(s, h):
     if s.i[CACHE_N] > 0:
         data.clear(s, h)
     event_heap.push(s, s.f[NOW] + silence, O_HOST, E_HOST_DETECTED, h, 0)
+    # Salts 3 and 4 are the core's for losses and repairs.
     repair = -s.h_repair[h] * math.log(random.at_counter(s.i[SEED], h, s.h_failures[h], 4))
     event_heap.push(s, s.f[NOW] + repair, O_HOST, E_HOST_BACK, h, 0)
 
 
 @jit
 def host_detected(s, h):
-    """The placers learn that a host is gone, unless it is back already."""
+    """Tell the placers that a host is gone, unless it is back already."""
+    # It may be back before anybody noticed.
     if s.h_state[h] == DOWN and s.h_known[h] == 1:
         s.h_known[h] = 0
         s.i[EPOCH] += 1
@@ -139,23 +143,25 @@ def _appear(s, h):
     s.h_known[h] = 1
     s.i[EPOCH] += 1
     for p in range(s.i[PLACERS]):
+        # Everybody hears of a new host at once, with its true load.
         s.seen[p, h] = s.h_used[h]
     placers.wake_all(s)
 
 
 @jit
 def host_back(s, h):
-    """A host is repaired."""
+    """Bring a repaired host back."""
     _appear(s, h)
     schedule_host(s, h)
 
 
 @jit
 def placer_lost(s, p):
-    """A placer dies. With failover a standby continues its queue; without, clients go to another placer."""
+    """Lose a placer. With failover a standby continues its queue; without, clients go to another placer."""
     s.i[PLACER_FAILURES] += 1
     s.p_up[p] = 0
     s.p_busy[p] = 0
+    # The decision that was under way dies with the placer (`placers.decided`).
     s.p_gen[p] += 1
     n = s.i[PLACERS]
     if s.i[FAILOVER] == 1:
@@ -173,7 +179,7 @@ def placer_lost(s, p):
 
 @jit
 def placer_back(s, p):
-    """A placer, or its standby, is there."""
+    """Bring a placer, or its standby, back."""
     s.p_up[p] = 1
     placers.wake(s, p)
     schedule_placer(s, p)
@@ -181,7 +187,7 @@ def placer_back(s, p):
 
 @jit
 def _pressure(s):
-    """Cores used and waited for over the cores of hosts that are on."""
+    """Return cores used and waited for over the cores of hosts that are on."""
     wanted = 0.0
     there = 0.0
     for h in range(s.i[HOSTS]):
@@ -195,8 +201,9 @@ def _pressure(s):
 
 @jit
 def scale(s):
-    """The broker compares the load with its watermarks and adds or removes one host."""
+    """Compare the load with the broker's watermarks, and add or remove one host."""
     load = _pressure(s)
+    # Stored one higher by `placers.send_probe`, so that 0 is nobody.
     wanted = s.i[STARVED] - 1
     s.i[STARVED] = 0
     for p in range(s.i[PLACERS]):
@@ -255,6 +262,7 @@ def _is_spare(s, h):
 def _drain(s, h):
     s.i[HOSTS_REMOVED] += 1
     host_power.set_state(s, h, DRAINING)
+    # First of all: what goes back to the placers must not be sent here again.
     s.h_known[h] = 0
     s.i[EPOCH] += 1
     s.h_asked[h] = 0
@@ -264,7 +272,8 @@ def _drain(s, h):
 
 @jit
 def drained(s, h):
-    """When nothing runs on a draining host any more, its data move and it is switched off."""
+    """Move the data of a draining host on which nothing runs any more, then switch it off."""
+    # Room without an attempt is held for a probe that is still asking.
     if s.h_state[h] != DRAINING or s.h_running[h] > 0 or s.h_used[h] > 0:
         return
     seconds = 0.0
@@ -282,6 +291,7 @@ def _move_objects(s, h):
     slot = s.c_tail[h]
     while slot >= 0:
         thing = s.c_object[slot]
+        # As `host_choice.owner`: looked up again only after the known hosts changed.
         if s.owner_epoch[thing] != s.i[EPOCH]:
             s.owner_epoch[thing] = s.i[EPOCH]
             s.owner[thing] = host_choice.find_owner(s, thing)
@@ -297,13 +307,14 @@ def _move_objects(s, h):
 
 @jit
 def emptied(s, h):
-    """A drained host is switched off."""
+    """Switch a drained host off."""
+    # It was looked at when its data set out; something may have begun since.
     if s.h_state[h] == DRAINING and s.h_running[h] == 0:
         host_power.set_state(s, h, OFF)
 
 
 @jit
 def booted(s, h):
-    """A host that was switched on is there."""
+    """Take a host in that was switched on."""
     if s.h_state[h] == BOOTING:
         _appear(s, h)

@@ -86,6 +86,7 @@ def _spread(s, t, how, first, count):
     if how == SHORTEST:
         best = first
         for p in range(first, first + count):
+            # Waiting tasks and cores in use, both in whole units.
             if s.q_len[p] + s.p_used[p] * 1e-6 < s.q_len[best] + s.p_used[best] * 1e-6:
                 best = p
         return best
@@ -97,7 +98,7 @@ def _spread(s, t, how, first, count):
 
 @jit
 def able(s, p, t):
-    """The placer itself, or the next one whose hosts could ever run the task."""
+    """Return the placer itself, or the next one whose hosts could ever run the task."""
     n = s.i[PLACERS]
     for k in range(n):
         other = (p + k) % n
@@ -108,7 +109,7 @@ def able(s, p, t):
 
 @jit
 def _route(s, t, how):
-    """The placer of a task."""
+    """Return the placer of a task."""
     return able(s, _first_choice(s, t, how), t)
 
 
@@ -125,7 +126,7 @@ def _first_choice(s, t, how):
 
 @jit
 def submit(s, t):
-    """The client hands in a task that is ready now."""
+    """Hand in a task that is ready now, as its client."""
     now = s.f[NOW]
     s.t_state[t] = SUBMITTED
     s.t_ready[t] = now
@@ -145,7 +146,7 @@ def submit(s, t):
 
 @jit
 def at_broker(s, t):
-    """A task reaches the broker."""
+    """Receive a task at the broker."""
     seconds = draws.serve(s, BROKER, D_BROKER)
     s.f[WAIT_BROKER] += seconds
     event_heap.send(s, seconds, E_BROKER_DONE, t, 0)
@@ -153,7 +154,7 @@ def at_broker(s, t):
 
 @jit
 def broker_done(s, t):
-    """The broker hands a task to a placer."""
+    """Hand a task from the broker to a placer."""
     p = _route(s, t, s.i[SPLIT])
     s.t_placer[t] = p
     seconds = draws.message(s, 1)
@@ -164,11 +165,13 @@ def broker_done(s, t):
 
 @jit
 def at_placer(s, p, entry):
-    """A task (or a probe that found no host) reaches a placer."""
+    """Receive a task (or a probe that found no host) at a placer."""
     t = queues.task_of(s, entry)
+    # With failover a standby takes over the queue, so the task may wait in it.
     if s.p_up[p] == 0 and s.i[FAILOVER] == 0 and s.i[PLACERS] > 1:
         # Nobody answers: the client tries the next placer after its own time-out.
         after = able(s, p + 1, t)
+        # A probe stays its batch's: the tasks are with the placer that sent it.
         if entry == t:
             s.t_placer[t] = after
         event_heap.push(s, s.f[NOW] + s.f[CLIENT_S], O_MESSAGE, E_AT_PLACER, after, entry)
@@ -183,7 +186,7 @@ def at_placer(s, p, entry):
 
 @jit
 def wake(s, p):
-    """A placer has something to look at."""
+    """Let a placer look at its queue."""
     if s.i[LATE] == 1:
         s.p_dirty[p] = 1
         s.i[DIRTY] = 1
@@ -193,7 +196,7 @@ def wake(s, p):
 
 @jit
 def wake_all(s):
-    """Room or hosts have appeared."""
+    """Let all placers look, since room or hosts have appeared."""
     for p in range(s.i[PLACERS]):
         if s.q_head[p] >= 0:
             wake(s, p)
@@ -201,7 +204,7 @@ def wake_all(s):
 
 @jit
 def _service(s, p):
-    """Seconds of one decision: the placer's own, and asking the metadata service for hints."""
+    """Return seconds of one decision: the placer's own, and asking the metadata service for hints."""
     seconds = draws.draw(s, D_PLACER)
     if s.i[HINTS] == 1:
         seconds += draws.message(s, 2) + draws.serve(s, METADATA, D_METADATA)
@@ -210,7 +213,7 @@ def _service(s, p):
 
 @jit
 def work(s, p):
-    """Early binding: decide on the queue's head, one decision after the other."""
+    """Decide on the queue's head under early binding, one decision after the other."""
     while s.p_busy[p] == 0 and s.p_up[p] == 1 and s.q_head[p] >= 0:
         seconds = _service(s, p)
         if seconds > 0.0:
@@ -223,13 +226,14 @@ def work(s, p):
 
 @jit
 def decided(s, p, generation):
-    """The decision that a placer was at is made."""
+    """Make the decision whose service time is over."""
     if generation != s.p_gen[p]:
         return
     s.p_busy[p] = 0
     if s.p_up[p] == 0:
         return
     if s.i[LATE] == 1:
+        # One decision for each time of service.
         if _scan(s, p, 1) > 0:
             s.p_dirty[p] = 1
         s.i[DIRTY] = 1
@@ -247,6 +251,7 @@ def _decide_head(s, p):
         return True
     h = host_choice.host(s, p, t, False)
     if h < 0:
+        # It keeps its place and waits until a host is known.
         queues.push_front(s, p, t)
         return False
     s.f[WAIT_PLACER] += s.f[NOW] - s.t_since[t]
@@ -256,9 +261,10 @@ def _decide_head(s, p):
 
 @jit
 def send(s, p, t, h):
-    """A task goes to a host, without a promise of room there."""
+    """Send a task to a host, without a promise of room there."""
     need = s.s_need[s.shape[t]]
     host_choice.note(s, p, h, need)
+    # Until it arrives (`hosts.arrive`): others see that the room is spoken for.
     s.h_coming[h] += need
     seconds = draws.ask(s, s.i[SAMPLES]) if s.p_rule[p] == BY_SAMPLES else 0.0
     seconds += draws.message(s, 1)
@@ -298,12 +304,14 @@ def _probe(s, p, t):
 
 @jit
 def send_probe(s, p, entry):
-    """A probe goes to a random host; when none is known it waits at the placer and tries again."""
+    """Send a probe to a random host; when none is known it waits at the placer and tries again."""
     h = host_choice.random_host(s, p, s.shape[queues.task_of(s, entry)])
     seconds = draws.message(s, 1)
     s.i[PROBES] += 1
     if h < 0:
+        # One higher than the shape; `outages.scale` boots a host for it.
         s.i[STARVED] = s.shape[queues.task_of(s, entry)] + 1
+        # After a second: without a pause a frame without delays would ask for ever in one instant.
         event_heap.push(s, s.f[NOW] + seconds + 1.0, O_MESSAGE, E_AT_PLACER, p, entry)
     else:
         event_heap.send(s, seconds, E_AT_HOST, h, entry)
@@ -311,18 +319,19 @@ def send_probe(s, p, entry):
 
 @jit
 def free_probe(s, entry):
-    """A probe has done its part."""
+    """Free the row of a probe that has done its part."""
     s.t_next[entry] = s.i[FREE_PROBE]
     s.i[FREE_PROBE] = entry - s.i[TASKS]
 
 
 @jit
 def bind(s, h, entry):
-    """The placer answers a probe: a task of the batch, or nothing when all have been taken."""
+    """Answer a probe: with a task of the batch, or with nothing when all have been taken."""
     x = entry - s.i[TASKS]
     leader = s.x_leader[x]
     s.h_used[h] -= s.s_need[s.shape[leader]]
     t = s.t_bag[leader]
+    # Neither on nor draining: a host that drains still runs what it asked for.
     if s.h_state[h] > 1:
         # The host went away while it asked; what it would have taken is probed for anew.
         event_heap.push(s, s.f[NOW], O_MESSAGE, E_AT_PLACER, s.x_placer[x], entry)
@@ -356,11 +365,13 @@ def _try(s, p, t):
                 first = after
             return False
         a = hosts.begin(s, t, h, part)
+        # `a_twin` chains the parts until `_depart` clears it; no part has a copy yet.
         s.a_twin[a] = first
         first = a
     s.f[WAIT_PLACER] += s.f[NOW] - s.t_since[t]
     if s.t_parts.size > 1:
         s.t_parts[t] = parts
+    # Each part has a message of its own; all of them set out with the mean delay.
     seconds = draws.message(s, parts) / parts
     s.t_message[t] += seconds
     _depart(s, first, seconds)
@@ -369,7 +380,7 @@ def _try(s, p, t):
 
 @jit
 def _depart(s, last, seconds):
-    """Parts were chained newest first; they set out oldest first."""
+    """Send parts on their way, oldest first: they were chained newest first."""
     before = np.int64(-1)
     while last >= 0:
         after = s.a_twin[last]
@@ -392,6 +403,7 @@ def _scan(s, p, most):
     failed = 0
     s.i[SCANS] += 1
     scan = s.i[SCANS]
+    # Of a heap only the head can be had without taking it apart, so nobody overtakes a head that does not fit.
     if s.i[SJF] == 1:
         while s.q_head[p] >= 0 and placed < most:
             t = queues.pop(s, p)
@@ -406,6 +418,7 @@ def _scan(s, p, most):
         after = np.int64(s.t_next[t])
         kind = s.s_class[s.shape[t]]
         taken = False
+        # One of its kind found no room in this scan; nor will this one.
         if s.s_failed[kind] != scan:
             # Out of the queue first: on its way to a host it may enter another one.
             queues.remove_after(s, p, before, t)
@@ -451,6 +464,7 @@ def decide_late(s):
         if s.q_head[p] < 0 or s.p_up[p] == 0:
             continue
         if zero:
+            # No limit: a placer that needs no time decides on all that fits.
             _scan(s, p, np.int64(1) << 60)
         elif _anything_fits(s, p):
             s.p_busy[p] = 1
@@ -476,7 +490,7 @@ def _next_offer(s):
 
 @jit
 def offer_done(s, p):
-    """A placer has taken what it wants of an offer; the rest goes to the next."""
+    """Let a placer take what it wants of an offer; the rest goes to the next."""
     s.i[HOLDER] = -1
     if s.p_up[p] == 1:
         _scan(s, p, np.int64(1) << 60)

@@ -14,19 +14,19 @@ from wattflow.kernel import heaps
 
 @jit
 def task_of(s, entry):
-    """The task that an entry stands for: itself, or the first of its probe's batch."""
+    """Return the task that an entry stands for: itself, or the first of its probe's batch."""
     return entry if entry < s.i[TASKS] else s.x_leader[entry - s.i[TASKS]]
 
 
 @jit
 def need_of(s, entry):
-    """Cores of an entry, in millionths."""
+    """Return cores of an entry, in millionths."""
     return s.s_need[s.shape[task_of(s, entry)]]
 
 
 @jit
 def of_host(s, h):
-    """The queue of a host."""
+    """Return the queue of a host."""
     return s.i[PLACERS] + h
 
 
@@ -36,6 +36,7 @@ def _before(s, a, b):
     tb = task_of(s, b)
     ea = s.t_key[ta]
     eb = s.t_key[tb]
+    # Equal keys by number of the task, where the core goes by entry (docs/frames.md).
     return ea < eb or (ea == eb and ta < tb)
 
 
@@ -58,7 +59,7 @@ def _count(s, q, entry, sign):
 
 @jit
 def push(s, q, entry):
-    """At the queue's end, or where its key belongs."""
+    """Append to the queue, or insert where the key belongs."""
     s.t_next[entry] = -1
     if s.i[SJF] == 1:
         s.t_right[entry] = -1
@@ -74,7 +75,7 @@ def push(s, q, entry):
 
 @jit
 def push_front(s, q, entry):
-    """Before all others."""
+    """Insert before all others."""
     if s.i[SJF] == 1 or s.q_head[q] < 0:
         push(s, q, entry)
         return
@@ -90,6 +91,7 @@ def pop(s, q):
     if s.i[SJF] == 1:
         s.q_head[q] = _merge(s, s.t_next[entry], s.t_right[entry])
     else:
+        # The tail may name one that has left: `push` looks at the head first.
         s.q_head[q] = s.t_next[entry]
     _count(s, q, entry, -1)
     return entry
@@ -103,6 +105,7 @@ def remove_after(s, q, before, entry):
         s.q_head[q] = after
     else:
         s.t_next[before] = after
+    # −1 for an empty list, as `before` is then.
     if after < 0:
         s.q_tail[q] = before
     _count(s, q, entry, -1)

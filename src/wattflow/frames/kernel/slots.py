@@ -31,11 +31,14 @@ from wattflow.frames.kernel.frame_tables import (
 )
 from wattflow.frames.kernel.jit import jit
 
+# In `h_asked`: 0 nobody waits, −2 a slot waits for its own queue, p + 1 at placer p.
 _OWN_ONLY = -2
 
 
 @jit
 def _append(s, q, entry):
+    # Queues of slots are lists in order of entry, never heaps (`frame_build` refuses
+    # others): `t_right` links them backwards, so that an entry leaves from anywhere.
     s.t_right[entry] = s.q_tail[q] if s.q_head[q] >= 0 else -1
     queues.push(s, q, entry)
 
@@ -51,10 +54,11 @@ def _remove(s, q, entry):
 
 @jit
 def _take(s, t):
-    """A task leaves every queue that it stands in."""
+    """Take a task out of every queue that it stands in."""
     if s.t_home[t] >= 0:
         _remove(s, queues.of_host(s, s.t_home[t]), t)
         if s.i[BOTH] == 1:
+            # The second entry of a task stands as number TASKS + t; `x_leader` leads back to the task.
             _remove(s, s.t_placer[t], s.i[TASKS] + t)
     else:
         _remove(s, s.t_placer[t], t)
@@ -62,10 +66,11 @@ def _take(s, t):
 
 @jit
 def _owner(s, t):
-    """The host that owns a task's object; −1 when nobody does (any more)."""
+    """Return the host that owns a task's object; −1 when nobody does (any more)."""
     if s.i[OBJECTS] == 0 or s.object[t] < 0:
         return np.int64(-1)
     thing = s.object[t]
+    # Forgotten when somebody asks; no timer is needed.
     if s.owner[thing] >= 0 and s.f[FORGET_S] > 0.0 and s.f[NOW] - s.owner_since[thing] > s.f[FORGET_S]:
         s.owner[thing] = -1
     return np.int64(s.owner[thing])
@@ -73,7 +78,7 @@ def _owner(s, t):
 
 @jit
 def offer(s, p, t):
-    """A placer gets a task: into its owner's queue, its own, or both; a slot that waits there takes it."""
+    """Give a placer a task: into its owner's queue, its own, or both; a slot that waits there takes it."""
     s.i[DECISIONS] += 1
     h = _owner(s, t)
     if h >= 0 and s.s_fits[s.shape[t], h] == 0:
@@ -95,7 +100,7 @@ def offer(s, p, t):
 
 @jit
 def arrive(s, h, t):
-    """A task that was sent to a host joins its queue."""
+    """Add a task that was sent to a host to its queue."""
     s.t_home[t] = h
     _append(s, queues.of_host(s, h), t)
     if s.h_asked[h] != 0:
@@ -104,7 +109,7 @@ def arrive(s, h, t):
 
 @jit
 def _serve(s, p, anywhere):
-    """The host that has waited longest at a placer (or anywhere) takes the oldest task there."""
+    """Give the oldest task at a placer to the host that has waited longest there (or anywhere)."""
     best = -1
     shape = s.shape[queues.task_of(s, s.q_head[p])]
     for h in range(s.i[HOSTS]):
@@ -120,7 +125,7 @@ def _serve(s, p, anywhere):
 
 @jit
 def rescue(s):
-    """Nothing else will happen, but tasks wait at placers where no slot does: slots that wait elsewhere take them."""
+    """Give tasks at placers where no slot waits to slots that wait elsewhere, when nothing else will happen."""
     for p in range(s.i[PLACERS]):
         while s.q_head[p] >= 0 and _serve(s, p, True):
             pass
@@ -143,7 +148,7 @@ def _from_placer(s, p, h):
 
 @jit
 def _longest_host(s, h):
-    """The longer of the queues of two other hosts drawn at random, the first when they are equal; −1: both empty."""
+    """Return the host with the longer queue of two others drawn at random, the first of equal; −1: both empty."""
     n = s.i[HOSTS] - 1
     best = np.int64(-1)
     if n < 1 or s.i[QUEUED] == 0:
@@ -153,6 +158,7 @@ def _longest_host(s, h):
     longest = 0
     for k in range(min(n, s.i[LOOK_HOSTS])):
         v = first if k == 0 else draws.other_below(s, n, first)
+        # Numbers from its own on move up by one: a host never looks into its own queue here.
         if v >= h:
             v += 1
         if s.q_len[queues.of_host(s, v)] > longest:
@@ -163,7 +169,7 @@ def _longest_host(s, h):
 
 @jit
 def _placer(s):
-    """The placer whose global queue a slot looks at: the longer of two drawn at random, the first when equal."""
+    """Return the placer whose global queue a slot looks at: the longer of two drawn at random, the first when equal."""
     n = s.i[PLACERS]
     if n == 1:
         return np.int64(0)
@@ -195,6 +201,7 @@ def look(s, h):
             s.i[STOLEN] += 1
             hosts.start_here(s, t, h)
             continue
+        # Before the placers are asked: without owners a slot waits for its own queue alone.
         s.h_asked[h] = _OWN_ONLY
         if s.i[OWNERS] == 1:
             p = _placer(s)
@@ -205,5 +212,6 @@ def look(s, h):
                 continue
             s.h_asked[h] = p + 1
         s.i[SEQUENCE] += 1
+        # A number instead of the time: of two that began to wait in one instant the first is served first.
         s.h_asked_at[h] = s.i[SEQUENCE]
         return

@@ -50,7 +50,8 @@ _SEARCH = 32  # how far into a queue a thief looks for short work
 
 @jit
 def steal(s, h):
-    """An idle host asks k others for work; called whenever it may have become idle."""
+    """Send an idle host's request for work to k others; called whenever it may have become idle."""
+    # One request at a time; `steal_again` allows the next.
     if s.h_stealing[h] == 1 or not hosts.is_idle(s, h):
         return
     s.h_stealing[h] = 1
@@ -61,7 +62,7 @@ def steal(s, h):
 
 @jit
 def ask_victims(s, h):
-    """The request has reached k hosts; the one with the longest queue answers. Goes on while that brings work."""
+    """Let the host with the longest queue of k answer a request for work. Goes on while that brings work."""
     taken = 1
     while taken > 0 and hosts.is_idle(s, h):
         s.i[STEAL_TRIES] += 1
@@ -72,6 +73,7 @@ def ask_victims(s, h):
             s.i[STEALS] += 1
             s.i[STOLEN] += taken
     if taken == 0:
+        # Nothing found: without a pause idle hosts would ask each other for ever.
         event_heap.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_STEAL_TIMER, h, 0)
     else:
         s.h_stealing[h] = 0
@@ -79,7 +81,7 @@ def ask_victims(s, h):
 
 @jit
 def _victim(s, h):
-    """The one of k sampled hosts with the longest queue; −1 when none has one."""
+    """Return the one of k sampled hosts with the longest queue; −1 when none has one."""
     n = s.i[HOSTS]
     victim = np.int64(-1)
     longest = 0
@@ -87,6 +89,7 @@ def _victim(s, h):
         return victim
     base = s.i[PLACERS]
     for _ in range(s.i[STEAL_K]):
+        # Any other host: numbers from its own on move up by one.
         v = draws.below(s, n - 1)
         if v >= h:
             v += 1
@@ -98,7 +101,7 @@ def _victim(s, h):
 
 @jit
 def steal_again(s, h):
-    """An idle host's pause is over."""
+    """Let an idle host ask again after its pause."""
     s.h_stealing[h] = 0
     steal(s, h)
 
@@ -114,6 +117,7 @@ def _take(s, victim, h):
     moved = 0
     while moved < count and s.q_head[q] >= 0:
         entry = _first_wanted(s, q, h)
+        # The first must fit at once; what else comes over may wait in the thief's queue.
         if entry < 0 or (moved == 0 and queues.need_of(s, entry) > room):
             if entry >= 0:
                 queues.push_front(s, q, entry)
@@ -128,6 +132,7 @@ def _first_wanted(s, q, h):
     """Take the first entry that the thief can run, only short ones where the frame says so; −1 without one."""
     before = np.int64(-1)
     entry = np.int64(s.q_head[q])
+    # Of a heap only the head can be had.
     if s.i[SJF] == 1:
         t = queues.task_of(s, entry)
         return queues.pop(s, q) if s.s_fits[s.shape[t], h] == 1 else np.int64(-1)
@@ -145,7 +150,8 @@ def _first_wanted(s, q, h):
 
 @jit
 def _move(s, entry, h):
-    """An entry travels from one host to another."""
+    """Move an entry from one host to another."""
+    # Probes are not counted as coming (`hosts.arrive`).
     if entry < s.i[TASKS]:
         s.h_coming[h] += queues.need_of(s, entry)
     seconds = draws.message(s, 1)
@@ -157,7 +163,7 @@ def _move(s, entry, h):
 
 @jit
 def placers_steal(s):
-    """Every placer whose queue is empty asks k others for half of theirs."""
+    """Let every placer whose queue is empty ask k others for half of theirs."""
     n = s.i[PLACERS]
     for p in range(n):
         if s.q_head[p] >= 0 or s.p_stealing[p] == 1 or s.p_up[p] == 0 or s.p_busy[p] == 1:
@@ -188,7 +194,7 @@ def _could_place(s, p):
 
 @jit
 def placer_asks(s, p):
-    """An idle placer's request has reached k others; the one with the longest queue hands over half of it."""
+    """Move half of the longest queue of k placers to the idle placer whose request has reached them."""
     # It asks again after a pause: without one, two placers could pass a task that fits nowhere to and fro for ever.
     event_heap.push(s, s.f[NOW] + s.f[STEAL_RETRY_S], O_TIMER, E_PLACER_STEAL, p, 1)
     n = s.i[PLACERS]
@@ -198,6 +204,7 @@ def placer_asks(s, p):
         v = draws.below(s, n - 1)
         if v >= p:
             v += 1
+        # The task that is being decided on cannot be taken away.
         waiting = s.q_len[v] - (s.p_busy[v] == 1)
         if waiting > longest:
             victim = v
@@ -216,9 +223,10 @@ def placer_asks(s, p):
 
 @jit
 def _take_task(s, victim, p):
-    """The victim's first task that the thief's hosts could run (the head only); a decision under way keeps its task."""
+    """Take the victim's first task that the thief's hosts could run (the head only); one being decided on stays."""
     if s.q_head[victim] < 0:
         return np.int64(-1)
+    # In a list that is the head; in a heap the head may be another by the time of the decision, so it may go.
     if s.p_busy[victim] == 1 and s.i[SJF] == 0:
         head = np.int64(s.q_head[victim])
         t = np.int64(s.t_next[head])
@@ -232,7 +240,7 @@ def _take_task(s, victim, p):
 
 @jit
 def _lightest(s, shape):
-    """The usable host with the least load, −1 without one."""
+    """Return the usable host with the least load, −1 without one."""
     best = -1
     best_load = 1e300
     for h in range(s.i[HOSTS]):
@@ -259,8 +267,10 @@ def rebalance(s):
                 break
             to = _lightest(s, s.shape[t])
             need = queues.need_of(s, entry)
+            # No lighter host for the head; queues are moved head first.
             if to < 0 or to == h:
                 break
+            # With the task there: it moves only if it then sees less load than here.
             there = (s.h_used[to] + s.h_queued[to] + s.h_coming[to] + need) / s.h_capacity[to]
             if there >= (s.h_used[h] + s.h_queued[h]) / s.h_capacity[h]:
                 break
@@ -272,16 +282,17 @@ def rebalance(s):
 
 @jit
 def ask(s, h, p):
-    """Pull: a host with room asks a placer for work."""
+    """Ask a placer for work as a host with room (pull)."""
     if s.h_asked[h] != 0 or s.h_state[h] != ON or not hosts.is_idle(s, h):
         return
+    # −1: the request is on its way; p + 1 when it waits at placer p.
     s.h_asked[h] = -1
     event_heap.push(s, s.f[NOW] + draws.message(s, 1), O_MESSAGE, E_ASK, h, p)
 
 
 @jit
 def asked(s, h, p):
-    """A host's request reaches a placer, which keeps it until it has a task."""
+    """Receive a host's request at a placer, which keeps it until it has a task."""
     if s.h_state[h] != ON:
         s.h_asked[h] = 0
         return
@@ -289,12 +300,14 @@ def asked(s, h, p):
     s.h_asked_at[h] = s.f[NOW]
     placers.wake(s, p)
     if s.i[PLACERS] > 1:
+        # With one placer there is nowhere else to ask.
         event_heap.push(s, s.f[NOW] + s.f[PULL_S], O_TIMER, E_ASK_AGAIN, h, p)
 
 
 @jit
 def ask_again(s, h, p):
-    """A placer that had nothing is left for the next one."""
+    """Move a host's request from a placer that had nothing to the next one."""
+    # It may have got work meanwhile, or wait at another placer.
     if s.h_asked[h] == p + 1:
         s.h_asked[h] = 0
         ask(s, h, next_placer(s, h, p))
@@ -302,7 +315,7 @@ def ask_again(s, h, p):
 
 @jit
 def next_placer(s, h, p):
-    """The placer after p that may use the host."""
+    """Return the placer after p that may use the host."""
     n = s.i[PLACERS]
     for k in range(1, n + 1):
         other = (p + k) % n
@@ -313,7 +326,7 @@ def next_placer(s, h, p):
 
 @jit
 def idle_hosts_ask(s):
-    """Pull: at the end of an instant every host with room has a request out."""
+    """Make sure, at the end of an instant, that every host with room has a request out (pull)."""
     for h in range(s.i[HOSTS]):
         if s.h_asked[h] == 0 and s.h_state[h] == ON and s.h_known[h] == 1:
             ask(s, h, next_placer(s, h, draws.below(s, s.i[PLACERS])))

@@ -38,20 +38,23 @@ class Attempt:
 
     @property
     def threads(self) -> float:
-        """Busy threads over its time: counted, or as requested."""
+        """Return the busy threads over its time: counted, or as requested."""
         if self.cpu_s is not None:
+            # Times are whole seconds, so a pod may start and end in the same one.
             return self.cpu_s / max(1e-3, self.end_s - self.start_s)
         return accounting.cores(accounting.pod_requests(self.pod))
 
 
 def moment_s(text: str | None) -> float | None:
-    """An API time as seconds since 1970."""
+    """Return an API time as seconds since 1970."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else None
 
 
 def attempt_of(pod: objects.Pod, threads: int, cpu_s: float | None) -> Attempt | None:
-    """The run of a pod that has ended; None where it never ran."""
+    """Return the run of a pod that has ended; None where it never ran."""
     ended = [one for one in pod.status.container_statuses if one.state.terminated is not None]
+    # Argo adds containers of its own ("wait", "init"); "main" is the task. Pods of other makers may
+    # name theirs freely.
     chosen = next((one for one in ended if one.name == _MAIN), ended[0] if ended else None)
     if chosen is None or chosen.state.terminated is None:
         return None
@@ -59,6 +62,7 @@ def attempt_of(pod: objects.Pod, threads: int, cpu_s: float | None) -> Attempt |
     if start is None or end is None:
         return None
     if cpu_s is not None:
+        # Whole seconds again: counted CPU time cannot have been used in less than this.
         end = max(end, start + cpu_s / max(1, threads))
     return Attempt(pod, pod.spec.node_name, start, max(start, end), cpu_s)
 
@@ -72,7 +76,7 @@ def collect(
     cpu_s: Mapping[str, float],
     attributed_j: Mapping[str, float] | None = None,
 ) -> Workflow:
-    """The document. Tasks that never had a pod (conditions, placeholders) are left out, order passes through them.
+    """Build the document. Tasks that never had a pod (conditions, placeholders) are left out; order passes through.
 
     ``attributed_j`` (by pod uid) stands before the model where all pods of a task have it.
     """
@@ -84,9 +88,12 @@ def collect(
         if id is not None and attempt is not None:
             runs.setdefault(id, []).append(attempt)
     for attempts in runs.values():
+        # The last one is the attempt that counts for runtime and machine (`_task`); joules are those of
+        # all.
         attempts.sort(key=lambda one: one.start_s)
     joules = _joules(runs, nodes, power_of)
     meter = attributed_j or {}
+    # All or none: a sum of attributed and modelled joules would have no provenance.
     metered = {id for id, all_ in runs.items() if all(one.pod.metadata.uid in meter for one in all_)}
     for id in metered:
         joules[id] = sum(meter[one.pod.metadata.uid] for one in runs[id])
@@ -117,7 +124,7 @@ def _annotation(workflow: Mapping[str, object], key: str) -> str | None:
 
 
 def _given(pod: objects.Pod, id: str, workflow: str) -> str:
-    """The task's own id where the manifest carries one, else Argo's name without the workflow's."""
+    """Return the task's own id where the manifest carries one, else Argo's name without the workflow's."""
     stated = pod.metadata.annotations.get(f"{PREFIX}task-id")
     return stated or id.removeprefix(workflow).lstrip(".") or id
 
@@ -125,10 +132,11 @@ def _given(pod: objects.Pod, id: str, workflow: str) -> str:
 def _joules(
     runs: Mapping[str, list[Attempt]], nodes: Mapping[str, objects.Node], power_of: PowerOf
 ) -> dict[str, float]:
-    """Joules of each task above idle, on nodes whose curve is known."""
+    """Model the joules of each task above idle, on nodes whose curve is known."""
     by_node: dict[str, list[enrich.Busy]] = {}
     for id, attempts in runs.items():
         for one in attempts:
+            # A span of no length has no joules; a millisecond keeps the task in the account.
             end_s = max(one.end_s, one.start_s + 1e-3)
             by_node.setdefault(one.node, []).append(enrich.Busy(id, one.start_s, end_s, one.threads))
     total: dict[str, float] = {}
@@ -136,6 +144,7 @@ def _joules(
         curve = power_of(nodes[name]) if name in nodes else None
         if curve is None:
             continue
+        # From the first start to the last end on this node: what it draws idle outside is nobody's here.
         begin_s, end_s = min(one.start_s for one in work), max(one.end_s for one in work)
         for id, task_j in enrich.node_energy(work, curve, begin_s, end_s).task_j.items():
             total[id] = total.get(id, 0.0) + task_j
@@ -143,7 +152,7 @@ def _joules(
 
 
 def _parents(graph: Graph, ran: set[str]) -> dict[str, tuple[str, ...]]:
-    """Parents that ran; one that did not stands for its own parents, a placeholder for its copies."""
+    """Find the parents that ran; one that did not stands for its own parents, a placeholder for its copies."""
     copies: dict[str, list[str]] = {}
     for id in ran:
         holder = graph.placeholder_of(id)
@@ -174,6 +183,7 @@ def _task(
     return Task(
         id=name,
         name=name,
+        # A copy's name ends in "(0:item)"; all copies are one function.
         function=notes.get(f"{PREFIX}function") or notes.get("workflows.argoproj.io/template") or name.split("(")[0],
         runtime_s=runtime_s,
         variants=(Variant(cores=cores, memory_bytes=requests.get(accounting.MEMORY, 0)),),

@@ -61,32 +61,38 @@ class Structure:
         flows.on_ended = self.close
 
     def enter(self, pod: objects.Pod, shape: int, now_s: float) -> tuple[int, int] | None:
-        """The task in the engine that this pod is, and its tag; its gate is opened. None: outside the structure."""
+        """Find the engine's task for a pod, and its tag, and open its gate. None: outside the structure."""
         found = self.flows.of(pod)
         if found is None:
             return None
         flow, id = found
         inside = self._inside.get(flow.key) or self._open(flow, pod, now_s)
+        # Not guessed right, or taken already by an earlier try of the same task.
         if id not in inside.gates or id in inside.used or inside.shapes[id] != shape:
             return None
+        # Argo made the pod, so it may run (an OR in `depends`); the engine's edges would still hold its
+        # task back.
         if not set(inside.parents[id]) <= inside.done:
             return None
         inside.used.add(id)
         self._by_uid[pod.metadata.uid] = (flow.key, id)
+        # A sealed placeholder without parents ends at once, and the task behind it is ready.
         self.engine.put(protocol.SEAL, inside.gates[id])
         return inside.tasks[id], inside.tags[id]
 
     def started(self, uid: str, now_s: float) -> None:
-        """A pod of a workflow runs: where its runtime is known, so is when it will end."""
+        """Note that a pod of a workflow runs; where its runtime is known, so is when it will end."""
         key, id = self._by_uid.get(uid, ("", ""))
         inside = self._inside.get(key)
         if inside is not None and id in inside.estimates_s:
             inside.ends_s[id] = now_s + inside.estimates_s[id]
 
     def coming_m(self, now_s: float, within_s: float) -> int:
-        """Milli-cores of tasks without a pod yet, all of whose parents are done or end within so many seconds."""
+        """Sum the milli-cores of tasks without a pod whose parents are all done or end within so many seconds."""
         total = 0
         for inside in self._inside.values():
+            # Parents that are late have passed their expected end and still count: their children come any
+            # moment.
             soon = {id for id, end_s in inside.ends_s.items() if end_s <= now_s + within_s and id not in inside.done}
             if soon:
                 total += sum(
@@ -94,24 +100,27 @@ class Structure:
                     for id, parents in inside.parents.items()
                     if id in inside.gates
                     and id not in inside.used
+                    # At least one parent must be about to end, or the task would have been ready already and has a
+                    # pod by now.
                     and not soon.isdisjoint(parents)
                     and soon | inside.done >= set(parents)
                 )
         return total
 
     def past(self, pod: objects.Pod) -> None:
-        """A pod that ended well before we came: its task is no part of what is opened later."""
+        """Note a pod that ended well before we came: its task is no part of what is opened later."""
         found = self.flows.of(pod)
         if found is not None and found[0].key not in self._inside:
             self._past.setdefault(found[0].key, set()).add(found[1])
 
     def left(self, uid: str) -> None:
-        """A pod is not wanted any more, and its task cancelled: tasks that follow go outside the structure."""
+        """Note that a pod's task was cancelled: tasks that follow go outside the structure."""
         key, id = self._by_uid.pop(uid, ("", ""))
         inside = self._inside.get(key)
         if inside is None:
             return
         lost = [id]
+        # All descendants: the engine will never see the cancelled parent end.
         while lost:
             parent = lost.pop()
             after = [child for child, parents in inside.parents.items() if parent in parents and child in inside.gates]
@@ -120,24 +129,28 @@ class Structure:
             lost += after
 
     def ended(self, uid: str) -> None:
-        """A pod of a workflow is over."""
+        """Note the end of a pod of a workflow."""
         key, id = self._by_uid.pop(uid, ("", ""))
         if key in self._inside:
             self._inside[key].done.add(id)
 
     def close(self, key: str) -> None:
-        """A workflow has ended: what is left of it in the engine is not wanted."""
+        """Cancel what is left in the engine of a workflow that has ended."""
         self._past.pop(key, None)
         inside = self._inside.pop(key, None)
         if inside is not None:
             self.engine.put(protocol.CANCEL, inside.workflow)
 
     def _open(self, flow: Flow, pod: objects.Pod, now_s: float) -> Inside:
+        # From when its first pod is seen: the engine's clock is not the one that dates the workflow's
+        # creation.
         deadline = None if flow.deadline_s is None else now_s + flow.deadline_s
         inside = Inside(self.engine.workflow(deadline_s=deadline))
         self._inside[flow.key] = inside
         own = self.flows.of(pod)
+        # What Argo adds is taken to be the same for every pod of a workflow.
         extra = _overhead(pod, flow.graph.tasks[own[1]]) if own is not None else {}
+        # Tasks that ended before we came are no part of it, and edges from them are left out below.
         inside.done = self._past.pop(flow.key, set())
         for id, task in flow.graph.tasks.items():
             if id not in inside.done:
@@ -151,6 +164,7 @@ class Structure:
 
     def _add(self, inside: Inside, id: str, task: GraphTask, pod: objects.Pod, extra: accounting.Amounts) -> None:
         inside.parents[id] = task.parents
+        # No gate: nothing is ever placed for it, it only keeps its children behind it in the ranks.
         if task.placeholder:
             inside.tasks[id] = self.engine.put(protocol.TASK, protocol.PLACEHOLDER, workflow=inside.workflow)
             inside.shapes[id] = protocol.PLACEHOLDER
@@ -167,9 +181,9 @@ class Structure:
         if estimate_s is not None:
             inside.estimates_s[id] = estimate_s
         inside.tasks[id] = self.engine.put(
-            protocol.TASK, shape, workflow=inside.workflow, estimate_s=estimate_s,
-            tag=inside.tags[id],
-        )  # fmt: skip
+            protocol.TASK, shape, workflow=inside.workflow, estimate_s=estimate_s, tag=inside.tags[id]
+        )
+        # The gate is a parent of its own task: what has no pod yet is never ready.
         self.engine.put(protocol.EDGE, inside.gates[id], inside.tasks[id])
 
     def _estimate_s(self, task: GraphTask, pod: objects.Pod) -> float | None:

@@ -14,19 +14,20 @@ _MOST = 20_000
 
 
 def parameters(spec: Raw) -> dict[str, str]:
-    """Values of the workflow's own parameters."""
+    """Read the values of the workflow's own parameters."""
     arguments = spec.get("arguments")
     listed = arguments.get("parameters") if isinstance(arguments, dict) else None
     found = {}
     for entry in listed if isinstance(listed, list) else []:
         if isinstance(entry, dict) and "name" in entry and "value" in entry:
             value = entry["value"]
+            # Kept as JSON where it is no text: `withParam` reads it as JSON again.
             found[str(entry["name"])] = value if isinstance(value, str) else json.dumps(value)
     return found
 
 
 def items(step: Raw, known: Mapping[str, str]) -> list[str] | None:
-    """Texts of the copies that a step makes: empty for a single run without fan-out, None where nobody knows yet.
+    """List the texts of a step's copies: empty for a single run without fan-out, None where nobody knows yet.
 
     A text is what Argo writes into the node's name after the index.
     """
@@ -38,6 +39,7 @@ def items(step: Raw, known: Mapping[str, str]) -> list[str] | None:
         try:
             listed = json.loads(_text(step["withParam"], known))
         except ValueError:
+            # Not a list yet: an expression over another task's output, which only that task will tell.
             return None
         return _few([item_text(item) for item in listed]) if isinstance(listed, list) else None
     return []
@@ -49,14 +51,16 @@ def fans_out(step: Raw) -> bool:
 
 
 def item_text(item: object) -> str:
-    """An item as Argo shows it in the name of a node."""
+    """Spell an item as Argo does in the name of a node."""
     if isinstance(item, dict):
+        # Argo prints a map item as sorted "key:value" pairs.
         return ",".join(sorted(f"{key}:{_plain(value)}" for key, value in item.items()))
     return _plain(item)
 
 
 def _plain(value: object) -> str:
     if isinstance(value, bool):
+        # JSON's words, not Python's "True".
         return "true" if value else "false"
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
@@ -83,6 +87,7 @@ def _sequence(raw: object, known: Mapping[str, str]) -> list[str] | None:
             numbers = range(start, start + int(_text(raw["count"], known)))
         else:
             end = int(_text(raw["end"], known))
+            # `end` is included, and may lie below `start`.
             numbers = range(start, end + 1) if start <= end else range(start, end - 1, -1)
     except (ValueError, KeyError):
         return None

@@ -19,19 +19,21 @@ ENDED = ("Succeeded", "Failed", "Error")
 
 
 async def raw(client: Client, path: str, query: Mapping[str, str] | None = None) -> dict[str, object]:
-    """One object or list as plain JSON."""
+    """Read one object or list as plain JSON."""
     found: dict[str, object] = msgspec.json.decode(await client.call("GET", path, query=query))
     return found
 
 
 async def library(client: Client, namespace: str) -> Library:
-    """All WorkflowTemplates that a workflow of this namespace can name."""
+    """Read all WorkflowTemplates that a workflow of this namespace can name."""
     known: dict[tuple[str, bool], Raw] = {}
     places = ((f"{API}/namespaces/{namespace}/workflowtemplates", False), (f"{API}/clusterworkflowtemplates", True))
     for path, whole in places:
         try:
             items = (await raw(client, path)).get("items")
         except ApiError as error:
+            # ClusterWorkflowTemplates need a right of their own; without it a workflow that names none can
+            # still be read.
             if error.code in (403, 404):
                 continue
             raise
@@ -41,7 +43,7 @@ async def library(client: Client, namespace: str) -> Library:
 
 
 async def watts_of(client: Client, default: str = "") -> Watts:
-    """Power profiles as the cluster's NodePowerProfiles state them."""
+    """Read power profiles as the cluster's NodePowerProfiles state them."""
     watts = Watts(default)
     try:
         for one in (await client.list_all(GROUP, NodePowerProfile)).items:
@@ -55,7 +57,7 @@ async def watts_of(client: Client, default: str = "") -> Watts:
 async def finished(
     client: Client, namespace: str, name: str, power_of: PowerOf, cpu_s: Mapping[str, float], prometheus: str = ""
 ) -> Workflow:
-    """One finished workflow as a document; with the address of a Prometheus, joules are Kepler's.
+    """Read one finished workflow as a document; with the address of a Prometheus, joules are Kepler's.
 
     Raises InvalidInput while it runs or where it is not there.
     """
@@ -71,9 +73,11 @@ async def finished(
     if phase not in ENDED:
         raise InvalidInput(f"{namespace}/{name}", f"has not ended yet (it is {phase or 'waiting'}); collect it later")
     chosen = {"labelSelector": f"{WORKFLOW}={name}"}
+    # Fresh: the server's cache may lack the last pod's end.
     pods = (await client.list_all(f"/api/v1/namespaces/{namespace}/pods", objects.Pod, query=chosen, fresh=True)).items
     if not pods:
         raise InvalidInput(f"{namespace}/{name}", "its pods are gone (podGC); collect before they are deleted")
+    # From the cache: nodes are only read for their names, threads and labels.
     nodes = {one.metadata.name: one for one in (await client.list_all("/api/v1/nodes", objects.Node)).items}
     graph = Graph.of(workflow, await library(client, namespace))
     attributed_j = await _kepler(prometheus, namespace, pods) if prometheus else {}

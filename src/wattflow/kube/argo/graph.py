@@ -67,6 +67,7 @@ class Graph:
     def of(cls, workflow: Raw, library: Library | None = None) -> Graph:
         """Read a Workflow object (``metadata`` and ``spec``)."""
         metadata = _mapping(workflow.get("metadata"))
+        # A Workflow as written to a file may have only `generateName`.
         graph = cls(str(metadata.get("name") or metadata.get("generateName") or "workflow"))
         spec = _whole_spec(_mapping(workflow.get("spec")), library, graph.name)
         builder = _Builder(graph, spec, library)
@@ -78,7 +79,9 @@ class Graph:
         return graph
 
     def find(self, node_name: str) -> str | None:
-        """The task of a pod by Argo's node name, or None. Copies of a placeholder are made when first seen."""
+        """Find the task of a pod by Argo's node name, or None. Copies of a placeholder are made when first seen."""
+        # As it stands first, then without the numbers of retries in its middle (`_BARE`); a copy's index
+        # carries its item, so it stays.
         for id in (task_id(node_name), task_id(_BARE.sub("", node_name))):
             if id not in self.tasks:
                 self._open_fans(id)
@@ -88,6 +91,7 @@ class Graph:
 
     def _open_fans(self, id: str) -> None:
         """Make the copy of an unknown fan-out that this task belongs to."""
+        # A list first: expanding may open fans within this one.
         for base in [base for base in self._fans if id.startswith(f"{base}(")]:
             end = id.find(")", len(base))
             call, parents = self._fans[base]
@@ -95,12 +99,14 @@ class Graph:
                 self._builder.expand(call, id[: end + 1], parents, 1)
 
     def placeholder_of(self, id: str) -> str | None:
-        """The placeholder whose copy a task is, or None."""
+        """Return the placeholder whose copy a task is, or None."""
         return next((f"{base}(*)" for base in self._fans if id.startswith(f"{base}(") and id != f"{base}(*)"), None)
 
 
 def task_id(node_name: str) -> str:
-    """Argo's node name without items and without the number of a retry."""
+    """Return Argo's node name without items and without the number of a retry."""
+    # Two patterns share their brackets: "(2:item)" is a copy and keeps its index, "(1)" at the end is a
+    # retry and goes. The "@" marks copies while retries are taken off.
     return _RETRY.sub("", _INDEX.sub(r"(\1@)", node_name)).replace("@)", ")")
 
 
@@ -123,13 +129,14 @@ def _list(raw: object) -> list[Raw]:
 
 
 def _whole_spec(spec: Raw, library: Library | None, name: str) -> Raw:
-    """The spec with what a ``workflowTemplateRef`` brings; the workflow's own keys win."""
+    """Return the spec with what a ``workflowTemplateRef`` brings; the workflow's own keys win."""
     reference = _mapping(spec.get("workflowTemplateRef"))
     if not reference:
         return spec
     found = library(str(reference.get("name")), "", bool(reference.get("clusterScope"))) if library else None
     if found is None:
         raise InvalidInput(name, f"the WorkflowTemplate {reference.get('name')!r} is not known")
+    # As Argo merges them: keys of the Workflow over keys of the template.
     return {**_mapping(found.get("spec")), **spec}
 
 
@@ -145,6 +152,7 @@ class _Builder:
     def expand(self, call: _Call, name: str, parents: tuple[str, ...], depth: int) -> tuple[str, ...]:
         """Add all tasks of one template's use; returns those that must end before what follows."""
         template = call.template
+        # Counted before anything is made: a small spec can ask for exponentially many tasks.
         self.calls, self.edges = self.calls + 1, self.edges + len(parents)
         if self.calls > _MOST_CALLS or self.edges > _MOST_EDGES:
             raise InvalidInput(
@@ -157,11 +165,14 @@ class _Builder:
         if "steps" in template:
             return self._steps(call, name, parents, depth)
         if any(kind in template for kind in WITHOUT_POD):
+            # No pod: what follows waits for what came before.
             return parents
         return self._leaf(call, name, parents)
 
     def _leaf(self, call: _Call, name: str, parents: tuple[str, ...]) -> tuple[str, ...]:
         template = call.template
+        # Order matters little: a template has one kind. Requests of a containerSet stand in its containers
+        # and are not read.
         body = next((_mapping(template[kind]) for kind in WITH_POD if kind in template), {})
         requests = _mapping(_mapping(body.get("resources")).get("requests"))
         annotations = _mapping(_mapping(template.get("metadata")).get("annotations"))
@@ -190,8 +201,10 @@ class _Builder:
         needs = {key: dependencies(task, steps) for key, task in steps.items()}
         exits: dict[str, tuple[str, ...]] = {}
         for key in in_order(needs, self.graph.name):
+            # A DAG task without dependencies waits for whatever its whole DAG waits for.
             above = tuple(dict.fromkeys(exit for need in needs[key] for exit in exits[need])) or parents
             exits[key] = self._step(steps[key], f"{name}.{key}", above, call, depth)
+        # Leaves of the DAG; what follows the template waits for all of them.
         last = [key for key in steps if not any(key in needs[other] for other in steps)]
         return tuple(dict.fromkeys(exit for key in last for exit in exits[key])) or parents
 
@@ -204,6 +217,7 @@ class _Builder:
                 for step in inner
                 for exit in self._step(step, f"{name}[{number}].{step.get('name')}", parents, call, depth)
             ]
+            # A group of steps without a pod passes on what came before it.
             parents = tuple(dict.fromkeys(exits)) or parents
         return parents
 
@@ -216,6 +230,7 @@ class _Builder:
         call = _Call(template, scope, maybe, fanout.parameters(step))
         copies = fanout.items(step, self.known)
         if copies is None:
+            # Kept, so that pods which appear later can make their copies (`_open_fans`).
             self.graph._fans[name] = (call, parents)
             return self._placeholder(call, f"{name}(*)", parents, "the number of copies is not known yet")
         if not fanout.fans_out(step):
@@ -224,7 +239,7 @@ class _Builder:
         return tuple(dict.fromkeys(exits)) or parents
 
     def _resolve(self, step: Raw, scope: Mapping[str, Raw]) -> tuple[Raw | None, Mapping[str, Raw]]:
-        """The template that a step uses, and the templates that it can name in turn."""
+        """Return the template that a step uses, and the templates that it can name in turn."""
         if isinstance(step.get("inline"), dict):
             return _mapping(step["inline"]), scope
         reference = _mapping(step.get("templateRef"))
@@ -236,6 +251,7 @@ class _Builder:
             }
             return inside.get(wanted), inside
         wanted = str(step.get("template"))
+        # Templates of the WorkflowTemplate that we are in go before the workflow's own of the same name.
         return scope.get(wanted) or self.templates.get(wanted), scope
 
 
@@ -250,14 +266,16 @@ def dependencies(task: Raw, steps: Iterable[str]) -> tuple[str, ...]:
         return tuple(str(name) for name in listed)
     known = set(steps)
     words = _NAME.findall(str(task.get("depends") or ""))
+    # A task may be called "Failed": such a name is a task, though it is a word of the language too.
     return tuple(dict.fromkeys(word for word in words if word in known and word not in _WORDS - known))
 
 
 def in_order(needs: Mapping[str, tuple[str, ...]], where: str) -> list[str]:
-    """Keys with everything they need before them. Raises InvalidInput on a cycle or an unknown name."""
+    """Sort keys so that everything they need comes before them. Raises InvalidInput on a cycle or an unknown name."""
     unknown = sorted({need for all_needs in needs.values() for need in all_needs} - set(needs))
     if unknown:
         raise InvalidInput(where, f"a task depends on {', '.join(unknown)}, which the DAG does not have")
+    # Sets: `depends` may name one task several times ("a.Succeeded || a.Skipped").
     waiting = {key: len(set(all_needs)) for key, all_needs in needs.items()}
     below: dict[str, list[str]] = {}
     for key, all_needs in needs.items():

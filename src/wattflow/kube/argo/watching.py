@@ -38,7 +38,7 @@ class ArgoWorkflow(objects.Object):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def plain(self) -> Raw:
-        """The object as `Graph.of` reads it."""
+        """Return the object as `Graph.of` reads it."""
         spec: Raw = msgspec.json.decode(self.spec) if bytes(self.spec) else {}
         return {"metadata": {"name": self.metadata.name}, "spec": spec}
 
@@ -86,29 +86,33 @@ class Flows:
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def on_template(self, kind: str, template: ArgoTemplate) -> None:
-        """A template that workflows may refer to."""
+        """Take up a template that workflows may refer to."""
         if kind == DELETED:
             self.templates.pop(template.key, None)
         else:
             self.templates[template.key] = {"spec": msgspec.json.decode(template.spec)}
 
     def on_workflow(self, kind: str, workflow: ArgoWorkflow) -> None:
-        """A workflow came, changed or went."""
+        """Take up a workflow that came, changed or went."""
         key = workflow.key
         if kind == DELETED or workflow.status.phase in ENDED:
             if self.known.pop(key, None) is not None:
                 self.on_ended(key)
             return
+        # The spec of a workflow that runs does not change; its graph read anew would lack copies made
+        # since.
         if key in self.known:
             return
         try:
             plain = workflow.plain()
             graph = Graph.of(plain, lambda name, template, whole: self._template(workflow, name, whole))
+        # `RecursionError`: a tenant may nest JSON as deep as the decoder follows.
         except (InvalidInput, ValueError, RecursionError) as error:
             self.on_unread(workflow, f"spec: {error}; its pods are placed one by one")
             return
         spec = plain["spec"]
         priority = spec.get("priority") if isinstance(spec, dict) else None
+        # `bool` is an `int` in Python, and `priority: true` is no number.
         if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
             self.on_unread(workflow, f"spec.priority is {str(priority)[:60]!r}, not a whole number: it is left out")
             priority = None
@@ -118,10 +122,11 @@ class Flows:
         self.known[key] = Flow(key, graph, next(self._numbers), priority or 0, _due_s(workflow))
 
     def _template(self, workflow: ArgoWorkflow, name: str, whole: bool) -> Raw | None:
+        # ClusterWorkflowTemplates have no namespace, so their keys begin with "/".
         return self.templates.get(f"{'' if whole else workflow.metadata.namespace}/{name}")
 
     def of(self, pod: objects.Pod) -> tuple[Flow, str] | None:
-        """The workflow of a pod and the task it is, or None."""
+        """Return the workflow of a pod and the task it is, or None."""
         name = pod.metadata.labels.get(WORKFLOW)
         flow = self.known.get(f"{pod.metadata.namespace}/{name}") if name else None
         if flow is None:
@@ -131,11 +136,12 @@ class Flows:
 
 
 def _due_s(workflow: ArgoWorkflow) -> float | None:
-    """Seconds that a workflow may take, by its deadline or its objective. What cannot be read is told and left out."""
+    """Return how long a workflow may take, by deadline or objective. What cannot be read is told and left out."""
     notes = workflow.metadata.annotations
     objective = notes.get(OBJECTIVE, OBJECTIVES[0])
     if objective not in OBJECTIVES:
         log.warning("%s: %s is %r; it may be %s", workflow.key, OBJECTIVE, objective, " or ".join(OBJECTIVES))
+    # A stated deadline goes before the objective.
     deadline_s = tenant.number(notes.get(DEADLINE, ""))
     if deadline_s is not None:
         return deadline_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wattflow.kube import accounting, gpus, objects
+from wattflow.kube.dra import device_ledger
 from wattflow.kube.filters import interpod, ports, selectors, snapshot, spread, taints, volumes
 
 
@@ -21,6 +22,8 @@ class Question:
     reach: tuple[objects.PersistentVolume, ...]
     storage: volumes.Storage | None
     claim_taken: bool
+    devices: device_ledger.Devices | None = None
+    device_needs: device_ledger.Needs | None = None
 
     @classmethod
     def of(cls, pod: objects.Pod, cluster: snapshot.Snapshot) -> Question:
@@ -35,6 +38,8 @@ class Question:
             volumes.reach(pod, cluster.storage),
             cluster.storage,
             volumes.taken(pod, cluster.storage, (one for view in cluster.nodes.values() for one in view.pods.values())),
+            cluster.devices,
+            cluster.devices.needs(pod) if cluster.devices is not None else None,
         )
 
 
@@ -80,6 +85,10 @@ def counted_against(asked: Question, view: snapshot.NodeView) -> str | None:
         return "GPU shares"
     if asked.claim_taken:
         return "claim in use by another pod"
+    if asked.devices is not None and asked.device_needs is not None:
+        reason = asked.devices.why_not(asked.device_needs, view.node)
+        if reason is not None:
+            return reason
     if asked.storage is not None and asked.storage.cannot_make(asked.pod, view.node.metadata.name, view.labels):
         return "volume topology"
     if asked.reach:
@@ -100,12 +109,18 @@ def is_counted(pod: objects.Pod) -> bool:
         or interpod.affinity_terms(pod)
         or interpod.anti_affinity_terms(pod)
         or volumes.claims(pod)
+        or pod.spec.resource_claims
     )
+
+
+def unsupported(pod: objects.Pod, cluster: snapshot.Snapshot) -> str | None:
+    """Why this scheduler does not place the pod at all now: its volumes, or its claims of devices."""
+    return volumes.unsupported(pod, cluster.storage) or device_ledger.unsupported(pod, cluster.devices)
 
 
 def feasible(pod: objects.Pod, cluster: snapshot.Snapshot) -> dict[str, str | None]:
     """For each node None, or the reason why the pod cannot go there. A pod that we refuse as such fits nowhere."""
-    refused = volumes.unsupported(pod, cluster.storage)
+    refused = unsupported(pod, cluster)
     if refused is not None:
         return dict.fromkeys(cluster.nodes, refused)
     asked = Question.of(pod, cluster)

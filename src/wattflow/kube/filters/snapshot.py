@@ -1,4 +1,4 @@
-"""What the filters look at: nodes with their pods, the labels of namespaces, and claims with their volumes."""
+"""What the filters look at: nodes with their pods, labels of namespaces, claims with their volumes and devices."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from wattflow.kube import accounting, gpus, objects
+from wattflow.kube.dra.device_ledger import Devices
 from wattflow.kube.filters import ports, volumes
 
 _STAMPS = itertools.count(1)
@@ -37,6 +38,11 @@ class NodeView:
             if not pod.ended:
                 view.add(pod)
         return view
+
+    def copy(self) -> NodeView:
+        """Return a view whose pods may come and go without a trace here."""
+        tables = (self.requested, self.pods, self.taken, self.gpus, self.used_ports)
+        return NodeView(self.node, self.allocatable, *(dict(table) for table in tables))  # type: ignore[arg-type]
 
     def add(self, pod: objects.Pod, amounts: accounting.Amounts | None = None) -> None:
         """Account a pod, or account it anew after a change."""
@@ -76,6 +82,22 @@ class Snapshot:
     nodes: dict[str, NodeView]
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     storage: volumes.Storage | None = None
+    devices: Devices | None = None
+
+    def among(self, nodes: dict[str, NodeView]) -> Snapshot:
+        """Return the same cluster with other views of its nodes."""
+        return Snapshot(nodes, self.namespaces, self.storage, self.devices)
+
+    def assume(self, pod: objects.Pod, node: objects.Node) -> str | None:
+        """Give a pod the volumes and devices that it is to have on a node; the reason where that cannot be."""
+        reasons = (one.assume(pod, node) for one in (self.storage, self.devices) if one is not None)
+        return next((why for why in reasons if why is not None), None)
+
+    def forget(self, uid: str) -> None:
+        """Take back what was only assumed for a pod."""
+        for one in (self.storage, self.devices):
+            if one is not None:
+                one.forget(uid)
 
     @classmethod
     def of(

@@ -2,7 +2,8 @@
 
 A claim that is bound already goes where its volume's node affinity and zone labels allow, and where its CSI driver may
 attach one more; one for a single pod waits until no other pod uses it. A claim that nobody has bound is waited for,
-unless its class waits for its first consumer and we may ask for the volume: then it goes where the class can make one.
+unless its class waits for its first consumer and we may ask for the volume: then it goes where a volume lies ready for
+it, or where its class can make one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from wattflow.kube import objects
-from wattflow.kube.filters import selectors
+from wattflow.kube.filters import volume_match
 
 PLAIN = frozenset({
     "emptyDir", "hostPath", "configMap", "secret", "projected", "downwardAPI", "nfs", "image", "gitRepo",
@@ -22,6 +23,8 @@ CLAIM, _EPHEMERAL = "persistentVolumeClaim", "ephemeral"
 Handle = tuple[str, str]
 """A CSI driver and its own name of a volume."""
 BOUND, SELECTED_NODE = "pv.kubernetes.io/bind-completed", "volume.kubernetes.io/selected-node"
+TIED = "pv.kubernetes.io/bound-by-controller"
+"""Tells the controller that a volume was tied to its claim by a scheduler: it may be untied with the claim."""
 _BY_HAND = "kubernetes.io/no-provisioner"
 _OLD_ZONE, _OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 _ZONES = {
@@ -39,6 +42,7 @@ class Storage:
 
     Attributes:
         provisions: Whether we ask for volumes whose class waits for the first pod.
+        promised: Volumes that lie ready, chosen for the claim of a pod that is on its way: its uid and the claim's key.
     """
 
     claims: dict[str, objects.PersistentVolumeClaim] = field(default_factory=dict)
@@ -47,6 +51,7 @@ class Storage:
     attachments: dict[str, objects.VolumeAttachment] = field(default_factory=dict)
     classes: dict[str, objects.StorageClass] = field(default_factory=dict)
     provisions: bool = False
+    promised: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -113,7 +118,6 @@ class Storage:
             and not claim.spec.volume_name
             and kind is not None
             and kind.volume_binding_mode == "WaitForFirstConsumer"
-            and kind.provisioner != _BY_HAND
         )
 
     def to_make(self, pod: objects.Pod) -> list[str]:
@@ -121,14 +125,39 @@ class Storage:
         return [key for key in claims(pod) if key in self.claims and self.waits_for_pod(key)]
 
     def cannot_make(self, pod: objects.Pod, node: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether a volume of the pod cannot be made on a node: asked for elsewhere, or outside the topologies."""
-        for key in self.to_make(pod):
+        """Tell whether a volume of the pod neither lies ready for a node nor can be made there.
+
+        That is where it was asked for elsewhere, lies outside the class's topologies, or nobody makes any.
+        """
+        keys = self.to_make(pod)
+        ready = self.ready(pod, labels) if keys else {}
+        for key in (key for key in keys if key not in ready):
             asked = self.claims[key].metadata.annotations.get(SELECTED_NODE, node)
-            terms = self.classes[self.claims[key].spec.storage_class_name or ""].allowed_topologies
+            kind = self.classes[self.claims[key].spec.storage_class_name or ""]
+            terms = kind.allowed_topologies
             met = [all(labels.get(one.key) in one.values for one in term.match_label_expressions) for term in terms]
-            if asked != node or (terms and not any(met)):
+            if asked != node or kind.provisioner == _BY_HAND or (terms and not any(met)):
                 return True
         return False
+
+    def ready(self, pod: objects.Pod, labels: Mapping[str, str]) -> dict[str, str]:
+        """Volumes that lie ready on a node with these labels, by the claim of the pod that would get them."""
+        # one whose volume was asked for is being made: it must not get a second
+        wanted = [self.claims[key] for key in self.to_make(pod)]
+        wanted = [one for one in wanted if SELECTED_NODE not in one.metadata.annotations]
+        others = [name for name, (uid, _) in self.promised.items() if uid != pod.metadata.uid]
+        return volume_match.match(wanted, self.volumes.values(), labels, others) if wanted else {}
+
+    def assume(self, pod: objects.Pod, node: objects.Node) -> str | None:
+        """Promise a pod the volumes that lie ready on its node; nobody else gets them."""
+        for key, name in self.ready(pod, node.metadata.labels).items():
+            self.promised[name] = (pod.metadata.uid, key)
+        return None
+
+    def forget(self, uid: str) -> None:
+        """Take back what was promised to a pod; what its claims have got by now they keep."""
+        for name in [name for name, (owner, _) in self.promised.items() if owner == uid]:
+            del self.promised[name]
 
 
 def claims(pod: objects.Pod) -> list[str]:
@@ -160,10 +189,7 @@ def unsupported(pod: objects.Pod, storage: Storage | None = None) -> str | None:
             "are not read yet (rights: deploy/base)"
         )
     found = (storage.against(key) for key in named) if storage is not None else ()
-    reason = next((one for one in found if one is not None), None)
-    if reason is None and pod.spec.resource_claims:
-        return "resource claims (dynamic resource allocation) are not supported by this scheduler"
-    return reason
+    return next((one for one in found if one is not None), None)
 
 
 def reach(pod: objects.Pod, storage: Storage | None) -> tuple[objects.PersistentVolume, ...]:
@@ -177,8 +203,7 @@ def reach(pod: objects.Pod, storage: Storage | None) -> tuple[objects.Persistent
 def why_not(wanted: Iterable[objects.PersistentVolume], labels: Mapping[str, str]) -> str | None:
     """The reason against a node with these labels, or None."""
     for volume in wanted:
-        affinity = volume.spec.node_affinity
-        if affinity is not None and affinity.required is not None and not _terms_met(affinity.required, labels):
+        if not volume_match.reachable(volume, labels):
             return "volume node affinity"
         if not _zones_met(volume.metadata.labels, labels):
             return "volume zone"
@@ -209,15 +234,6 @@ def over_limit(
     more = Counter(driver for driver, _ in new - used)
     over = any(held[driver] + count > limits.get(driver, held[driver] + count) for driver, count in more.items())
     return "volume limit" if over else None
-
-
-def _terms_met(selector: objects.NodeSelector, labels: Mapping[str, str]) -> bool:
-    """Tell whether any term selects the node by its labels; its name is not asked for, as elsewhere."""
-    return any(
-        all(selectors.requirement(one, labels) for one in term.match_expressions)
-        for term in selector.node_selector_terms
-        if term.match_expressions or term.match_fields
-    )
 
 
 def _zones_met(wanted: Mapping[str, str], labels: Mapping[str, str]) -> bool:

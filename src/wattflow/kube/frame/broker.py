@@ -22,6 +22,7 @@ from wattflow.kube.reflect import DELETED, Mirror
 from wattflow.kube.settings import SchedulerSettings
 
 log = logging.getLogger(__name__)
+# At most 32 writes under way, so that the lease is looked at between batches.
 _AT_ONCE, _AGAIN_S, _MOST_GANGS = 32, 2.0, 10_000
 
 
@@ -70,6 +71,7 @@ class Broker:
         self._queued[uid] = placer
         gang = gangs.gang_of(pod)
         if gang is not None:  # one who was broker before us gave it
+            # Its other members must follow it, also those that come after a change of brokers.
             self._together(gang[0], placer)
 
     def _on_node(self, kind: str, node: objects.Node) -> None:
@@ -109,10 +111,12 @@ class Broker:
         """Give away everything that nobody has."""
         for name in sorted(self._bare):
             if name in self._bare and self.leader.leads:
+                # Before the write; a node whose write failed is bare again at its next status.
                 node = self._bare.pop(name)
                 placer = self.poorest()
                 self._cores[name] = (placer, accounting.node_allocatable(node).get(accounting.CPU, 0))
                 await self._write(f"/api/v1/nodes/{name}", node.metadata, placer)
+        # Oldest first, by name among equals: the order of the watch must not matter.
         waiting = sorted(self._waits.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
         for start in range(0, len(waiting), _AT_ONCE):
             if not self.leader.leads:
@@ -120,14 +124,14 @@ class Broker:
             await asyncio.gather(*(self._give(pod) for pod in waiting[start : start + _AT_ONCE]))
 
     def poorest(self) -> int:
-        """The placer whose nodes have the fewest cores; the lower number among equals."""
+        """Return the placer whose nodes have the fewest cores; the lower number among equals."""
         has = Counter({k: 0 for k in range(self.count)})
         for placer, cores in self._cores.values():
             has[placer] += cores
         return min(range(self.count), key=lambda k: (has[k], k))
 
     def choose(self, pod: objects.Pod) -> int:
-        """The placer of a pod, by the frame's split; pods of one gang have the same."""
+        """Choose the placer of a pod, by the frame's split; pods of one gang have the same."""
         gang = gangs.gang_of(pod)
         if gang is not None and gang[0] in self._gangs:
             return self._gangs[gang[0]]
@@ -139,6 +143,7 @@ class Broker:
     def _together(self, gang: str, placer: int) -> None:
         self._gangs[gang] = placer
         if len(self._gangs) > _MOST_GANGS:
+            # The oldest: dicts keep the order of insertion.
             del self._gangs[next(iter(self._gangs))]
 
     def _split(self, pod: objects.Pod) -> int:
@@ -154,24 +159,28 @@ class Broker:
             return number(named, self.count) if found is None else found % self.count
         if how == "shortest-queue":
             long = Counter(self._queued.values())
+            # Ties go to the lower number.
             return min(range(self.count), key=lambda k: (long[k], k))
         self._turn += 1
         return self._turn % self.count
 
     async def _give(self, pod: objects.Pod) -> None:
         uid = pod.metadata.uid
+        # Labelled by somebody else while an earlier batch was written.
         if self._waits.pop(uid, None) is None:
             return
         placer = self._queued[uid] = self.choose(pod)
         path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
         if not await self._write(path, pod.metadata, placer):
             self._queued.pop(uid, None)
+            # As the watch knows it now, if it is the same pod still.
             now = self.pods.items.get(pod.key)
             if now is not None and now.metadata.uid == uid:
                 self._on_pod("MODIFIED", now)
 
     async def _write(self, path: str, known: objects.Metadata, placer: int) -> bool:
         """Write the label onto what has the uid that we saw."""
+        # The uid is a precondition: a new pod of that name is not given away unseen.
         body = {"metadata": {"uid": known.uid, "labels": {PLACER: str(placer)}}}
         try:
             await self.client.call("PATCH", path, body, content=MERGE)

@@ -29,7 +29,8 @@ def broker_settings(chosen: SchedulerSettings) -> SchedulerSettings:
 
 
 def roles(frame: Frame, port: int) -> list[list[str]]:
-    """The options that make a process one part of the frame; ports are counted on from the first one's."""
+    """Return the options that make a process one part of the frame; ports are counted on from the first one's."""
+    # 0 asks for any free port, which must not become 1, 2, …
     ports = [port + index if port else 0 for index in range(frame.placers.count)]
     found = [["--placer", str(index), "--port", str(port)] for index, port in enumerate(ports)]
     return found + ([["--broker"]] if frame.broker is not None else [])
@@ -51,6 +52,7 @@ def run(frame: Frame, words: Sequence[str], port: int) -> None:
     started: list[tuple[str, subprocess.Popen[bytes]]] = []
     try:
         for role in roles(frame, port):
+            # The interpreter that runs us, whatever is on the PATH.
             command = [sys.executable, "-m", "wattflow.cli", *words, *role]
             started.append((" ".join(role), subprocess.Popen(command)))
         while all(process.poll() is None for _, process in started):
@@ -67,6 +69,7 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         if process.poll() is None:
             process.terminate()
+    # After all were told: they stop at the same time, and each has its patience to itself.
     for process in processes:
         try:
             process.wait(_PATIENCE_S)

@@ -40,6 +40,7 @@ class Part:
 
     def job(self, where: Access, config: Path | None, check: bool) -> Coroutine[None, None, None]:
         """Say what this process does."""
+        # A broker places nothing; role 0 only lets the checks run.
         part = role.Role(self.frame, self.placer or 0)
         if check:
             return scheduler_process.check(where, self.settings, part)

@@ -52,6 +52,8 @@ class Page(objects.Object):
 
     @property
     def version(self) -> int:
+        # Resource versions are opaque in the API's contract; leases live in etcd, whose revisions rise, and
+        # we compare only versions of one object.
         return int(self.metadata.resource_version or 0)
 
     def entries(self) -> dict[str, Entry]:
@@ -96,9 +98,10 @@ class Ledger:
     # what watches say
 
     def on_page(self, kind: str, page: Page) -> None:
-        """A page came, changed or went: what others promise counts, what they took back does not."""
+        """Take up a page that came, changed or went: what others promise counts, what they took back does not."""
         known = self.pages.get(page.node)
         if kind == DELETED:
+            # News may come twice and late: our own write tells of a page before the watch does.
             if known is not None and known.version <= page.version:
                 del self.pages[page.node]
                 self._count(page.node, {})
@@ -107,7 +110,7 @@ class Ledger:
             self._count(page.node, page.entries())
 
     def on_pod(self, kind: str, pod: objects.Pod) -> None:
-        """A pod ended, which ends its entries; or it is bound, and counts by itself from now on."""
+        """Drop the entries of a pod that ended; one that is bound counts by itself from now on."""
         uid = pod.metadata.uid
         if kind == DELETED or pod.ended:
             self._gone[uid] = None
@@ -116,10 +119,12 @@ class Ledger:
             if len(self._gone) > _MOST_GONE:
                 del self._gone[next(iter(self._gone))]
         elif pod.spec.node_name:
+            # From now on the real pod counts, told by the watch of pods; the promised one must not count beside
+            # it.
             self._uncount(pod.spec.node_name, uid)
 
     def begin(self, pods: Iterable[objects.Pod]) -> None:
-        """Entries that we, or who was this placer before, left without a binding are taken back."""
+        """Take back entries that we, or who was this placer before, left without a binding."""
         bound = {pod.metadata.uid for pod in pods if pod.spec.node_name and not pod.ended}
         for node, page in self.pages.items():
             for uid, entry in page.entries().items():
@@ -133,17 +138,19 @@ class Ledger:
         by_node: dict[str, list[Record]] = {}
         for record in records:
             by_node.setdefault(record.node, []).append(record)
+        # Sorted: all placers take pages in the same order, so of two that want the same pages one gets all.
         for node in sorted(by_node):
             reason = await self._write(node, by_node[node])
             if reason is not None:
                 self.lost += 1
+                # Also those that were written already; `sweep` takes them off the pages.
                 for record in records:
                     self.withdraw(record.pod.metadata.uid, record.node)
                 return reason
         return None
 
     def withdraw(self, uid: str, node: str) -> None:
-        """The binding did not come about."""
+        """Take an entry back: the binding did not come about."""
         self._withdrawn[uid] = node
 
     async def sweep(self) -> None:
@@ -155,6 +162,7 @@ class Ledger:
             for node in sorted(set(self._withdrawn.values())):
                 await self._write(node, ())
             if rounds % _STALE_SWEEP == 0:
+                # A list: writing changes `pages`.
                 for node in [name for name, page in self.pages.items() if self._stale(page)]:
                     await self._write(node, ())
 
@@ -164,6 +172,7 @@ class Ledger:
         return any(self._ours(entry) and uid in self._gone for uid, entry in page.entries().items())
 
     def _ours(self, entry: Entry) -> bool:
+        # Placers that are no more (the frame was made smaller) have nobody else.
         return entry.placer == self.placer or (self.placer == 0 and entry.placer >= self.count)
 
     def _count(self, node: str, entries: dict[str, Entry]) -> None:
@@ -194,7 +203,7 @@ class Ledger:
         return record is not None and record.node == node
 
     def _promised(self, uid: str, entry: Entry, node: str) -> objects.Pod:
-        """The pod as if bound, under a uid of its own: itself where the watch knows it, else its amounts.
+        """Return the pod as if bound, under a uid of its own: itself where the watch knows it, else its amounts.
 
         A pod may stand on two pages for a moment, where its placer decided anew: it then counts on both nodes.
         """
@@ -216,6 +225,7 @@ class Ledger:
         async with self._locks.setdefault(node, asyncio.Lock()):
             for attempt in range(_TRIES):
                 for record in records:
+                    # Again at each attempt: what the other wrote counts in the book by now.
                     reason = self.book.against(record)
                     if reason is not None:
                         return f"another placer was quicker: {reason}"
@@ -223,10 +233,12 @@ class Ledger:
                     self.on_page(MODIFIED, await self._send(node, records))
                     return None
                 except ApiError as error:
+                    # 404: the page was deleted with its node. 409: another was quicker, or has made the page.
                     if error.code not in (404, 409):
                         return str(error)
                     self.conflicts += 1
                 except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                    # Whether it was written is open; entries are keyed by uid, so writing them twice does no harm.
                     log.warning("page of %s: %s", node, error)
                 # two that go in step would else meet again and again, with the same one behind each time
                 await asyncio.sleep(random.uniform(0, _PAUSE_S * 2**attempt))
@@ -239,25 +251,30 @@ class Ledger:
     async def _send(self, node: str, records: Sequence[Record]) -> Page:
         page, before = self.pages.get(node), {}
         dropped = {uid for uid, where in self._withdrawn.items() if where == node}
+        # A pod that is promised anew on the same node is not dropped.
         dropped -= {record.pod.metadata.uid for record in records}
         if page is not None:
             before = page.entries()
         entries = {
             uid: entry
             for uid, entry in before.items()
+            # Only our own: another's entry is taken off by its owner, who knows whether a binding is under way.
             if not (self._ours(entry) and (uid in dropped or uid in self._gone))
         }
         for record in records:
             entries[record.pod.metadata.uid] = Entry(self.placer, record.pod.key, record.amounts)
+        # Nothing to say: no write, and no news for all placers' watches.
         if records or entries != before:
             page = await self._call(node, page, entries)
         for uid in {record.pod.metadata.uid for record in records} | dropped:
+            # Only this node's: it may have been withdrawn elsewhere meanwhile.
             if self._withdrawn.get(uid) == node:
                 del self._withdrawn[uid]
         return page or Page(metadata=objects.Metadata(annotations={f"{PREFIX}node": node}))
 
     async def _call(self, node: str, page: Page | None, entries: dict[str, Entry]) -> Page:
         notes = {f"{PREFIX}node": node, ENTRIES: msgspec.json.encode(entries).decode()}
+        # Names of objects have 253 characters at most.
         name = f"{self.scheduler}-on-{node}"[:253]
         metadata = objects.Metadata(
             name=name, namespace=self.namespace, labels={LEDGER: self.scheduler}, annotations=notes

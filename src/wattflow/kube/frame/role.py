@@ -24,6 +24,7 @@ OBJECT = f"{PREFIX}object"
 
 def number(text: str, count: int) -> int:
     """Which of ``count`` a text belongs to; the same in every process."""
+    # Not Python's `hash`, which differs from process to process.
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") % count
 
 
@@ -37,6 +38,7 @@ def labelled(labels: dict[str, str], count: int) -> int | None:
 def hash_key(pod: objects.Pod) -> str:
     """Tell what a pod is hashed by: its gang, else its data object, else itself."""
     gang = gangs.gang_of(pod)
+    # The gang first: its pods must have one placer whatever they read.
     return gang[0] if gang is not None else pod.metadata.annotations.get(OBJECT) or pod.metadata.uid
 
 
@@ -89,6 +91,7 @@ class Role:
             return True
         if self.delegated:
             return labelled(node.metadata.labels, self.count) == self.index
+        # By name: every placer finds the same owner without asking anybody.
         return number(node.metadata.name, self.count) == self.index
 
 
@@ -128,6 +131,7 @@ def refusals(frame: Frame) -> Iterator[Problem]:
             yield Problem(key, "where data lie is not known to the API server")
     if frame.barriers is not None and frame.barriers.levels:
         yield Problem("barriers.levels", "the workflow engine says when a pod is made")
+    # "hash" and "random" need only the pod; a random split here is the hash of its uid.
     if frame.broker is None and placers.count > 1 and placers.route not in ("hash", "random"):
         yield Problem("placers.route", f"{placers.route!r} needs somebody who sees all pods: give the frame a broker")
 
@@ -138,7 +142,7 @@ def against(chosen: SchedulerSettings, frame: Frame) -> Iterator[Problem]:
         return
     needs = ((chosen.mode != "schedule", "mode"), (chosen.cluster_cap_w is not None, "energy.cluster_cap_w"),
              (bool(chosen.executions), "workflows.executions"), (bool(chosen.forecast), "carbon.forecast"),
-             (bool(chosen.hook), "sleep.hook"), (chosen.claim, "shared.claim"),
+             *((True, f"sleep.{key}") for key in chosen.actuators), (chosen.claim, "shared.claim"),
              (chosen.resize and frame.placers.partition == "shared", "energy.resize"),
              (not chosen.leader_elect, "lease.leader_elect"))  # fmt: skip
     for wrong, key in needs:

@@ -45,7 +45,7 @@ class Thief:
         return self.role.frame.stealing.retry_s
 
     def victims(self, pods: Iterable[objects.Pod], now_s: float) -> dict[int, list[objects.Pod]]:
-        """Pods that wait with others for at least a pause, oldest first."""
+        """Find pods that wait with other placers for at least a pause, oldest first."""
         found: dict[int, list[objects.Pod]] = {}
         seen: dict[str, float] = {}
         for pod in pods:
@@ -55,19 +55,23 @@ class Thief:
             owner = self.role.owner_of(pod)
             if owner is None or owner == self.role.index or pod.metadata.deletion_timestamp or gangs.gang_of(pod):
                 continue
+            # Rebuilt at each look, so that pods which are gone leave no trace.
             seen[uid] = self.since.get(uid, now_s)
             if uid not in self.book.records and now_s - seen[uid] >= self.pause_s:
                 found.setdefault(owner, []).append(pod)
         self.since = seen
         for queue in found.values():
+            # Oldest first, as its owner would go: of equal ages by name.
             queue.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
         return found
 
     def choose(self, queues: dict[int, list[objects.Pod]]) -> list[objects.Pod]:
-        """Half of the longest queue among those asked, as far as we have room for them."""
+        """Take half of the longest queue among those asked, as far as we have room for them."""
         others = [k for k in range(self.role.count) if k != self.role.index]
+        # A sample, not the longest of all queues: several thieves would go to the same victim.
         asked = self.rng.sample(others, min(self.role.asks, len(others)))
         longest = max((queues.get(k, []) for k in asked), key=len, default=[])
+        # The larger half: a queue of one can be stolen too.
         return self._fitting(longest[: (len(longest) + 1) // 2])
 
     def _fitting(self, pods: list[objects.Pod]) -> list[objects.Pod]:
@@ -83,6 +87,7 @@ class Thief:
                 fits = all(room.get(key, 0) >= value for key, value in needs.items())
                 if fits and feasible.standing(pod, self.book.cluster.nodes[name].node) is None:
                     for key, value in needs.items():
+                        # Counted as taken, so that we steal no more than we can place.
                         room[key] -= value
                     taken.append(pod)
                     break
@@ -91,7 +96,7 @@ class Thief:
     async def run(
         self, idle: Callable[[], bool], pods: Callable[[], Iterable[objects.Pod]], clock: Callable[[], float]
     ) -> None:
-        """Whenever there is nothing to do, take work from others."""
+        """Take work from others whenever there is nothing to do."""
         while True:
             await asyncio.sleep(self.pause_s)
             chosen = self.choose(self.victims(pods(), clock())) if idle() else []
@@ -106,6 +111,7 @@ class Thief:
 
     async def _take(self, pod: objects.Pod) -> bool:
         path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
+        # The version is a precondition: another thief, or its owner's binding, makes it 409.
         version = pod.metadata.resource_version
         body = {"metadata": {"resourceVersion": version, "labels": {PLACER: str(self.role.index)}}}
         try:

@@ -41,19 +41,19 @@ class Comparison(Results):
     """Results that show themselves: as a data frame, a LaTeX table, a plot, a page in a notebook."""
 
     def to_pandas(self, metrics: Iterable[str] = tuple(METRICS)) -> pd.DataFrame:
-        """One row per workload, policy and figure. Needs pandas."""
+        """Return one row per workload, policy and figure. Needs pandas."""
         from wattflow.lab.show.data_frames import to_pandas
 
         return to_pandas(self, metrics)
 
     def to_latex(self, workload: str | None = None) -> str:
-        """The short table of a workload (the first by default) as a LaTeX tabular."""
+        """Return the short table of a workload (the first by default) as a LaTeX tabular."""
         from wattflow.lab.show.data_frames import to_latex
 
         return to_latex(self, workload or self.workloads[0])
 
     def plot(self, workload: str | None = None) -> Figure:
-        """Energy against makespan, every policy named. Needs the extra ``report``."""
+        """Plot energy against makespan, every policy named. Needs the extra ``report``."""
         from wattflow.lab.show.data_frames import plot
 
         return plot(self, workload or self.workloads[0])
@@ -90,6 +90,7 @@ def compare(
     setup = setup or Setup()
     cluster = cluster_of(cluster)
     sources = _named(_sources(workloads))
+    # One more than allowed is enough to refuse: a range of 10¹² would not fit.
     chosen = tuple(range(min(seeds, MOST_SEEDS + 1))) if isinstance(seeds, int) else tuple(seeds)
     if not sources or not chosen:
         raise InvalidInput("compare", "needs at least one workload and one seed")
@@ -97,8 +98,12 @@ def compare(
         raise InvalidInput("seeds", f"more than {MOST_SEEDS:,} are asked for; fifty give narrow intervals")
     check_seeds(chosen)
     named, optional = chosen_policies(policies, baseline)
-    jobs = [Job(title, source, cluster, policy, seed) for title, source in sources.items()
-            for seed in chosen for policy in named.values()]  # fmt: skip
+    jobs = [
+        Job(title, source, cluster, policy, seed)
+        for title, source in sources.items()
+        for seed in chosen
+        for policy in named.values()
+    ]
     results = run_jobs(jobs, setup, optional=optional)
     if baseline in results.left_out:
         raise MissingExtra(results.left_out[baseline])
@@ -141,6 +146,7 @@ def chosen_policies(
         usual.append(f"{SLEEPING}:sleep=600")
     for policy in (baseline, *(usual if everything else asked)):
         name = policy if isinstance(policy, str) else policy.name
+        # Settings behind a colon are looked at by the loader, which says what is wrong with them.
         if not registry.is_known(name) and name not in own and spec.is_plain(name):
             raise unknown_name("policy", name, [*known, *own], "(`wattflow policies` lists them)")
         if name not in known and name not in own:
@@ -150,7 +156,7 @@ def chosen_policies(
 
 
 def _own(asked: Sequence[str | Policy], known: Sequence[str]) -> dict[str, Policy]:
-    """Policies given as objects, by name; a name of ours would stand for two policies in one table."""
+    """Return policies given as objects, by name; a name of ours would stand for two policies in one table."""
     own: dict[str, Policy] = {}
     for policy in asked:
         if isinstance(policy, str):
@@ -166,6 +172,7 @@ def _is_registered(policy: Policy) -> bool:
     from wattflow.policy import registry
 
     ours = registry.load(policy.name)
+    # An object that was made by `registry.load` before is ours, too.
     return ours is policy or (ours.score is policy.score and ours.priority is policy.priority)
 
 
@@ -190,6 +197,7 @@ def _named(sources: Sequence[Source]) -> dict[str, Source]:
     for source in sources:
         base = source.name if isinstance(source, Workload) else source.title
         title, number = base, 2
+        # Until it differs from all: "a (2)" may be a file's own name.
         while title in titled:
             title, number = f"{base} ({number})", number + 1
         titled[title] = source

@@ -82,7 +82,7 @@ class Search:
 
 
 def bounds_at(workload: Workload, cluster: Cluster, makespan_s: float, search: Search | None = None) -> Bounds:
-    """Both bounds on the joules of schedules that end within a makespan."""
+    """Return both bounds on the joules of schedules that end within a makespan."""
     search = search or Search()
     count = search.evaluations or evaluations_for(len(workload))
     low = relaxation.least_energy(workload, cluster, makespan_s)
@@ -113,6 +113,7 @@ def headroom(
             progress(number / len(figures), f"bounds at the makespan of {policy}")
         if makespan_s not in known:
             found = bounds_at(workload, cluster, makespan_s, search)
+            # A policy that ends in time is a schedule, too: the best found is never above it.
             in_time = (joules for _, joules, took_s in figures if joules > 0 and took_s <= makespan_s)
             known[makespan_s] = replace(found, upper_j=min([found.upper_j, *in_time]))
         yield Headroom(workload.name, policy, energy_j, known[makespan_s])
@@ -127,11 +128,17 @@ def table(title: str, rows: Sequence[Headroom]) -> Table:
     made.add_column("policy", no_wrap=True)
     for head in ("makespan", "energy", "lower bound", "above it", "best found", "above it"):
         made.add_column(head, justify="right", no_wrap=True)
+    # Names break ties, so that the table is the same each time.
     for row in sorted(rows, key=lambda row: (row.above_lower, row.policy)):
         made.add_row(
-            row.policy, f"{row.bounds.makespan_s:,.1f} s", kilojoules(row.energy_j), kilojoules(row.bounds.lower_j),
-            percent(row.above_lower), kilojoules(row.bounds.upper_j), percent(row.above_upper),
-        )  # fmt: skip
+            row.policy,
+            f"{row.bounds.makespan_s:,.1f} s",
+            kilojoules(row.energy_j),
+            kilojoules(row.bounds.lower_j),
+            percent(row.above_lower),
+            kilojoules(row.bounds.upper_j),
+            percent(row.above_upper),
+        )
     return made
 
 
@@ -151,6 +158,7 @@ def as_rows(rows: Sequence[Headroom]) -> list[Row]:
     for row in rows:
         figures = {"energy_j": row.energy_j, "above_lower": row.above_lower, "above_upper": row.above_upper}
         every = {**figures, **asdict(row.bounds)}
+        # JSON knows neither inf nor NaN.
         known = {key: None if value is None or not math.isfinite(value) else value for key, value in every.items()}
         found.append({"workload": row.workload, "policy": row.policy, **known})
     return found

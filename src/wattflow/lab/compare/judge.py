@@ -66,10 +66,11 @@ class Stream:
     gap_s: float = 0.0
 
     def draw(self) -> Workload:
-        """The workload, with true runtimes and deadlines; requests are cut to the largest node."""
+        """Return the workload, with true runtimes and deadlines; requests are cut to the largest node."""
         rng = np.random.default_rng([self.seed, 0x10D6E])
         fitting = [_within(part, self.cluster) for part in self.parts]
         chosen = rng.integers(len(fitting), size=self.workflows)
+        # Of the workflows that may be drawn, not of those that were: the load is what is asked for in the mean.
         mean = float(np.mean([joining.core_seconds(part) for part in fitting]))
         gaps = rng.exponential(mean / (self.load * joining.capacity(self.cluster)), self.workflows)
         submit_s = np.concatenate([[0.0], np.cumsum(gaps)[:-1]])
@@ -136,9 +137,11 @@ class Judge:
         while True:
             self.stream, self.workload = stream, stream.draw()
             self.base = self._outcomes(reference, None)
+            # With one draw there is no error to look at.
             if draws < 2 or self.doubt <= ERROR or 2 * stream.workflows > LONGEST:
                 break
             stream = replace(stream, workflows=2 * stream.workflows)
+        # Judged by the reference itself: another one that was asked for stays.
         self.grows = reference == REFERENCE and _grows(self.workload, self.base)
         if self.grows:
             self.reference = INSTEAD
@@ -174,9 +177,12 @@ class Judge:
     def _beside(self, name: str, ours: Sequence[Outcome], base: Sequence[Outcome]) -> Verdict:
         idle_w = sum(node.power.idle_w for node in self.stream.cluster.nodes if node.power is not None)
         energy = [
-            a.energy_j / (b.energy_j + idle_w * max(0.0, a.end_s - b.end_s)) for a, b in zip(ours, base, strict=True)
+            # Whoever ends later is compared with a reference that idles as long.
+            a.energy_j / (b.energy_j + idle_w * max(0.0, a.end_s - b.end_s))
+            for a, b in zip(ours, base, strict=True)
         ]
         mean, p95 = (_mean(ours, figure) / _mean(base, figure) for figure in ("mean_s", "p95_s"))
+        # In most draws: a single miss may be a tie that fell badly.
         missed = np.mean([one.late for one in ours], axis=0) > 0.5
         met = np.mean([one.late for one in base], axis=0) < 0.5
         mean_error, p95_error = (_error(ours, base, figure) for figure in ("mean_s", "p95_s"))
@@ -190,13 +196,15 @@ class Judge:
         known = estimated(self.workload, self.stream.estimates, draw)
         options = SimOptions(record_power=horizon_s is not None, message_s=self.stream.gap_s)
         if horizon_s is not None:
+            # Twice the horizon: a policy that ends later than the reference still has its sleep recorded.
             known = followed(known, 2.0 * horizon_s)
+        # Seeds of draws, so that every policy sees the same ties, errors and orders.
         run = simulate(known, shuffled(nominal(self.stream.cluster), draw), rule, seed=draw, options=options)
         return outcome_of(run, len(self.workload.workflow_names), horizon_s)
 
 
 def estimated(workload: Workload, kind: str, draw: int) -> Workload:
-    """The workload with estimates as good as ``kind`` says."""
+    """Return the workload with estimates as good as ``kind`` says."""
     if kind == "given":
         return workload
     if kind == "unknown":
@@ -208,23 +216,23 @@ def estimated(workload: Workload, kind: str, draw: int) -> Workload:
 
 
 def nominal(cluster: Cluster) -> Cluster:
-    """The nodes at their nominal frequency alone."""
+    """Return the nodes at their nominal frequency alone."""
     return replace(cluster, nodes=tuple(replace(node, frequencies=node.frequencies[:1]) for node in cluster.nodes))
 
 
 def shuffled(cluster: Cluster, draw: int) -> Cluster:
-    """The nodes in the order of a draw: ties go to the lower index, so they are drawn too."""
+    """Return the nodes in the order of a draw: ties go to the lower index, so they are drawn too."""
     order = np.random.default_rng([draw, 0x0DE]).permutation(len(cluster.nodes))
     return replace(cluster, nodes=tuple(cluster.nodes[i] for i in order.tolist()))
 
 
 def drawn_ties(policy: Policy) -> Policy:
-    """The policy with ties of its own by the run's seed, if it has such a dial."""
+    """Return the policy with ties of its own by the run's seed, if it has such a dial."""
     return policy.with_params(ties=1.0) if "ties" in policy.params else policy
 
 
 def followed(workload: Workload, at_s: float) -> Workload:
-    """The workload and a task of a millisecond long after it: until then the simulation goes on."""
+    """Return the workload and a task of a millisecond long after it: until then the simulation goes on."""
 
     def more(column: NDArray[Any], value: float) -> NDArray[Any]:
         return np.append(column, np.array([value], column.dtype))
@@ -240,6 +248,7 @@ def followed(workload: Workload, at_s: float) -> Workload:
         output_bytes=more(workload.output_bytes, 0.0),
         deadline_s=more(workload.deadline_s, np.inf),
         parent_start=more(workload.parent_start, workload.parent_start[-1]),
+        # A hundredth of a core: the last task fits everywhere and disturbs nobody.
         shapes=(*workload.shapes, Shape(len(workload.functions), (Variant(cores=0.01),))),
         functions=(*workload.functions, Function("last")),
         workflow_names=(*workload.workflow_names, "last"),
@@ -256,14 +265,17 @@ def outcome_of(run: Run, workflows: int, horizon_s: float | None) -> Outcome:
     np.maximum.at(end_s, workload.workflow, np.where(given_up, run.start_s + run.span_s, task_end_s))
     due_s = np.full(len(end_s), np.inf)
     np.minimum.at(due_s, workload.workflow, np.where(given_up, -np.inf, workload.deadline_s))
+    # The last task's workflow is not counted.
     end_s, due_s = end_s[:workflows], due_s[:workflows]
     own_end_s = float(end_s.max())
+    # To the later of the two ends, so that nobody gains by ending late.
     joules = run.total_j - (0.0 if horizon_s is None else joules_after(run, max(horizon_s, own_end_s)))
+    # Sums of floats: an end that is the deadline itself is in time.
     return Outcome(end_s - workload.workflow_submit_s[:workflows], joules, own_end_s, end_s > due_s + 1e-6)
 
 
 def joules_after(run: Run, at_s: float) -> float:
-    """Joules of all nodes from a time to the end of the run, by its log of watts."""
+    """Return joules of all nodes from a time to the end of the run, by its log of watts."""
     log = run.power_log
     assert log is not None
     time_s, node, watts = log["time_s"], log["node"], log["watts"]
@@ -279,13 +291,18 @@ def joules_after(run: Run, at_s: float) -> float:
 
 def _within(part: Workload, cluster: Cluster) -> Workload:
     """Recorded requests come from other machines: no more cores and bytes than the largest node has."""
+    # The node with the most cores, and of those the most memory: one real node, not the best of several.
     cores = max(node.cores for node in cluster.nodes if node.serverless is None)
     memory = max(node.memory_bytes for node in cluster.nodes if node.cores == cores)
     shapes = tuple(
-        replace(shape, variants=tuple(
-            replace(v, cores=min(v.cores, cores), memory_bytes=min(v.memory_bytes, memory)) for v in shape.variants
-        )) for shape in part.shapes
-    )  # fmt: skip
+        replace(
+            shape,
+            variants=tuple(
+                replace(v, cores=min(v.cores, cores), memory_bytes=min(v.memory_bytes, memory)) for v in shape.variants
+            ),
+        )
+        for shape in part.shapes
+    )
     return replace(part, shapes=shapes)
 
 
@@ -294,7 +311,7 @@ def _mean(outcomes: Sequence[Outcome], figure: str) -> float:
 
 
 def _error(ours: Sequence[Outcome], base: Sequence[Outcome], figure: str) -> float:
-    """Standard error of ours − BOUND × base, as a share of the base's figure."""
+    """Return standard error of ours − BOUND × base, as a share of the base's figure."""
     own, theirs = (np.array([getattr(one, figure) for one in some]) for some in (ours, base))
     if len(own) < 2 or len(theirs) < 2:
         return math.inf
@@ -307,5 +324,7 @@ def _grows(workload: Workload, base: Sequence[Outcome]) -> bool:
     submit_s = workload.workflow_submit_s
     end_s = submit_s + np.mean([one.response_s for one in base], axis=0)
     still_open = np.array([float((end_s[:i] > at).sum()) for i, at in enumerate(submit_s.tolist())])
+    # The first quarter fills an empty cluster and says nothing.
     _, *middle, last = (float(part.mean()) for part in np.array_split(still_open, 4))
+    # One workflow more, too: shares of small numbers jump.
     return last > GROWING * max(middle) + 1.0

@@ -31,12 +31,13 @@ _OTHERS = "unattributed"
 
 
 def beside_simulated(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> list[Beside]:
-    """The real run first, then a simulation under its own policy and under each of the others."""
+    """Return the real run first, then a simulation under its own policy and under each of the others."""
     workload, cluster = _inputs(saved)
     makespan_s, energy = saved.makespan_s, known_j(saved.energy_j())
     total_j = sum(joules for name, joules in energy.items() if name != _OTHERS)
     policy = str(saved.about["policy"])
     lines = [Beside(policy, False, makespan_s, total_j, energy["run"], 0.0, 0.0)]
+    # Its own policy first: how far the simulator is off shows where nothing else differs.
     for name in dict.fromkeys([policy, *policies]):
         run = simulate(workload, cluster, name, seed=seed)
         lines.append(_line(run, name, makespan_s, total_j))
@@ -44,7 +45,7 @@ def beside_simulated(saved: SavedRun, policies: Sequence[str], seed: int = 0) ->
 
 
 def real_comparison(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> Comparison:
-    """The same as a comparison, whose baseline is the real run: for the report that simulated ones have."""
+    """Return the same as a comparison, whose baseline is the real run: for the report that simulated ones have."""
     workload, cluster = _inputs(saved)
     real, others_j = _as_run(saved, workload, cluster)
     policy = str(saved.about["policy"])
@@ -56,13 +57,20 @@ def real_comparison(saved: SavedRun, policies: Sequence[str], seed: int = 0) -> 
     if others_j > 0:
         notes.append(f"{human_energy(others_j)} that its nodes drew for other work meanwhile are left out")
     return Comparison(
-        cluster=cluster, baseline=f"{policy} (real)", workloads=(workload.name,), policies=tuple(runs), seeds=(seed,),
-        points=points, runs={(workload.name, name): run for name, run in runs.items()}, notes=tuple(notes),
-    )  # fmt: skip
+        cluster=cluster,
+        baseline=f"{policy} (real)",
+        workloads=(workload.name,),
+        policies=tuple(runs),
+        seeds=(seed,),
+        points=points,
+        runs={(workload.name, name): run for name, run in runs.items()},
+        notes=tuple(notes),
+    )
 
 
 def _inputs(saved: SavedRun) -> tuple[Workload, Cluster]:
-    """The tasks and nodes of a real run, as the simulator takes them."""
+    """Return the tasks and nodes of a real run, as the simulator takes them."""
+    # A file of version 2 holds tasks and nodes as they were; older ones hold the workflow's document.
     if saved.run is not None and not saved.run.simulated:
         return saved.run.workload, saved.run.cluster
     about = saved.about["manifest"]
@@ -77,18 +85,30 @@ def _inputs(saved: SavedRun) -> tuple[Workload, Cluster]:
 
 
 def _as_run(saved: SavedRun, workload: Workload, cluster: Cluster) -> tuple[Run, float]:
-    """The real run without what else its nodes drew for, and how much that was."""
+    """Return the real run without what else its nodes drew for, and how much that was."""
     about = saved.about
     energy_j = np.array(about["energy_j"], np.float64).reshape(-1, len(about["accounts"]))
     column = about["accounts"].index(_OTHERS)
+    # Unknown joules count nothing here: they are in no account of a task either.
     others_j = float(np.nansum(energy_j[:, column]))
+    # Taken out, so that both sides tell of the same work.
     energy_j[:, column] = 0.0
     run = Run(
-        workload=workload, cluster=cluster, policy=str(about["policy"]), attempts=saved.attempts, energy_j=energy_j,
-        carbon_g=np.array(about["carbon_g"], np.float64), cost=np.array(about["cost"], np.float64),
-        peak_w=about["peak_w"], makespan_s=saved.makespan_s, start_s=about["start_s"], lead_s=about["lead_s"],
-        scalars=about["scalars"], manifest=about["manifest"], simulated=False,
-    )  # fmt: skip
+        workload=workload,
+        cluster=cluster,
+        policy=str(about["policy"]),
+        attempts=saved.attempts,
+        energy_j=energy_j,
+        carbon_g=np.array(about["carbon_g"], np.float64),
+        cost=np.array(about["cost"], np.float64),
+        peak_w=about["peak_w"],
+        makespan_s=saved.makespan_s,
+        start_s=about["start_s"],
+        lead_s=about["lead_s"],
+        scalars=about["scalars"],
+        manifest=about["manifest"],
+        simulated=False,
+    )
     return run, others_j
 
 
@@ -99,5 +119,12 @@ def known_j(accounts: Mapping[str, float | None]) -> dict[str, float]:
 
 def _line(run: Run, name: str, makespan_s: float, total_j: float) -> Beside:
     energy_j = float(run.energy_j.sum())
-    return Beside(name, True, run.makespan_s, energy_j, run.account_j("run"),
-                  run.makespan_s / makespan_s - 1.0, energy_j / total_j - 1.0)  # fmt: skip
+    return Beside(
+        name,
+        True,
+        run.makespan_s,
+        energy_j,
+        run.account_j("run"),
+        run.makespan_s / makespan_s - 1.0,
+        energy_j / total_j - 1.0,
+    )

@@ -75,7 +75,7 @@ class Results:
     about: Mapping[str, object] = field(default_factory=dict)
 
     def values(self, workload: str, policy: str, metric: str) -> list[float | None]:
-        """The figure's value for each seed, in order of the seeds."""
+        """Return the figure's value for each seed, in order of the seeds."""
         return [p.values[metric] for p in self._points()[workload, policy]]
 
     def summary(self, workload: str, policy: str, metric: str) -> Summary:
@@ -84,9 +84,11 @@ class Results:
             raise unknown_name("figure", metric, METRICS)
         after = self.values(workload, policy, metric)
         known = [value for value in after if value is not None]
+        # All or nothing: a mean over the seeds that happen to be known would compare different draws.
         whole = len(known) == len(after) and bool(known)
         mean, half = mean_interval(known) if whole else (None, None)
         less, less_half = self._reduction(workload, policy, metric)
+        # A time that was measured here is never called deterministic.
         same = whole and metric not in HOST_MEASURED and len(set(known)) == 1 and len(known) > 1
         return Summary(workload, policy, metric, mean, half, less, less_half, len(after), same)
 
@@ -98,7 +100,7 @@ class Results:
                     yield self.summary(workload, policy, metric)
 
     def front(self, workload: str) -> list[str]:
-        """Policies that no other beats in both mean makespan and mean energy on this workload."""
+        """Return policies that no other beats in both mean makespan and mean energy on this workload."""
         pairs = [
             (policy, self.summary(workload, policy, "makespan_s").mean, self.summary(workload, policy, "energy_j").mean)
             for policy in self.policies
@@ -109,18 +111,22 @@ class Results:
     def _reduction(self, workload: str, policy: str, metric: str) -> tuple[float | None, float | None]:
         before = self.values(workload, self.baseline, metric)
         after = self.values(workload, policy, metric)
+        # By seed: both have the same draws, so most of what is random cancels out.
         each = [None if b is None or a is None else reduction(b, a) for b, a in zip(before, after, strict=True)]
         known = [value for value in each if value is not None]
         return mean_interval(known) if known and len(known) == len(each) else (None, None)
 
     def _points(self) -> dict[tuple[str, str], list[SeedResult]]:
+        # Grouped once: a report asks for thousands of figures.
         if "points" not in self._index:
             grouped: dict[tuple[str, str], list[SeedResult]] = {}
+            # By seed, so that lists of two policies pair up.
             for point in sorted(self.points, key=lambda p: p.seed):
                 grouped.setdefault((point.workload, point.policy), []).append(point)
             self._index["points"] = grouped
         return self._index["points"]
 
+    # Beside the frozen fields: it is worked out from them and says nothing of its own.
     _index: dict[str, dict[tuple[str, str], list[SeedResult]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

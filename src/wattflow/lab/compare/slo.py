@@ -11,12 +11,18 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.units import duration_s
 
 NAMES = {
-    "mean_wait": "wait_mean_s", "p95_wait": "wait_p95_s", "p99_wait": "wait_p99_s",
-    "mean_response": "workflow_response_mean_s", "p95_response": "workflow_response_p95_s",
-    "makespan": "makespan_s", "p95_slowdown": "slowdown_p95", "p99_slowdown": "slowdown_p99",
-    "deadlines_missed": "deadlines_missed", "peak": "peak_w",
-}  # fmt: skip
-"""What a bound may be called; a figure's own name does too."""
+    "mean_wait": "wait_mean_s",
+    "p95_wait": "wait_p95_s",
+    "p99_wait": "wait_p99_s",
+    "mean_response": "workflow_response_mean_s",
+    "p95_response": "workflow_response_p95_s",
+    "makespan": "makespan_s",
+    "p95_slowdown": "slowdown_p95",
+    "p99_slowdown": "slowdown_p99",
+    "deadlines_missed": "deadlines_missed",
+    "peak": "peak_w",
+}
+"""Short names of bounds; a figure's own name does too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,7 @@ class Slo:
             most = duration_s(value.strip())
         except ValueError as error:
             raise InvalidInput(f"--slo {text}", str(error)) from error
+        # "10m" would be 600 of whatever the figure counts.
         if METRICS[metric].unit != "s" and not _plain(value):
             raise InvalidInput(f"--slo {text}", f"{name} is no time; give a plain number")
         if not 0.0 <= most < float("inf"):
@@ -75,6 +82,7 @@ def costs(comparison: Comparison, slo: Slo) -> list[Cost]:
     for workload in comparison.workloads:
         energy = _means(comparison, workload, "energy_j")
         value = _means(comparison, workload, slo.metric)
+        # Names break ties, so that the same table comes out each time.
         ranked = sorted((policy for policy in energy if policy in value), key=lambda p: (energy[p], p))
         if not ranked:
             continue

@@ -86,9 +86,11 @@ def read_study(path: Path) -> Study:
     try:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
+        # RecursionError: brackets nested too deep for the parser.
         raise InvalidInput(str(path), f"is not TOML: {error}") from error
     problems = Problems()
     study = _study(StrictTable(data, "", problems), path.parent)
+    # All problems of the file at once.
     if len(problems) or study is None:
         raise InvalidInput(str(path), problems=problems.listed())
     return study
@@ -112,6 +114,7 @@ def _study(table: StrictTable, folder: Path) -> Study | None:
     slos = [_tried(table, "slo", partial(Slo.parse, text)) for text in table.texts("slo")]
     options = _options(table.table("options"))
     table.finish()
+    # What follows needs values that are right.
     if len(table.problems):
         return None
     sources = _tried(table, "jitter", lambda: shaken([w for w in workloads if w is not None], jitter))
@@ -123,12 +126,13 @@ def _study(table: StrictTable, folder: Path) -> Study | None:
 
 
 def _beside(folder: Path, text: str) -> str:
-    """A file beside the compare file, or whatever has that name."""
+    """Return a file beside the compare file, or whatever has that name."""
     return str(folder / text) if (folder / text).exists() else text
 
 
 def _tried(table: StrictTable, key: str, make: Callable[[], T]) -> T | None:
     """Call ``make``; what is wrong with it becomes a problem of the file."""
+    # Files and recipes raise by themselves; here their mistakes are the file's.
     try:
         return make()
     except WattflowError as error:
@@ -154,6 +158,9 @@ def _options(table: StrictTable | None) -> SimOptions:
     if len(table.problems):
         return SimOptions()
     return SimOptions(
-        queue=queue, round_s=round_s, sleep_after_s=sleep_s, runtime_error=errors["runtime_error"],
+        queue=queue,
+        round_s=round_s,
+        sleep_after_s=sleep_s,
+        runtime_error=errors["runtime_error"],
         power_error=errors["power_error"],
-    )  # fmt: skip
+    )

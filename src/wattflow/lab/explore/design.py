@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wattflow.files.data_folder import packaged
 from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.frames import frame_toml as frame_file
 from wattflow.frames import library
@@ -20,6 +21,7 @@ from wattflow.model.errors import InvalidInput, MissingData
 
 MOST_SEEDS = 10_000
 MOST_POINTS = 1_000_000
+# Of a delay by choice: its values and weights belong together.
 PLAIN_LISTS = frozenset({"values_s", "weights"})
 """Keys of a frame whose value is a list by nature: not axes."""
 
@@ -65,6 +67,14 @@ def label_of(point: DesignPoint, axis: str) -> str:
     return point.factors[axis]
 
 
+def bundled(name: Path) -> Path:
+    """The file of a design that came with the package, by its name; anything else is the path that it says."""
+    if name.exists() or name.suffix or len(name.parts) != 1:
+        return name
+    found = packaged("designs", f"{name}.toml")
+    return Path(str(found)) if found.is_file() else name
+
+
 def read_design(path: str | Path) -> Design:
     """Read a design file.
 
@@ -98,8 +108,10 @@ def design_of(data: Mapping[str, object], source: str, folder: Path, name: str =
     root.finish()
     if len(problems):
         raise InvalidInput(source, problems.listed())
+    # After everything else is right: a workload that cannot be read has no cluster to ask for.
     _check_clusters(places, sources, problems)
     count = len(found) * len(policies) * len(places) * len(sources) * len(seeds)
+    # Counted, not listed: a product of long axes would fill the memory before it could be refused.
     if count > MOST_POINTS:
         problems.add("", f"has {count:,} points; at most {MOST_POINTS:,} make sense in one design")
     if len(problems):
@@ -108,6 +120,7 @@ def design_of(data: Mapping[str, object], source: str, folder: Path, name: str =
         DesignPoint(
             key_of(one.frame, policy, place, load, seed), one.frame, one.design, one.factors, policy, place, load, seed
         )
+        # Workload and seed outermost: points that share a drawn workload follow each other.
         for load, seed, place, policy, one in itertools.product(sources, seeds, places, policies, found)
     )
     return Design(title, about, points, tuple(frames.axes), tuple(frames.skipped))
@@ -163,6 +176,7 @@ class _Frames:
             for problem in error.problems:
                 self.problems.add(f"{where}.use", str(problem))
             return []
+        # The frame's own keys win over those of all frames, and these over the base.
         merged = _merged(_merged(base, everywhere), own)
         merged.setdefault("name", where if used is None else str(used))
         return self._product(merged, where)
@@ -173,6 +187,7 @@ class _Frames:
         if not used.endswith(".toml"):
             return tomllib.loads(library.frame_text(used))
         path = self.folder / used
+        # Read by the usual way first, which says what is wrong with it; the table itself is needed below.
         frame_file.read_frame(path)
         return tomllib.loads(path.read_text(encoding="utf-8"))
 
@@ -189,6 +204,7 @@ class _Frames:
             table, factors = merged, {}
             for (path, _), value in zip(axes, chosen):
                 value, label = _labelled(".".join(path), value)
+                # A copy along the path only: all other parts are shared.
                 table = _with(table, path, value)
                 factors[".".join(path)] = label
             one = self._one(_without_absent(table), factors, where)
@@ -199,8 +215,10 @@ class _Frames:
         design = str(table["name"])
         title = ", ".join([design, *factors.values()])
         try:
+            # With its axes in the name, so that messages tell which combination they speak of.
             return _Expanded(frame_file.frame_of(table | {"name": title}, where), design, factors)
         except InvalidInput as error:
+            # Only combinations of axes are skipped: a frame that is wrong by itself is a mistake.
             if self.skip_invalid and factors:
                 self.skipped.append(f"{title}: {'; '.join(str(problem) for problem in error.problems)}")
                 return None
@@ -215,6 +233,7 @@ class _Frames:
             if one.title in titles:
                 self.problems.add("frames", f"two frames are called {one.title!r}; give one another name")
             titles.add(one.title)
+            # By content, without names: a frame that is listed twice would count twice in every mean.
             content = repr(described(one.frame))
             if content in contents and contents[content] != one.title:
                 self.problems.add("frames", f"{one.title!r} and {contents[content]!r} are the same frame")
@@ -233,6 +252,7 @@ def _axes(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tupl
 
 def _labelled(axis: str, value: Any) -> tuple[Any, str]:
     """The value without its label, and the label: given, or made of the key and the value."""
+    # Only a whole section can be switched off; inside one, false is a value.
     if value is False and "." not in axis:
         return _ABSENT, f"no {axis}"
     if not isinstance(value, Mapping):
@@ -290,6 +310,7 @@ def _add_once(root: StrictTable, names: dict[str, None], name: str, where: str) 
 
 
 def _places(root: StrictTable, folder: Path) -> list[Place]:
+    # By label, so that the order of the file stays.
     places: dict[str, Place] = {}
     for number, name in enumerate(_listed(root, "clusters") or [OWN]):
         where = f"clusters[{number}]"
@@ -314,6 +335,7 @@ def _place(name: str, folder: Path) -> Place:
     hosts, _, cores = name.partition("x")
     if name == OWN:
         return Place(name)
+    # Before files: "20x4" is no file's name.
     if hosts.isdecimal() and cores.isdecimal() and int(hosts) and int(cores):
         return place_of(name, frame_cluster(int(hosts), int(cores)))
     if name.endswith(".toml"):
@@ -359,12 +381,14 @@ def source_of(text: str, folder: Path) -> Source:
     kind, _, rest = text.partition(":")
     if kind in ("ibm-like", "skewed"):
         made = _made(kind, rest)
+        # What makes it is its content: a recipe is known by its numbers.
         return Source(text, repr(made), made)
     if text == "azure-2021":
         from wattflow.files.data_folder import data_file
         from wattflow.frames.workloads import azure_2021
 
         path = data_file("serverless", "azure2021_invocation_sample.csv")
+        # By the file's bytes: a trace of the same name may have changed.
         return Source(text, _content(path), azure_2021(path.parents[1]))
     if kind == "demo" and rest in DEMOS:
         return Source(text, repr(DEMOS[rest]), DEMOS[rest])
@@ -384,6 +408,7 @@ def _content(path: Path) -> str:
     """Hash of a file, or of all files of a folder."""
     digest = hashlib.sha256()
     for file in sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]:
+        # Names, too: two files that change places are another folder.
         digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -416,6 +441,7 @@ def _seeds(root: StrictTable) -> list[int]:
         root.problems.add("seeds", f"must be at most {MOST_SEEDS:,}, not {value}")
         return [0]
     numbers = value if isinstance(value, list) else list(range(value)) if isinstance(value, int) else None
+    # bool is a kind of int in Python.
     good = numbers and all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 63 for n in numbers)
     if not numbers or not good or isinstance(value, bool):
         root.problems.add("seeds", f"must be a list of whole numbers, or how many from 0 on, not {value!r}")

@@ -52,6 +52,7 @@ def explore(
     job = _Job(store, len(left), progress)
     _run(left, workers, job)
     rows = store.rows(design)
+    # What was not left before this call was there already.
     reused = sum(row["key"] not in before for row in rows)
     write_rows(store.parquet, rows, {"design": design.name, "points": len(design.points), "code": code_hash()})
     return Exploration(design, rows, reused, tuple(job.failed), store.parquet)
@@ -61,6 +62,7 @@ def _run(left: list[DesignPoint], workers: int | str | None, job: _Job) -> None:
     if not left:
         return
     wanted = workers or cores()
+    # One point is not worth a process.
     if isinstance(wanted, int) and len(left) < SMALL:
         wanted = 1
     with crew_for(_Points(), wanted) as crew:
@@ -75,6 +77,7 @@ class _Points:
         return lambda point: attempt(runner, point)
 
     def compiled(self) -> bool:
+        # Nothing has run in this process: whoever comes first compiles for the others.
         return False
 
     def warm_up(self) -> None:
@@ -87,6 +90,7 @@ class _Points:
         return point.title
 
     def load(self, point: DesignPoint) -> tuple[str, int]:
+        # By content: two labels of one workload share what is drawn.
         return point.source.content, point.seed
 
     def failed(self, point: DesignPoint, error: Exception) -> Found:
@@ -105,6 +109,7 @@ class _Job:
             where = f"{point.title} / {point.policy} / {point.source.label} / seed {point.seed}"
             self.failed.append((where, str(found["error"])))
         else:
+            # At once: a call that is interrupted keeps all that came in.
             self.store.add(point, found)
         self.done += 1
         self.wait(point.title)

@@ -26,6 +26,7 @@ class Scale:
     def share(self, value: float) -> float:
         """0 at the low end, 1 at the high end; not cut off."""
         if self.log:
+            # Both above 0: who makes a logarithmic scale sees to that.
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
@@ -33,6 +34,7 @@ class Scale:
         """Round numbers; powers of ten on a logarithmic scale."""
         if not self.log:
             return ticks(self.low, self.high)
+        # A power of ten at the edge counts, whatever the rounding.
         first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
         return [10.0**k for k in range(first, last + 1)]
 
@@ -48,7 +50,7 @@ def stroke(number: int) -> str:
 
 
 def lines_legend(names: Sequence[str]) -> str:
-    """Names beside a piece of their line."""
+    """Draw names beside a piece of their line."""
     keys = "".join(
         f'<span><svg class="key" viewBox="0 0 26 8"><line x1="0" x2="26" y1="4" y2="4" style="{stroke(n)}"/></svg>'
         f"{escape(name)}</span>"
@@ -64,6 +66,7 @@ def line_chart(lines: Sequence[Line], x: Scale, y: Scale, labels: tuple[str, str
     for number, (name, xs, ys) in enumerate(lines):
         path, last = "", 0.0
         for a, b in zip(xs, ys):
+            # Too low is cut off; too high is drawn at the top, so that a line does not vanish.
             if not x.low <= a <= x.high or b < y.low:
                 continue
             px, py = LEFT + x.share(a) * inner_w, TOP + (1.0 - min(1.0, y.share(b))) * inner_h
@@ -96,7 +99,7 @@ def _grid(x: Scale, y: Scale, labels: tuple[str, str]) -> list[str]:
 def heat_map(
     rows: Sequence[str], columns: Sequence[str], value: Mapping[tuple[str, str], float | None], corner: str
 ) -> str:
-    """A table whose cells are coloured by the logarithm of their value within each column: pale is least."""
+    """Draw a table whose cells are coloured by the logarithm of their value within each column: pale is least."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     spans = {column: _span([value.get((row, column)) for row in rows]) for column in columns}
     body = []
@@ -117,5 +120,6 @@ def _span(values: Sequence[float | None]) -> tuple[float, float]:
 def _cell(value: float | None, span: tuple[float, float]) -> str:
     if value is None or value <= 0:
         return f"<td>{'–' if value is None else '0'}</td>"
+    # Relative within its column: figures of different workloads are decades apart.
     share = (math.log(value) - span[0]) / (span[1] - span[0]) if span[1] > span[0] else 0.0
     return f'<td style="--heat:{round(4 + 66 * share)}%">{value:,.4g}</td>'

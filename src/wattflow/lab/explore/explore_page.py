@@ -52,7 +52,7 @@ def write_exploration(path: str | os.PathLike[str], found: Exploration) -> None:
 
 
 def exploration_report(found: Exploration) -> str:
-    """The page as text."""
+    """Return the page as text."""
     title = escape(found.design.name)
     parts = [f"<h1>{title}</h1>", _summary(found)]
     if found.rows:
@@ -75,9 +75,14 @@ def _summary(found: Exploration) -> str:
     rows = found.rows
     counted = " × ".join(
         f"{len(levels(rows, one))} {one if len(levels(rows, one)) == 1 else many}"
-        for one, many in (("frame", "frames"), ("policy", "policies"), ("cluster", "clusters"),
-                          ("workload", "workloads"), ("seed", "seeds"))
-    )  # fmt: skip
+        for one, many in (
+            ("frame", "frames"),
+            ("policy", "policies"),
+            ("cluster", "clusters"),
+            ("workload", "workloads"),
+            ("seed", "seeds"),
+        )
+    )
     tasks = sum(known(rows, "tasks"))
     facts = [counted, f"{len(rows)} of {len(found.design.points)} points", f"{tasks:,.0f} tasks", "all simulated"]
     notes = [f"left out, cannot work: {text}" for text in found.design.skipped]
@@ -111,6 +116,7 @@ def _variance(found: Exploration) -> str:
 def claim(rows: Sequence[Row], figure: str = "slowdown_p99") -> str:
     """Frames against policies, in one sentence: the test of ExDe's claim."""
     each = variance(rows, figure)
+    # Without both factors there is nothing to weigh against each other.
     if each is None or each.within is None or ("frame",) not in each.within or ("policy",) not in each.within:
         return ""
     texts = {name: _share_text(each, (name,)) for name in ("frame", "policy")}
@@ -161,7 +167,7 @@ def _effects(found: Exploration) -> str:
 
 
 def _effects_by_frame(found: Exploration) -> str:
-    """The same inside each frame that has axes of its own: a mechanism may help one frame and not another."""
+    """Return the same inside each frame that has axes of its own: a mechanism may help one frame and not another."""
     designs = levels(found.rows, "design")
     tables = []
     for design in designs if len(designs) > 1 else []:
@@ -200,6 +206,7 @@ def _effect_cell(effect: Effect | None) -> str:
         return "<td>–</td>"
     if effect.low is None or effect.high is None:
         return f"<td>{percent(effect.change)}<small class='same'>one block</small></td>"
+    # Only an interval that leaves 0 out is coloured.
     kind = "good" if effect.high < 0 else "bad" if effect.low > 0 else "same"
     return (
         f'<td class="{kind}">{percent(effect.change)}<small>{percent(effect.low)} … {percent(effect.high)}</small></td>'
@@ -207,10 +214,11 @@ def _effect_cell(effect: Effect | None) -> str:
 
 
 def percent(change: float) -> str:
-    """A change as people read it: percent, or times where it is large."""
+    """Return a change as people read it: percent, or times where it is large."""
     if change >= 9:
         return f"×{1 + change:,.3g}"
     if change <= -0.9:
+        # The least float above 0: a change of −100 % would divide by 0.
         return f"÷{1 / max(1e-300, 1 + change):,.3g}"
     return f"{100 * change:+.1f} %" if abs(change) >= 5e-4 else "0 %"
 
@@ -240,6 +248,7 @@ def _cut(found: Exploration, frames: Sequence[str]) -> str:
 
 def _cdf_pair(lines: list[tuple[str, list[float], list[float]]], policy: str) -> str:
     most = max((x for _, xs, ys in lines for x, y in zip(xs, ys) if y >= TAIL), default=1.0)
+    # A power of ten at the end, and at least one decade.
     x = Scale(1.0, max(10.0, 10.0 ** math.ceil(math.log10(most) - 1e-9)), log=True)
     below = [(name, xs, [1.0 - y for y in ys]) for name, xs, ys in lines]
     low = min([0.9, *(ys[0] for _, _, ys in below)])
@@ -256,6 +265,7 @@ def geometric(values: Sequence[float]) -> float | None:
     """Geometric mean; None without values or with one that is not above 0."""
     if not values or min(values) <= 0:
         return None
+    # Exactly rounded sums, so that the order of rows does not matter.
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
@@ -282,6 +292,7 @@ def _number(value: float | None) -> str:
 
 def _utilisation(found: Exploration) -> str:
     frames = levels(found.rows, "frame")[:MOST_LINES]
+    # The first point's: one line for each frame in a chart, not one for each seed.
     policy, seed = found.rows[0]["policy"], found.rows[0]["seed"]
     middle = [(k + 0.5) / BINS for k in range(BINS)]
     charts = []
@@ -293,6 +304,7 @@ def _utilisation(found: Exploration) -> str:
             if here and row["frame"] in frames and row["utilisation_over"]:
                 end = row["makespan_s"]
                 lines.append((row["frame"], [m * end for m in middle], row["utilisation_over"]))
+        # In the order of the legend, with an empty line where a frame has no such point: colours go by number.
         ordered: list[Line] = [next((line for line in lines if line[0] == frame), (frame, [], [])) for frame in frames]
         end = max((line[1][-1] for line in ordered if line[1]), default=1.0)
         chart = line_chart(ordered, Scale(0.0, end), Scale(0.0, 1.0), ("time, s", "busy share of the cores"))

@@ -53,8 +53,11 @@ def _effects(found: Exploration) -> Table:
         other = joules.get((effect.axis, effect.before, effect.after))
         cells = []
         for each in (effect, other):
-            between = "" if each is None or each.low is None or each.high is None else (
-                f" ({percent(each.low)} … {percent(each.high)})")  # fmt: skip
+            between = (
+                ""
+                if each is None or each.low is None or each.high is None
+                else (f" ({percent(each.low)} … {percent(each.high)})")
+            )
             cells.append("–" if each is None else percent(each.change) + between)
         table.add_row(effect.after, effect.before, str(effect.pairs), *cells)
     return table

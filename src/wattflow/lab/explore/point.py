@@ -24,6 +24,7 @@ OWN = "own"
 """Instead of a cluster: the one that the generated workload brings."""
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
+# Rounded, so that the levels are the same numbers on every machine.
 LEVELS = np.round(10.0 ** np.linspace(0.0, 6.0, 121), 9)
 """Slowdowns, 20 to a decade, at which the share of slower tasks is kept: shares of equal points can be averaged."""
 BINS = 96
@@ -42,7 +43,7 @@ class Made:
     hosts: int = 20
 
     def draw(self, seed: int) -> tuple[Workload, Cluster]:
-        """The workload and its cluster; the number of an ``ibm-like`` trace alone decides it."""
+        """Return the workload and its cluster; the number of an ``ibm-like`` trace alone decides it."""
         from wattflow.frames import workloads
 
         if self.kind == "ibm-like":
@@ -59,7 +60,7 @@ class Source:
     made: Made | Recipe | Workload = field(compare=False)
 
     def draw(self, seed: int) -> tuple[Workload, Cluster | None]:
-        """The workload of this seed, and its own cluster where it brings one."""
+        """Return the workload of this seed, and its own cluster where it brings one."""
         if isinstance(self.made, Made):
             return self.made.draw(seed)
         return (self.made.draw(seed) if isinstance(self.made, Recipe) else self.made), None
@@ -75,7 +76,7 @@ class Place:
 
 
 def place_of(label: str, cluster: Cluster) -> Place:
-    """A cluster under its label, known by its content."""
+    """Return a cluster under its label, known by its content."""
     return Place(label, hashlib.sha256(repr(cluster).encode()).hexdigest(), cluster)
 
 
@@ -104,7 +105,7 @@ class DesignPoint:
 
 
 def described(frame: Frame) -> dict[str, object]:
-    """A frame's content: everything except its name and remarks."""
+    """Return a frame's content: everything except its name and remarks."""
     facts = asdict(frame)
     for key in ("name", "about", "source"):
         del facts[key]
@@ -114,6 +115,7 @@ def described(frame: Frame) -> dict[str, object]:
 def key_of(frame: Frame, policy: str, place: Place, source: Source, seed: int) -> str:
     """Content hash of a point."""
     facts = {
+        # With the code: results of another version are not taken for this one's.
         "code": code_hash(),
         "frame": described(frame),
         "policy": policy,
@@ -121,6 +123,7 @@ def key_of(frame: Frame, policy: str, place: Place, source: Source, seed: int) -
         "workload": source.content,
         "seed": seed,
     }
+    # Sorted: the order of keys says nothing.
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -132,7 +135,7 @@ class Runner:
         self._last: tuple[str, int, Workload, Cluster | None] | None = None
 
     def run(self, point: DesignPoint) -> dict[str, object]:
-        """The result of a point as plain data.
+        """Run a point; its result is plain data.
 
         Raises:
             WattflowError: The point cannot be run, as when a task fits on no host.
@@ -146,6 +149,7 @@ class Runner:
         return result(run_frame(point.frame, workload, cluster, point.policy, seed=point.seed))
 
     def _drawn(self, point: DesignPoint) -> tuple[Workload, Cluster | None]:
+        # By content: a point's own object may have travelled between processes.
         if self._last is None or self._last[:2] != (point.source.content, point.seed):
             self._last = (point.source.content, point.seed, *point.source.draw(point.seed))
         return self._last[2], self._last[3]
@@ -156,6 +160,7 @@ def warm_up() -> None:
     from wattflow.frames import library, workloads
     from wattflow.frames.frame_run import run_frame
 
+    # One task is enough: what is compiled depends on types alone.
     run_frame(library.load_frame("centralised"), *workloads.skewed(1))
 
 
@@ -174,7 +179,7 @@ def result(run: Run) -> dict[str, object]:
 
 
 def values_of(run: Run, slow: NDArray[np.float64]) -> Values:
-    """Every figure of a run; None where it is unknown."""
+    """Return every figure of a run; None where it is unknown."""
     from wattflow.frames.slowdowns import waits_s
 
     tasks = len(run.workload)
@@ -194,21 +199,24 @@ def values_of(run: Run, slow: NDArray[np.float64]) -> Values:
     found |= {f"wait_{stage}_s": seconds for stage, seconds in waits_s(run).items()}
     ran = run.attempts["end_s"][done] - run.attempts["start_s"][done]
     found["run_s"] = float(ran.sum()) / max(1, tasks)
+    # Figures computed above win over counters of the same name.
     found |= {name: value for name, value in run.scalars.items() if name not in found}
+    # JSON and parquet columns know no NaN: unknown is None.
     return {name: (None if value is None or not math.isfinite(value) else value) for name, value in found.items()}
 
 
 def slower_shares(slow: NDArray[np.float64]) -> list[float]:
-    """Share of tasks with a slowdown above each of ``LEVELS``; a slowdown within 1e-9 of a level is not above it."""
+    """Return the share of tasks with a slowdown above each of ``LEVELS``, by more than 1e-9."""
     if not len(slow):
         return []
+    # A slowdown of exactly 1, off by a rounding, must not count as slower than 1.
     at = np.searchsorted(LEVELS * (1.0 + 1e-9), slow, side="left")
     below = np.cumsum(np.bincount(at, minlength=len(LEVELS) + 1))[: len(LEVELS)]
     return [float(share) for share in 1.0 - below / len(slow)]
 
 
 def utilisation(run: Run) -> list[float]:
-    """Share of the cluster's cores on which tasks run in each slice of the run (not those that wait for data). O(n)."""
+    """Return the share of cores on which tasks run (not wait for data) in each slice of the run. O(n)."""
     if not len(run.attempts) or run.makespan_s <= 0:
         return []
     edges = run.start_s + np.linspace(0.0, run.span_s, BINS + 1)
@@ -216,9 +224,11 @@ def utilisation(run: Run) -> list[float]:
     cores = np.array([next((v.cores for v in s.variants if v.device is None), 0.0) for s in shapes] or [1.0])
     rows = run.attempts
     weight = cores[run.workload.shape[rows["task"]]]
+    # By integrals, O(n) for any number of slices.
     integral = _integral(edges, rows["start_s"], weight) - _integral(edges, rows["end_s"], weight)
     capacity = sum(min(node.request_cores, float(node.cores)) for node in run.cluster.nodes)
     share = np.diff(integral) / (capacity * run.span_s / BINS)
+    # Differences of large sums may fall below 0 by a rounding.
     return [float(value) for value in np.maximum(share, 0.0)]
 
 
@@ -232,7 +242,7 @@ def _integral(edges: NDArray[np.float64], at: NDArray[np.float64], weight: NDArr
 
 
 def attempt(runner: Runner, point: DesignPoint) -> dict[str, object]:
-    """The result of a point, or ``{"error": …}`` where it cannot be run: data that travels between processes."""
+    """Run a point; ``{"error": …}`` where it cannot be run: data that travels between processes."""
     try:
         return runner.run(point)
     except WattflowError as error:

@@ -26,7 +26,7 @@ MECHANISMS = (
 FACTORS = ("frame", "policy", "cluster", "workload")
 REPEATS = 400
 SEEDS = "seeds"
-"""What differs between points that differ in their seed only."""
+"""The factor in which points differ that are equal in all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ Level = tuple[str, Hashable]
 
 
 def effects(design: Design, rows: Sequence[Row], figure: str) -> list[Effect]:
-    """The effect of every mechanism, frame axis, frame and policy on a figure (all above 0).
+    """Measure the effect of every mechanism, frame axis, frame and policy on a figure (all above 0).
 
     A level is compared with the first before it that has partners: the absence of a mechanism, else the order listed.
     """
@@ -68,6 +68,7 @@ def effects(design: Design, rows: Sequence[Row], figure: str) -> list[Effect]:
         names = sorted(levels, key=axis.order)
         for number, after in enumerate(names):
             tried = (_effect(axis.name, (n, levels[n]), (after, levels[after]), figure) for n in names[:number])
+            # The first partner that gives pairs: not every pair of levels has been run.
             found += itertools.islice((effect for effect in tried if effect is not None), 1)
     return found
 
@@ -98,7 +99,7 @@ def _axis(design: Design, name: str, split: Callable[[DesignPoint], Level]) -> A
 
 
 def _inner_axis(design: Design, path: str) -> Axis:
-    """A section or a key of a frame. A mechanism's first level is its absence, where a frame lacks it."""
+    """Read a section or a key of a frame. A mechanism's first level is its absence, where a frame lacks it."""
 
     @functools.cache
     def parts(frame: Frame) -> tuple[object, str]:
@@ -107,6 +108,7 @@ def _inner_axis(design: Design, path: str) -> Axis:
         table: object = facts
         for key in outer:
             table = table.get(key) if isinstance(table, dict) else None
+        # Taken out of the table: what is left is "all the rest" that must be equal.
         value = table.pop(last, None) if isinstance(table, dict) else None
         return value, json.dumps(facts, sort_keys=True)
 
@@ -118,11 +120,12 @@ def _inner_axis(design: Design, path: str) -> Axis:
     axis = _axis(design, path, split)
     if path not in MECHANISMS:
         return axis
+    # Absence first, so that an effect reads as "with" against "without".
     return Axis(path, split, lambda level: -1 if level == f"no {path}" else axis.order(level))
 
 
 def _short(value: object) -> str:
-    """The telling part of a section: what is neither 0 nor off."""
+    """Return the telling part of a section: what is neither 0 nor off."""
     if not isinstance(value, dict):
         return str(value)
     return ", ".join(f"{k} {v}" for k, v in value.items() if v and not isinstance(v, dict | tuple)) or "on"
@@ -144,6 +147,7 @@ def _effect(
         other = before[1].get(rest)
         a, b = (row.get(figure), other.get(figure)) if other is not None else (None, None)
         if a is not None and b is not None and a > 0 and b > 0:
+            # Ratios, so that workloads decades apart weigh the same.
             pairs.append((row, math.log(a / b)))
     if not pairs:
         return None
@@ -154,11 +158,12 @@ def _effect(
 
 
 def _blocks(pairs: Sequence[tuple[Row, float]]) -> list[list[float]]:
-    """Pairs by workload and cluster, or by seed where there is one workload: those within are not independent."""
+    """Group pairs by workload and cluster, or by seed where there is one workload: within, they depend."""
     for names in (("workload", "cluster"), ("seed",)):
         groups: dict[tuple[object, ...], list[float]] = {}
         for row, value in pairs:
             groups.setdefault(tuple(row[name] for name in names), []).append(value)
+        # Several blocks, or there is no interval; seeds are the last resort.
         if len(groups) > 1:
             break
     return list(groups.values())
@@ -191,7 +196,7 @@ class Variance:
     left_out: tuple[str, ...] = ()
 
     def share(self, *factors: str) -> float:
-        """The share of a factor or an interaction; 0 where it has one level only."""
+        """Return the share of a factor or an interaction; 0 where it has one level only."""
         return next((s.share for s in self.shares if s.factors == factors), 0.0)
 
 
@@ -207,6 +212,7 @@ def variance(rows: Sequence[Row], figure: str) -> Variance | None:
     shares = decompose(cube, names)
     if not shares:
         return None
+    # A workload's own level says nothing of frames or policies.
     outside = {("cluster",), ("workload",), ("cluster", "workload")}
     within = _within(shares, outside)
     intervals: dict[tuple[str, ...], tuple[float, float]] = {}
@@ -229,6 +235,7 @@ def _cube(rows: Sequence[Row], figure: str) -> tuple[Cube | None, tuple[str, ...
     whole = []
     for load in levels[loads]:
         cells = itertools.product(*(level if n != loads else [load] for n, level in enumerate(levels)))
+        # A factorial with gaps is not orthogonal: such a workload leaves as a whole.
         whole += [load] if all(cell in value for cell in cells) else []
     left_out = tuple(str(load) for load in levels[loads] if load not in whole)
     if not whole:
@@ -242,8 +249,9 @@ def _cube(rows: Sequence[Row], figure: str) -> tuple[Cube | None, tuple[str, ...
 
 
 def decompose(cube: Cube, names: Sequence[str]) -> list[Share]:
-    """Shares of the sum of squares of a full factorial. The last dimension repeats; the others are the factors."""
+    """Divide up the sum of squares of a full factorial. The last dimension repeats; the others are the factors."""
     total = float(((cube - cube.mean()) ** 2).sum())
+    # Relative: sums of logarithms that are all equal leave a rounding.
     if total <= 1e-18 * max(1.0, float((cube**2).sum())):
         return []
     cells = cube.mean(axis=-1)
@@ -255,8 +263,10 @@ def decompose(cube: Cube, names: Sequence[str]) -> list[Share]:
             effect = cells.mean(axis=others, keepdims=True)
             for size in range(order):
                 for inner in itertools.combinations(chosen, size):
+                    # Inclusion and exclusion: what lower orders explain is taken out of each interaction.
                     effect = effect - effects_by[inner]
             effects_by[chosen] = effect
+            # Each effect stands for so many cells.
             squares = float((effect**2).sum()) * cube.size / effect.size
             freedom = math.prod(cells.shape[n] - 1 for n in chosen)
             shares.append(Share(tuple(names[n] for n in chosen), squares / total, freedom))
@@ -278,6 +288,7 @@ def _bootstrap(
 ) -> dict[tuple[str, ...], tuple[float, float]]:
     """Percentile intervals from workloads drawn with replacement, always the same draws."""
     axis = list(names).index("workload")
+    # Always the same draws: a report that is made twice is the same.
     rng = np.random.default_rng(0)
     found: dict[tuple[str, ...], list[float]] = {}
     for _ in range(REPEATS):

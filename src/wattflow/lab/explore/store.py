@@ -34,17 +34,19 @@ class Store:
     def add(self, point: DesignPoint, found: Mapping[str, object]) -> None:
         """Keep the result of a point; a second one for the same key changes nothing."""
         if not self.path(point.key).exists():
+            # NaN would make a file that other programs cannot read.
             text = json.dumps({"key": point.key, **found}, separators=(",", ":"), allow_nan=False)
             write_text(self.path(point.key), text)
 
     def left(self, points: Sequence[DesignPoint]) -> list[DesignPoint]:
-        """Points without a result, in order."""
+        """Return points without a result, in order."""
         return [point for point in points if self.get(point.key) is None]
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """A kept result; a file that cannot be read (a disk was full, say) is removed and its point runs again."""
+        """Return a kept result; one that cannot be read (a disk was full, say) is removed, and its point runs again."""
         try:
             found: dict[str, Any] = json.loads(self.path(key).read_text(encoding="utf-8"))
+            # Of this key and with all parts: a file from elsewhere, or half of one, is no result.
             if found["key"] == key and set(found) >= {"values", "watts", *LISTS}:
                 return found
         except FileNotFoundError:
@@ -55,7 +57,7 @@ class Store:
         return None
 
     def rows(self, design: Design) -> list[Row]:
-        """One row per finished point of the design, in its order, with the design's labels."""
+        """Return one row per finished point of the design, in its order, with the design's labels."""
         return [row_of(point, found) for point in design.points if (found := self.get(point.key)) is not None]
 
 
@@ -76,34 +78,36 @@ def row_of(point: DesignPoint, found: Mapping[str, Any]) -> Row:
 
 
 def write_rows(path: Path, rows: Sequence[Row], about: Mapping[str, object]) -> None:
-    """All rows as one parquet; a column that a row lacks is empty there."""
+    """Write all rows as one parquet; a column that a row lacks is empty there."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: _column([row.get(name) for row in rows]) for name in names}
     table = pa.table(columns).replace_schema_metadata({b"wattflow": json.dumps(about, default=str).encode()})
-    with whole_file(path) as draft:
-        pq.write_table(table, draft, compression="zstd")
+    with whole_file(path) as draft, draft.open("wb") as file:
+        pq.write_table(table, file, compression="zstd")
 
 
 def _column(values: list[Any]) -> Any:
     import pyarrow as pa
 
     kinds = {type(value) for value in values if value is not None}
+    # Whole numbers and floats in one column are floats; whole numbers alone stay so.
     if kinds and kinds <= {int, float} and kinds != {int}:
         return pa.array([None if value is None else float(value) for value in values], pa.float64())
     return pa.array(values, pa.list_(pa.float64()) if kinds == {list} else None)
 
 
 def read_rows(path: str | Path) -> list[Row]:
-    """The rows of a results file."""
+    """Read the rows of a results file."""
     import pyarrow.parquet as pq
 
-    rows: list[Row] = pq.read_table(path).to_pylist()
+    with Path(path).open("rb") as file:
+        rows: list[Row] = pq.read_table(file).to_pylist()
     return rows
 
 
 def known(rows: Iterable[Row], name: str) -> list[float]:
-    """The known numbers of a column."""
+    """Return the known numbers of a column."""
     return [float(v) for row in rows if (v := row.get(name)) is not None and math.isfinite(v)]

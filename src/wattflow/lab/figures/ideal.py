@@ -29,13 +29,14 @@ def ideal_s(workload: Workload, cluster: Cluster) -> NDArray[np.float64]:
         best = np.full(len(tasks), np.inf)
         for factor, limit_s in _factors(shape, workload.functions[shape.function], nodes):
             here = runtime_s * factor
+            # Where the platform would stop it, it does not count as a way to run.
             np.minimum(best, np.where(here <= limit_s, here, np.inf), out=best)
         ideal[tasks] = np.where(np.isfinite(best), best, np.nan)
     return ideal
 
 
 def distinct_nodes(cluster: Cluster) -> list[Node]:
-    """One node of each kind, in order of first appearance; what does not touch speed or fit is ignored."""
+    """Return one node of each kind, in order of first appearance; what does not touch speed or fit is ignored."""
     first: dict[Hashable, Node] = {}
     for node in cluster.nodes:
         key = (
@@ -55,20 +56,23 @@ def _factors(shape: Shape, function: Function, nodes: Iterable[Node]) -> set[tup
         for variant in shape.variants:
             factor = alone_factor(variant, function, node)
             if factor is not None:
+                # A set: most nodes of a kind give the same pair, and each costs a pass over the tasks.
                 found.add((factor, limit_s))
     return found
 
 
 def alone_factor(variant: Variant, function: Function, node: Node) -> float | None:
-    """Seconds on this node, alone and warm, per second of ``runtime_s``; None where the variant cannot run here."""
+    """Return seconds on this node, alone and warm, per second of ``runtime_s``; None where it cannot run here."""
     if not _fits(variant, node):
         return None
     bound = function.compute_bound
+    # The quickest level: an ideal time is never above what a policy could reach.
     clock = min((1.0 - bound) + bound / level.speed for level in node.frequencies)
     if variant.device is not None:
         usable = _usable_devices(variant, node)
         if len(usable) < max(1, variant.devices):
             return None
+        # The fastest one, even where several are taken together.
         return variant.runtime_factor * clock / max(device.speed for device in usable)
     speed = node.function_speed.get(function.name, node.speed)
     return variant.runtime_factor * clock / (speed * _own_rate(variant.cores, node))
@@ -76,6 +80,7 @@ def alone_factor(variant: Variant, function: Function, node: Node) -> float | No
 
 def _fits(variant: Variant, node: Node) -> bool:
     return (
+        # Sums of requests stray from whole cores by a rounding.
         variant.cores <= node.request_cores + 1e-9
         and variant.memory_bytes <= node.memory_bytes
         and variant.architecture in (None, node.architecture)
@@ -99,6 +104,7 @@ def _own_rate(cores: float, node: Node) -> float:
         return 1.0
     if node.threads == node.cores:
         return node.cores / cores
+    # As the simulator shares threads (docs/physics.md, section 6).
     full = node.threads / node.smt_slowdown
     if cores >= node.threads:
         return full / cores

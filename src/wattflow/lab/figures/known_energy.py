@@ -15,7 +15,7 @@ AT_LEAST = "known_energy_j"
 
 
 def dark_nodes(run: Run) -> list[int]:
-    """Nodes without a power profile."""
+    """Return nodes without a power profile."""
     return [number for number, node in enumerate(run.cluster.nodes) if node.power is None]
 
 
@@ -27,6 +27,7 @@ def energy_figures(run: Run) -> dict[str, float | None]:
     )
     values["unknown_power_nodes"] = float(len(dark))
     if dark:
+        # Nothing is known at all where every node is dark: then not even a lower bound.
         if len(dark) < len(run.cluster.nodes):
             values[AT_LEAST] = run.total_j
         return values

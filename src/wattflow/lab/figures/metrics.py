@@ -79,10 +79,10 @@ HEADLINE = (
     "makespan_s", "energy_j", AT_LEAST, "mean_w", "peak_w", "edp_js", "utilisation", "slowdown_p50", "slowdown_p95",
     "slowdown_p99", "stretch_mean", "cost", "carbon_g", "decision_us",
 )  # fmt: skip
-"""What the terminal's table shows."""
+"""Figures of the terminal's table."""
 
 NARROW = ("makespan_s", "energy_j", "peak_w", "slowdown_p95")
-"""What it shows of many policies on a narrow terminal."""
+"""Figures of that table for many policies on a narrow terminal."""
 
 HOST_MEASURED = frozenset({"decision_us"})
 """Measured on the machine that decides, so it differs from run to run even with one seed."""
@@ -91,7 +91,7 @@ Values = Mapping[str, float | None]
 
 
 def metrics(run: Run, ideal: Floats | None = None) -> dict[str, float | None]:
-    """All figures of ``METRICS`` for one run; pass ``ideal_s`` of the workload where it is known already."""
+    """Compute all figures of ``METRICS`` for one run; pass ``ideal_s`` of the workload where it is known already."""
     ideal = ideal_s(run.workload, run.cluster) if ideal is None else ideal
     tasks = TaskTimes.of(run)
     values: dict[str, float | None] = dict.fromkeys(METRICS)
@@ -106,6 +106,7 @@ def metrics(run: Run, ideal: Floats | None = None) -> dict[str, float | None]:
     values |= _money(run)
     decision_s = run.scalars.get("decision_s")
     values["decision_us"] = None if decision_s is None else decision_s * 1e6
+    # Sums of floats: an end that is the deadline itself is in time.
     late = tasks.end_s > run.workload.deadline_s + 1e-9
     has_deadline = bool(np.isfinite(run.workload.deadline_s).any())
     values["deadlines_missed"] = float(np.count_nonzero(late)) if has_deadline else None
@@ -133,7 +134,9 @@ class TaskTimes:
         release_s = np.full(count, np.inf)
         np.minimum.at(release_s, task, rows["ready_s"])
         done = run.finished
+        # Of tasks that finished only: an attempt that ended well may belong to a gang whose other part failed.
         good = np.flatnonzero((rows["outcome"] == 0) & done[task])
+        # In order of end, so that the last one written below is the one that ended last.
         good = good[np.argsort(end_s[good], kind="stable")]
         followed = np.zeros(count, np.int64)
         followed[task[good]] = good  # of repeated tasks the last, in order of end, is kept
@@ -173,10 +176,11 @@ def stretch(tasks: TaskTimes, ideal: Floats) -> Floats:
 
 
 def node_provenance(node: Node) -> Provenance | None:
-    """The weakest source among the power profiles of a node and its devices; None where the node has no profile."""
+    """Return the weakest source among the power profiles of a node and its devices; None without a profile."""
     if node.power is None:
         return None
     order = list(Provenance)
+    # A device without watts adds nothing that could be wrong.
     kinds = [node.power.provenance, *(d.power.provenance for d in node.devices if max(d.power.watts) > 0)]
     return max(kinds, key=order.index)
 
@@ -199,7 +203,7 @@ def _energy(run: Run) -> dict[str, float | None]:
 
 
 def _shares(run: Run) -> dict[str, float | None]:
-    """Busy hardware threads and devices over what the fixed nodes have, from first release to last end."""
+    """Return the busy hardware threads and devices over what the fixed nodes have, from first release to last end."""
     rows, nodes, span = run.attempts, run.cluster.nodes, run.span_s
     fixed = np.array([node.serverless is None for node in nodes])
     threads = np.array([node.threads for node in nodes], float)
@@ -207,12 +211,14 @@ def _shares(run: Run) -> dict[str, float | None]:
     cores, share, devices = variant_columns(run)
     length_s = rows["end_s"] - rows["start_s"]
     inside = fixed[rows["node"]]
+    # Only then can more cores be asked for than threads are there.
     over = any(node.request_cores > node.threads for node in nodes) or bool((rows["guarantee"] < 1).any())
     if over:
         steps = sweep(rows["node"], rows["start_s"], rows["end_s"], cores)
         busy = np.minimum(steps.value, threads[steps.group]) * fixed[steps.group]
         used = float((busy * steps.held_s(0.0)).sum())
     else:
+        # Nothing is cut off, so plain sums do.
         used = float((cores * length_s)[inside].sum())
     count = sum(len(node.devices) for node in nodes)
     on_device = float((share * devices * length_s).sum())
@@ -261,7 +267,7 @@ def _waits(tasks: TaskTimes) -> dict[str, float | None]:
 
 
 def _electricity(run: Run) -> float:
-    """Tell what owned nodes' joules cost, without rent; a function platform is paid by the call."""
+    """Sum the electricity of owned nodes in money, without rent; a function platform is paid by the call."""
     owned = [n for n, node in enumerate(run.cluster.nodes) if node.serverless is None]
     rent = np.array([node.price_per_hour / 3600.0 * run.span_s for node in run.cluster.nodes])
     return float((run.cost - rent)[owned].sum())
@@ -270,6 +276,7 @@ def _electricity(run: Run) -> float:
 def _money(run: Run) -> dict[str, float | None]:
     nodes, zones = run.cluster.nodes, {zone.name: zone for zone in run.cluster.zones}
     priced = any(zones[node.zone].price_known or node.price_per_hour or node.serverless for node in nodes)
+    # Electricity that has a price but no known watts: a sum without it would be too low.
     unpaid = any(node.power is None and zones[node.zone].price_known for node in nodes)
     year_s = 365.25 * 86400.0
     embodied = sum(1000.0 * node.embodied_kg * run.span_s / (node.lifetime_years * year_s) for node in nodes)

@@ -40,6 +40,7 @@ class PowerCurve:
     def binned(self, nodes: int, bins: int) -> tuple[Floats, Floats]:
         """(edges in seconds, mean watts by node and bin): areas, and so joules, stay right. Where nobody measured,
         nothing is added."""
+        # A run without length has one bin that is not empty, or the division would be by 0.
         edges = np.linspace(self.start_s, max(self.end_s, self.start_s + 1e-9), bins + 1)
         watts = np.zeros((nodes, bins))
         bounds = np.searchsorted(self.steps.group, np.arange(nodes + 1))
@@ -47,6 +48,7 @@ class PowerCurve:
             rows = slice(bounds[node], bounds[node + 1])
             times, values = self.steps.time_s[rows], np.nan_to_num(self.steps.value[rows])
             if len(times):
+                # Integrals at the steps, read off at the edges: joules of a bin are exact however its edges lie.
                 joules = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
                 ends = np.append(times, max(self.end_s, times[-1]))
                 totals = np.append(joules, joules[-1] + values[-1] * (ends[-1] - times[-1]))
@@ -55,9 +57,10 @@ class PowerCurve:
 
 
 def power_curve(run: Run) -> PowerCurve:
-    """Watts of each node from the first release to the last end."""
+    """Return watts of each node from the first release to the last end."""
     start_s, end_s = run.start_s, run.start_s + run.span_s
     if run.power_log is not None and len(run.power_log):
+        # Several changes in one instant: only the last one lasted.
         rows = _last_of_each_moment(run.power_log)
         steps = Steps(rows["node"].astype(np.int64), rows["time_s"].astype(float), rows["watts"].astype(float))
         return PowerCurve(steps, start_s, end_s, rebuilt=False)
@@ -72,12 +75,13 @@ def idle_watts(run: Run, curve: PowerCurve) -> Floats:
     else:
         known = [np.nan if (watts := idle_w(node)) is None else watts for node in run.cluster.nodes]
         idle = np.array(known)[curve.steps.group]
+    # Asleep a node draws less than idling: what it draws is all for being there.
     lower: Floats = np.minimum(idle, curve.steps.value)
     return lower
 
 
 def idle_w(node: Node) -> float | None:
-    """Watts of a node that does nothing, its devices included; None without a profile."""
+    """Return watts of a node that does nothing, its devices included; None without a profile."""
     return None if node.power is None else node.power.idle_w + sum(device.power.idle_w for device in node.devices)
 
 
@@ -88,8 +92,10 @@ def sleeps(run: Run, curve: PowerCurve) -> NDArray[np.void]:
     found: list[tuple[int, float, float, int]] = []
     steps, held = curve.steps, curve.steps.held_s(curve.end_s)
     for number, node in enumerate(run.cluster.nodes if not curve.rebuilt else ()):
+        # Watts of sleep that are no lower than idling cannot be told from it.
         if node.sleep is None or (node.power is not None and node.sleep.watts >= node.power.idle_w):
             continue
+        # Watts pass through sums and files: equal but for a rounding.
         asleep = (steps.group == number) & (np.abs(steps.value - node.sleep.watts) <= 1e-6 * node.sleep.watts)
         asleep &= held > 0
         found += [
@@ -100,7 +106,7 @@ def sleeps(run: Run, curve: PowerCurve) -> NDArray[np.void]:
 
 
 def _last_of_each_moment(log: NDArray[np.void]) -> NDArray[np.void]:
-    """The log by node and time; of several rows at one moment the last."""
+    """Return the log by node and time; of several rows at one moment the last."""
     rows = log[np.lexsort((np.arange(len(log)), log["time_s"], log["node"]))]
     node, time_s = rows["node"], rows["time_s"]
     last: NDArray[np.void] = rows[np.append((node[1:] != node[:-1]) | (time_s[1:] != time_s[:-1]), True)]
@@ -108,7 +114,7 @@ def _last_of_each_moment(log: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def busy_threads(run: Run) -> Steps:
-    """Hardware threads that attempts keep busy on each node: run and cold-start stages, at most all of them."""
+    """Return hardware threads that attempts keep busy on each node: run and cold-start stages, at most all of them."""
     rows = run.attempts
     cores, _, _ = variant_columns(run)
     cold_end = rows["start_s"] - rows["hold_s"] - rows["data_s"]
@@ -130,6 +136,7 @@ def _rebuild(run: Run, start_s: float) -> Steps:
     device_bounds = np.searchsorted(above.group, np.arange(len(nodes) + 1))
     for number, node in enumerate(nodes):
         mine, its_devices = slice(*bounds[number : number + 2]), slice(*device_bounds[number : number + 2])
+        # All moments at which either changes, so that the sum is a step function again.
         at = np.unique(np.concatenate([[start_s], busy.time_s[mine], above.time_s[its_devices]]))
         watts = _cpu_watts(node, _at(at, busy.time_s[mine], busy.value[mine]))
         watts += sum(device.power.idle_w for device in node.devices)
@@ -155,7 +162,7 @@ def _at(at: Floats, times: Floats, values: Floats) -> Floats:
 
 
 def _device_watts(run: Run) -> Steps:
-    """Watts above idle of all devices of a node, by node."""
+    """Return watts above idle of all devices of a node, by node."""
     nodes = run.cluster.nodes
     most = max(1, *(len(node.devices) for node in nodes))
     load = _device_load(run, most)
@@ -164,7 +171,9 @@ def _device_watts(run: Run) -> Steps:
         device, mine = nodes[key // most].devices[key % most], load.group == key
         busy = load.value[mine]
         watts[mine] = np.interp(np.minimum(busy, 1.0), device.power.share, device.power.watts) - device.power.idle_w
+    # By differences: steps of several devices of one node add up to the node's.
     before = np.append(0.0, watts[:-1])[: len(watts)]
+    # Before a device's first step there is nothing.
     before[np.append(True, load.group[1:] != load.group[:-1])[: len(watts)]] = 0.0
     return accumulate(load.group // most, load.time_s, watts - before)
 
@@ -177,5 +186,6 @@ def _device_load(run: Run, most: int) -> Steps:
     chosen, counts = rows[used], count[used].astype(np.int64)
     each = np.repeat(np.arange(len(chosen)), counts)
     offset = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
+    # As the engine takes them: the lowest free ones, which here are assumed to be neighbours.
     key = chosen["node"][each].astype(np.int64) * most + np.minimum(chosen["device"][each] + offset, most - 1)
     return sweep(key, chosen["start_s"][each], chosen["end_s"][each], share[used][each])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 def t_cdf(t: float, freedom: int) -> float:
     """P(T ≤ t) of Student's t with a whole number of degrees of freedom: the finite sums 26.7.3 and 26.7.4 of
     Abramowitz & Stegun, Handbook of Mathematical Functions, 1964."""
+    # Through the angle: no overflow for any t.
     angle = math.atan2(abs(t), math.sqrt(freedom))
     cos2 = math.cos(angle) ** 2
     if freedom % 2:
@@ -30,7 +31,7 @@ def t_cdf(t: float, freedom: int) -> float:
 
 
 def t_quantile(probability: float, freedom: int) -> float:
-    """The t with P(T ≤ t) = probability ≥ 0.5, by bisection to 1e-12."""
+    """Return the t with P(T ≤ t) = probability ≥ 0.5, by bisection to 1e-12."""
     low, high = 0.0, 1.0
     while t_cdf(high, freedom) < probability:
         high *= 2.0
@@ -41,11 +42,13 @@ def t_quantile(probability: float, freedom: int) -> float:
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float | None]:
-    """Mean and half width of its t interval. One value has no interval (None); equal values have a width of 0."""
+    """Return mean and half width of its t interval: None for one value, 0 for equal ones."""
     count = len(values)
+    # Exactly rounded, so that the order of seeds does not matter.
     mean = math.fsum(values) / count
     if count < 2:
         return mean, None
+    # Exactly 0: rounding would give an interval to runs that are all the same.
     if max(values) == min(values):
         return values[0], 0.0
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
@@ -68,6 +71,7 @@ def pareto_front(x: Sequence[float], y: Sequence[float]) -> NDArray[np.int64]:
     for i in order.tolist():
         if math.isnan(xs[i]) or math.isnan(ys[i]):
             continue
+        # Equal points are all on the front; the same energy later in time is not.
         if ys[i] < best_y or (ys[i] == best_y and xs[i] == best_x):
             front.append(i)
             best_x, best_y = xs[i], ys[i]

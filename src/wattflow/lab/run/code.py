@@ -6,8 +6,22 @@ import functools
 import hashlib
 from pathlib import Path
 
-SOURCES = ("model", "files", "traces", "generate", "clusters", "kernel", "engine", "policy", "plan", "sim", "frames",
-           "lab/figures", "lab/run", "lab/explore/point.py")  # fmt: skip
+SOURCES = (
+    "model",
+    "files",
+    "traces",
+    "generate",
+    "clusters",
+    "kernel",
+    "engine",
+    "policy",
+    "plan",
+    "sim",
+    "frames",
+    "lab/figures",
+    "lab/run",
+    "lab/explore/point.py",
+)
 """Packages and modules whose code decides what a run gives."""
 
 
@@ -18,6 +32,7 @@ def code_hash() -> str:
 
     home = Path(wattflow.__file__).parent
     digest = hashlib.sha256(wattflow.__version__.encode())
+    # Every source, comments included: a hash that is too careful only costs a run, one that is not would mix results.
     for name in SOURCES:
         where = home / name
         for path in [where] if where.is_file() else sorted(where.rglob("*.py")):

@@ -8,12 +8,13 @@ from wattflow.lab.run.work import Answer, Crew, Here, Piece, Work
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Count the cores that this process may use."""
+    # Of a container or a pinned process, not of the machine.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def crew_for(work: Work[Piece, Answer], workers: int | str) -> Crew[Piece, Answer]:
-    """Those who run the work: one (this process), several (processes), or a Dask cluster's address."""
+    """Return those who run the work: one (this process), several (processes), or a Dask cluster's address."""
     if isinstance(workers, str):
         from wattflow.lab.run.dask_crew import DaskCrew
 

@@ -37,6 +37,7 @@ class DaskCrew(Generic[Piece, Answer]):
     _token: str = field(default_factory=lambda: f"wattflow-{uuid.uuid4().hex}")
 
     def __enter__(self) -> Self:
+        # Before connecting: work that cannot be pickled is an error of this machine.
         packed = pickle.dumps(self.work)
         self._client = _connect(self.address)
         try:
@@ -44,6 +45,7 @@ class DaskCrew(Generic[Piece, Answer]):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Sending large graph")  # recorded workloads are; they travel once
                 self._held = self._client.submit(_unpack, packed, self._token, key=f"{self._token}-work")
+        # Also Ctrl-C: a client that stays connected would hold its pieces on the cluster.
         except BaseException:
             self._client.close()
             raise
@@ -60,6 +62,7 @@ class DaskCrew(Generic[Piece, Answer]):
             key = f"{self._token}-{self.work.key(piece)}"
             future = self._client.submit(_work, self._held, piece, key=key, pure=False)
             waiting[key] = (piece, future)
+            # In a thread of Dask's: the queue hands the key over to this one.
             future.add_done_callback(lambda done, key=key: answers.put(key))
         watch = _Watch(self._client, wait)
         while waiting:
@@ -91,7 +94,7 @@ def _connect(address: str) -> Any:
 
 
 def _check_code(client: Any) -> None:
-    """All workers must run this very code: their results stand beside those of other machines."""
+    """Check that all workers run this very code: their results stand beside those of other machines."""
     other = [where for where, code in client.run(code_hash).items() if code != code_hash()]
     if other:
         raise WattflowError(f"workers run another version of wattflow than this machine: {', '.join(sorted(other))}")
@@ -107,6 +110,7 @@ class _Watch:
 
     def look(self) -> None:
         now = time.monotonic()
+        # Counting workers asks the scheduler: not at every half second of waiting.
         if now - self.looked < LOOK_S:
             return
         self.looked = now
@@ -119,12 +123,13 @@ class _Watch:
 
 
 def _message(future: Any) -> Told[Any]:
-    """Read what came back; Dask's own errors (a piece that killed worker after worker, a cancelled one) are ours to
+    """Read an answer; Dask's own errors (a piece that killed worker after worker, a cancelled one) are ours to
     tell."""
     error = future.exception()
     if error is not None:
         return False, WattflowError(f"lost on the Dask cluster ({type(error).__name__}: {error})")
     message: Told[Any] = future.result()
+    # At once: the scheduler keeps every answer that somebody may still ask for.
     future.release()
     return message
 
@@ -139,6 +144,7 @@ _own = threading.local()
 def _work(held: tuple[str, Work[Any, Any]], piece: object) -> Told[Any]:
     """On a worker, each of whose threads keeps what the last piece made ready."""
     token, work = held
+    # A thread may have served another crew before.
     if getattr(_own, "token", None) != token:
         _own.run, _own.token = work.ready(), token
     return told(_own.run, piece)

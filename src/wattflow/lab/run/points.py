@@ -68,7 +68,7 @@ class Setup:
     progress: Progress | None = field(default=None, compare=False)
 
     def about(self) -> dict[str, object]:
-        """Tell what a report should say of it."""
+        """Describe the options that differ from the defaults, for a report."""
         from wattflow.sim import SimOptions
 
         options, usual = self.options or SimOptions(), SimOptions()
@@ -87,15 +87,17 @@ class Bench:
     _drew: bool = True
 
     def run(self, job: Job, progress: Callable[[float], None] | None = None) -> tuple[Values, Run | None]:
-        """The figures of one job, and its run where it is to be kept."""
+        """Run one job: its figures, and its run where it is to be kept."""
         from wattflow import sim
 
         workload, ideal = self._workload(job)
         kept = (job.title, job.seed) in self.keep
         options = self.setup.options or sim.SimOptions()
         if kept:
+            # Power over time of one seed only: a log for each point would fill the memory.
             options = replace(options, record_power=True)
         run = sim.simulate(workload, job.cluster, job.policy, seed=job.seed, options=options, progress=progress)
+        # A policy that drew nothing decides the same whatever the seed.
         self._drew = run.scalars.get("random_draws", 1.0) > 0.0
         return metrics(run, ideal), run if kept else None
 
@@ -104,6 +106,7 @@ class Bench:
         return not self._drew and may_repeat(job, self.setup)
 
     def _workload(self, job: Job) -> tuple[Workload, Floats]:
+        # By identity: two recipes that compare equal are still two rows of the table.
         if self._last is None or self._last[0] is not job.source or self._last[1] != job.seed:
             drawn = job.source if isinstance(job.source, Workload) else job.source.draw(job.seed)
             self._last = (job.source, job.seed, drawn, ideal_s(drawn, job.cluster))
@@ -141,6 +144,7 @@ class Results:
     def repeat(self, job: Job, jobs: Sequence[Job]) -> None:
         """Take the figures of a run without anything random for all other seeds of the same pair."""
         for other in jobs:
+            # The same policy object or name: two with one name may be different files.
             if other.title == job.title and other.policy is job.policy and other not in self.values:
                 self.values[other] = self.values[job]
 
@@ -155,6 +159,7 @@ def run_jobs(jobs: Sequence[Job], setup: Setup, *, optional: bool = False) -> Re
     The first ones run in this process; the rest goes to several where that pays, and all of them to a Dask cluster
     where one is named.
     """
+    # The first seed stands for the others in charts.
     keep = frozenset((job.title, jobs[0].seed) for job in jobs) if setup.keep_runs else frozenset[tuple[str, int]]()
     course = _Course(Points(tuple(jobs), setup, keep), optional)
     if isinstance(setup.workers, str):
@@ -163,6 +168,7 @@ def run_jobs(jobs: Sequence[Job], setup: Setup, *, optional: bool = False) -> Re
         course.elsewhere(setup.workers)
     else:
         course.here()
+        # What `here` left: nothing, or the work that pays for other processes.
         course.elsewhere(_workers(setup, jobs))
     if setup.progress is not None:
         setup.progress(1.0, "done")
@@ -177,6 +183,7 @@ def _workers(setup: Setup, rest: Sequence[Job]) -> int:
 def _pays(rest: Sequence[Job], setup: Setup, each_s: float) -> bool:
     if _workers(setup, rest) < 2:
         return False
+    # Asked for by number, they are started whatever the work.
     return (setup.workers is not None or each_s * len(rest) > WORTH_S) and _travel(rest)
 
 
@@ -187,6 +194,7 @@ def _travel(jobs: Sequence[Job]) -> bool:
     """
     ones = {id(job.policy): job.policy for job in jobs if not isinstance(job.policy, str)}
     try:
+        # One job and each policy: workloads are plain columns and always travel.
         pickle.dumps((jobs[0], *ones.values()))
     except (pickle.PicklingError, AttributeError, TypeError):
         log.info("a policy of this script cannot be sent to other processes; all points run in this one")
@@ -256,23 +264,26 @@ class _Course:
     results: Results = field(default_factory=Results)
 
     def here(self) -> None:
-        """One by one in this process, until the work left pays for others."""
+        """Run one by one in this process, until the work left pays for others."""
         with crew_for(self.points, 1) as crew:
             crew.run(self._tries(), self._deliver, lambda text: None)
 
     def elsewhere(self, workers: int | str) -> None:
-        """The rest on others; leaving them early, by Ctrl-C or an error, ends them at once."""
+        """Run the rest on others; leaving them early, by Ctrl-C or an error, ends them at once."""
         if not self._left():
             return
         setup = self.points.setup
+        # A progress bar is this process's own; elsewhere `_wait` stands in for it.
         away = replace(self.points, setup=replace(setup, progress=None))
         with crew_for(away, workers) as crew:
+            # Again until nothing is left: what proves the same for every seed is known only after the first.
             while left := self._left():
                 crew.run(_first_of_each(left, self.points), self._deliver, self._wait)
 
     def _tries(self) -> Iterator[int]:
         jobs, setup, took = self.points.jobs, self.points.setup, list[float]()
         for number in range(len(jobs)):
+            # By the median: the first point compiles.
             if len(took) >= TRIED and _pays(jobs[number:], setup, statistics.median(took[-9:])):
                 return
             if self._waits(number):
@@ -299,14 +310,14 @@ class _Course:
             self.results.repeat(job, self.points.jobs)
 
     def _wait(self, text: str) -> None:
-        """The progress bar hears of the wait, and so does Ctrl-C."""
+        """Show the wait in the progress bar, which also lets Ctrl-C through."""
         progress = self.points.setup.progress
         if progress is not None:
             progress(len(self.results.values) / len(self.points.jobs), text or "on several processes")
 
 
 def _first_of_each(numbers: Sequence[int], points: Points) -> list[int]:
-    """All jobs, but one seed only of a pair that may prove the same for every seed."""
+    """Return all jobs, but one seed only of a pair that may prove the same for every seed."""
     seen: set[tuple[str, str]] = set()
     chosen = []
     for number in numbers:

@@ -19,6 +19,7 @@ from wattflow.model.errors import WattflowError
 @contextlib.contextmanager
 def deaf_to_interrupts() -> Iterator[None]:
     """Processes started here do not hear Ctrl-C, which a terminal sends to all of them: the parent ends them."""
+    # Only the main thread may set signal handlers; `_work` does it again in the process.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -56,7 +57,9 @@ class Processes(Generic[Piece, Answer]):
 
     def __exit__(self, *error: object) -> None:
         for worker in self._workers:
+            # The pipe first: a worker that waits for work sees its end.
             worker.pipe.close()
+            # Killed, not asked: what was delivered is with us, and compiled code hears no signal.
             worker.process.kill()
             worker.process.join()
         self._workers.clear()
@@ -67,6 +70,7 @@ class Processes(Generic[Piece, Answer]):
         compiled = self.work.compiled() or any(worker.ready for worker in self._workers)
         while self._left or any(worker.piece is not None for worker in self._workers):
             busy = sum(worker.piece is not None for worker in self._workers)
+            # Until the kernel is compiled one process is enough: others would compile the same.
             self._hire(min(self.most if compiled else 1, len(self._left) + busy))
             for worker in self._workers:
                 if worker.ready and worker.piece is None:
@@ -81,12 +85,14 @@ class Processes(Generic[Piece, Answer]):
 
     def _hire(self, wanted: int) -> None:
         """Start what is missing; the work follows when all have been started, since they take a while to listen."""
+        # Not forked: threads of numba and BLAS do not survive a fork.
         context, fresh = get_context("spawn"), list[connection.Connection]()
         for _ in range(wanted - len(self._workers)):
             mine, theirs = context.Pipe()
             with deaf_to_interrupts():
                 process = context.Process(target=_work, args=(theirs,), daemon=True)
                 process.start()
+            # Ours is the only other end: when the process dies the pipe says so.
             theirs.close()
             self._workers.append(_Worker(process, mine))
             fresh.append(mine)
@@ -110,11 +116,12 @@ class Processes(Generic[Piece, Answer]):
     def _give(self, worker: _Worker[Piece]) -> None:
         worker.piece = self._next(worker.last)
         if worker.piece is not None:
+            # It died: the pipe's end says so at the next look, and the piece is run again.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 worker.pipe.send(worker.piece)
 
     def _next(self, last: Piece | None) -> Piece | None:
-        """The next piece whose load the process has at hand, else one whose load nobody else works on."""
+        """Return the next piece whose load the process has at hand, else one whose load nobody else works on."""
         if not self._left:
             return None
         load = self.work.load
@@ -122,6 +129,7 @@ class Processes(Generic[Piece, Answer]):
         same = (n for n, piece in enumerate(self._left) if last is not None and load(piece) == load(last))
         free = (n for n, piece in enumerate(self._left) if load(piece) not in busy)
         at = next(same, None)
+        # Else any: two processes with the same load are better than an idle one.
         return self._left.pop(next(free, 0) if at is None else at)
 
     def _lost(self, worker: _Worker[Piece], deliver: Deliver[Piece, Answer]) -> None:
@@ -138,6 +146,7 @@ class Processes(Generic[Piece, Answer]):
         key = self.work.key(piece)
         self._tries[key] = self._tries.get(key, 0) + 1
         if self._tries[key] < TRIES:
+            # First of all: a piece that killed its process is found out soon.
             self._left.insert(0, piece)
             return
         error = WattflowError(f"its process ended with code {code}, {TRIES} times (out of memory?)")
@@ -145,7 +154,8 @@ class Processes(Generic[Piece, Answer]):
 
 
 def _work(pipe: connection.Connection) -> None:
-    """A worker process: takes the work, says that it is ready, then answers each piece until the pipe closes."""
+    """Run a worker process: take the work, say that it is ready, answer each piece until the pipe closes."""
+    # Again here: a parent that is not in its main thread could not set it before the start.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         work: Work[object, object] = pickle.loads(pipe.recv_bytes())

@@ -44,7 +44,12 @@ def write_run(path: str | os.PathLike[str], run: Run) -> None:
     import pyarrow.parquet as pq
 
     table = run_table(run)
-    with whole_file(path) as draft, pq.ParquetWriter(draft, table.schema, compression="zstd") as writer:
+    # Files are opened here: Arrow takes a path for text and cannot encode a name that is not UTF-8.
+    with (
+        whole_file(path) as draft,
+        draft.open("wb") as file,
+        pq.ParquetWriter(file, table.schema, compression="zstd") as writer,
+    ):
         # Not in the schema's own metadata, which Arrow would write a second time, as text.
         writer.add_key_value_metadata({INPUTS: pack_inputs(run)})
         writer.write_table(table)
@@ -73,19 +78,20 @@ class SavedRun:
         return float(self.about["makespan_s"])
 
     def energy_j(self) -> dict[str, float | None]:
-        """Joules of all nodes by account; None where a node's watts are unknown."""
+        """Return joules of all nodes by account; None where a node's watts are unknown."""
         table = np.array(self.about["energy_j"], np.float64).reshape(-1, len(self.about["accounts"]))
         sums = table.sum(axis=0).tolist()
         return {n: None if math.isnan(j) else j for n, j in zip(self.about["accounts"], sums, strict=True)}
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
-    """Say whether the file is a run that `write_run` wrote."""
+    """Tell whether the file is a run that `write_run` wrote."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        with Path(path).open("rb") as file:
+            metadata = pq.read_schema(file).metadata or {}
     except (pa.ArrowInvalid, OSError):
         return False
     return KEY in metadata and b'"accounts"' in metadata[KEY]
@@ -107,9 +113,10 @@ def read_run(path: str | os.PathLike[str]) -> SavedRun:
             str(path), "is no run: `wattflow simulate --attempts FILE` and `wattflow run --out` write one"
         )
     try:
-        table = pq.read_table(path)
-        about = json.loads(table.schema.metadata[KEY])
-        inputs = (pq.read_metadata(path).metadata or {}).get(INPUTS, b"")
+        with Path(path).open("rb") as file:
+            table = pq.read_table(file)
+            about = json.loads(table.schema.metadata[KEY])
+            inputs = (pq.read_metadata(file).metadata or {}).get(INPUTS, b"")
     except (pa.ArrowException, OSError, ValueError):
         raise InvalidInput(str(path), "is damaged: it begins as a run, but its rows cannot be read") from None
     version = about.get("version", 1)
@@ -130,22 +137,36 @@ def read_run(path: str | os.PathLike[str]) -> SavedRun:
 
 def _whole_run(where: str, rows: NDArray[np.void], table: pa.Table, about: Mapping[str, Any], inputs: bytes) -> Run:
     made = unpack_inputs(inputs, where)
+    # An index beyond the tables would be somebody else's row, not an error.
     if len(rows) and (int(rows["task"].max()) >= len(made.workload) or int(rows["node"].max()) >= len(about["nodes"])):
         raise InvalidInput(where, "is damaged: its attempts name tasks or nodes that are not in it")
     bands = None
+    # A simulated run's bands follow from its cluster.
     if not about["simulated"]:
         bands = np.zeros(len(rows), BAND)
         for name in ("low_j", "high_j"):
             bands[name] = table[name].to_numpy()
+        # −1 as in memory: how it is known is not known.
         bands["provenance"] = [PROVENANCES.index(one) if one else -1 for one in table["provenance_name"].to_pylist()]
     return Run(
-        workload=made.workload, cluster=made.cluster, policy=str(about["policy"]), attempts=rows,
+        workload=made.workload,
+        cluster=made.cluster,
+        policy=str(about["policy"]),
+        attempts=rows,
         energy_j=np.array(about["energy_j"], np.float64).reshape(-1, len(about["accounts"])),
-        carbon_g=np.array(about["carbon_g"], np.float64), cost=np.array(about["cost"], np.float64),
-        peak_w=about["peak_w"], makespan_s=about["makespan_s"], start_s=about["start_s"], lead_s=about["lead_s"],
-        power_log=made.power_log, scalars=about["scalars"], manifest=about["manifest"], simulated=about["simulated"],
-        bands=bands, sleep_log=made.sleep_log,
-    )  # fmt: skip
+        carbon_g=np.array(about["carbon_g"], np.float64),
+        cost=np.array(about["cost"], np.float64),
+        peak_w=about["peak_w"],
+        makespan_s=about["makespan_s"],
+        start_s=about["start_s"],
+        lead_s=about["lead_s"],
+        power_log=made.power_log,
+        scalars=about["scalars"],
+        manifest=about["manifest"],
+        simulated=about["simulated"],
+        bands=bands,
+        sleep_log=made.sleep_log,
+    )
 
 
 def run_table(run: Run) -> pa.Table:
@@ -160,6 +181,7 @@ def run_table(run: Run) -> pa.Table:
     )
 
     def named(numbers: NDArray[Any], names: list[str]) -> object:
+        # Below 0 is no name: null, not the last one.
         return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32), mask=numbers < 0), pa.array(names))
 
     shapes = workload.shape[rows["task"]]
@@ -181,9 +203,15 @@ def run_table(run: Run) -> pa.Table:
 
 def waits(rows: NDArray[np.void]) -> NDArray[np.int64]:
     """For each attempt, where most of the time between ready and start went: an index into ``WAITS``."""
-    stages = np.stack([rows["placed_s"] - rows["ready_s"], *(rows[f"{name}_s"].astype(np.float64) for name in
-                       ("message", "wake", "cold", "data", "hold"))])  # fmt: skip
+    stages = np.stack(
+        [
+            rows["placed_s"] - rows["ready_s"],
+            *(rows[f"{name}_s"].astype(np.float64) for name in ("message", "wake", "cold", "data", "hold")),
+        ]
+    )
+    # NaN of an attempt that never started counts as no wait.
     stages = np.nan_to_num(stages)
+    # The first of equal stages, in the order of `WAITS`.
     longest: NDArray[np.int64] = np.argmax(stages, axis=0) + 1
     return np.where(stages.max(axis=0, initial=0.0) >= 1e-3, longest, 0)
 
@@ -195,13 +223,14 @@ def bands_of(run: Run) -> NDArray[np.void]:
     bands = np.zeros(len(run.attempts), BAND)
     kinds = [node_provenance(node) for node in run.cluster.nodes]
     known = np.array([-1 if kind is None else PROVENANCES.index(kind) for kind in kinds], np.int8)
+    # Modelled watts have no error that anybody measured: NaN, not 0.
     bands["low_j"] = bands["high_j"] = np.nan
     bands["provenance"] = known[run.attempts["node"]]
     return bands
 
 
 def run_manifest(run: Run) -> dict[str, object]:
-    """Give what is not in the rows: inputs, seed, versions, and the joules of every node by account."""
+    """Describe the run beside its rows: inputs, seed, versions, and the joules of every node by account."""
     from wattflow import __version__
 
     return {

@@ -43,10 +43,12 @@ class Inputs:
 def pack_inputs(run: Run) -> bytes:
     """Compressed columns."""
     workload = run.workload
+    # The child of each edge; `parent` is in the order of children.
     child = np.repeat(np.arange(len(workload), dtype=np.int32), np.diff(workload.parent_start))
     tables = {
         "tasks": _tasks(workload),
         "edges": {
+            # As differences: neighbours are alike and pack well.
             "parent": Column(workload.parent.astype(np.int64), form="delta"),
             "child": Column(child.astype(np.int64), form="delta"),
             "bytes": Column(workload.parent_bytes),
@@ -59,9 +61,11 @@ def pack_inputs(run: Run) -> bytes:
         asleep = sleeps(run, curve)
         tables["sleep"] = {name: Column(asleep[name]) for name in SLEEP.names or ()}
     about = {
-        "name": workload.name, "functions": [asdict(function) for function in workload.functions],
-        "shapes": [asdict(shape) for shape in workload.shapes], "cluster_toml": cluster_toml(run.cluster),
-    }  # fmt: skip
+        "name": workload.name,
+        "functions": [asdict(function) for function in workload.functions],
+        "shapes": [asdict(shape) for shape in workload.shapes],
+        "cluster_toml": cluster_toml(run.cluster),
+    }
     return zlib.compress(pack(about, {}, tables), 6)
 
 
@@ -71,6 +75,7 @@ def unpack_inputs(data: bytes, where: str) -> Inputs:
         raise InvalidInput(where, "is damaged: what the run was made of is missing")
     unpacker = zlib.decompressobj()
     try:
+        # Never more than that: a damaged length must not fill the memory.
         document = unpack(unpacker.decompress(data, LARGEST_BYTES), where)
         cluster = parse_cluster(document.about["cluster_toml"], where)
         power = _rows(document, "power", POWER)
@@ -126,6 +131,7 @@ def _workload(document: Document) -> Workload:
 
 def _shape(about: Mapping[str, Any]) -> Shape:
     given: list[dict[str, Any]] = [
+        # JSON has no tuples; variants are compared and hashed.
         {key: tuple(value) if isinstance(value, list) else value for key, value in variant.items()}
         for variant in about["variants"]
     ]

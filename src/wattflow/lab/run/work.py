@@ -33,7 +33,7 @@ class Work(Protocol[_Asked, _Given]):
     """Work to be run. It can be pickled where it is to run elsewhere than here."""
 
     def ready(self) -> Callable[[_Asked], _Given]:
-        """Called once by each process (on Dask: by each thread of a worker); gives what runs a piece there."""
+        """Return what runs a piece; called once by each process (on Dask: by each thread of a worker)."""
         ...
 
     def compiled(self) -> bool:
@@ -41,11 +41,11 @@ class Work(Protocol[_Asked, _Given]):
         ...
 
     def warm_up(self) -> None:
-        """Called first in a process of this machine: compiles the kernel, or loads it."""
+        """Compile the kernel, or load it; called first in a process of this machine."""
         ...
 
     def key(self, piece: _Asked) -> str:
-        """A name for the piece, of its own within the work."""
+        """Name the piece, uniquely within the work."""
         ...
 
     def title(self, piece: _Asked) -> str:
@@ -53,11 +53,11 @@ class Work(Protocol[_Asked, _Given]):
         ...
 
     def load(self, piece: _Asked) -> Hashable:
-        """Name what the piece needs made ready (its workload): the next one of the same goes to the same process."""
+        """Name the piece's workload: the next piece of the same one goes to the same process, which has it cached."""
         ...
 
     def failed(self, piece: _Asked, error: Exception) -> _Given:
-        """The answer for a piece that raised this error elsewhere or lost its process too often; it may raise it."""
+        """Answer for a piece that raised this error elsewhere or lost its process too often; it may raise it."""
         ...
 
 
@@ -95,7 +95,7 @@ class Here(Generic[Piece, Answer]):
 
 
 Told = tuple[bool, Answer | Exception]
-"""What comes back from elsewhere: whether it went well, and the answer or the error."""
+"""An answer from another process: whether it went well, and the result or the error."""
 
 
 def told(run: Callable[[Piece], Answer], piece: Piece) -> Told[Answer]:
@@ -105,6 +105,7 @@ def told(run: Callable[[Piece], Answer], piece: Piece) -> Told[Answer]:
     except Exception as error:
         error.add_note(traceback.format_exc())
         try:
+            # Both ways: some exceptions can be written and not read.
             pickle.loads(pickle.dumps(error))
         except Exception:
             return False, WattflowError(f"{type(error).__name__}: {error}")
@@ -112,7 +113,7 @@ def told(run: Callable[[Piece], Answer], piece: Piece) -> Told[Answer]:
 
 
 def understood(work: Work[Piece, Answer], piece: Piece, message: Told[Answer]) -> Answer:
-    """The answer, or what the work makes of the error."""
+    """Return the answer, or what the work makes of the error."""
     good, found = message
     if not good:
         assert isinstance(found, Exception)

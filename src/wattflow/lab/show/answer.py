@@ -25,9 +25,14 @@ if TYPE_CHECKING:
 
 FLAGSHIP = "wattflow"
 MATTERS = (
-    "energy_j", "workflow_response_mean_s", "workflow_response_p95_s", "makespan_s", "deadlines_missed",
-    "electricity_cost", "carbon_g",
-)  # fmt: skip
+    "energy_j",
+    "workflow_response_mean_s",
+    "workflow_response_p95_s",
+    "makespan_s",
+    "deadlines_missed",
+    "electricity_cost",
+    "carbon_g",
+)
 """Figures of the short table."""
 WAITS = ("workflow_response_mean_s", "workflow_response_p95_s")
 BOUND = 1.02
@@ -42,9 +47,14 @@ HOURS_A_YEAR = 8766.0
 _NAME_WIDTH = 15
 """Of the policies' column; the table then fits 80 columns."""
 _HEADS = {
-    "energy_j": "energy", "workflow_response_mean_s": "response", "workflow_response_p95_s": "p95",
-    "makespan_s": "makespan", "deadlines_missed": "late", "electricity_cost": "cost", "carbon_g": "CO₂",
-}  # fmt: skip
+    "energy_j": "energy",
+    "workflow_response_mean_s": "response",
+    "workflow_response_p95_s": "p95",
+    "makespan_s": "makespan",
+    "deadlines_missed": "late",
+    "electricity_cost": "cost",
+    "carbon_g": "CO₂",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +77,30 @@ def change(comparison: Results, policy: str, metric: str) -> Change | None:
         for workload in comparison.workloads:
             before = comparison.values(workload, comparison.baseline, metric)[place]
             after = comparison.values(workload, policy, metric)[place]
+            # A ratio to 0 has no logarithm, and a part that is unknown leaves the whole unknown.
             if before is None or after is None or before <= 0 or after <= 0:
                 return None
             logs.append(math.log(after / before))
         by_seed.append(math.exp(sum(logs) / len(logs)))
+    # Every seed gave the same: only workloads can say how sure it is.
     if len(logs) > 1 and max(by_seed) == min(by_seed):
         mean, half = mean_interval(logs)
+        # A symmetric interval of the logarithm; sinh is half its width as a ratio.
         return Change(math.exp(mean), None if half is None else math.exp(mean) * math.sinh(half))
     return Change(*mean_interval(by_seed))
 
 
 def leader(comparison: Results) -> str | None:
-    """The policy that keeps the bound on waiting with the fewest joules; the one with the fewest where none keeps it.
+    """Return the policy that keeps the bound on waiting with the fewest joules; where none does, just the fewest.
 
     None with the baseline alone. Policies that know the future lead only among themselves.
     """
     others = [policy for policy in comparison.policies if policy != comparison.baseline]
+    # A planner that saw everything is not what others can be held to.
     ours = [policy for policy in others if not knows_future(policy)] or others
     able = [policy for policy in ours if keeps(comparison, policy)] or ours
     known = [(found.ratio, policy) for policy in able if (found := change(comparison, policy, "energy_j"))]
+    # Names break ties, so that the same sentence comes out each time.
     return min(known)[1] if known else (able[0] if able else None)
 
 
@@ -95,13 +110,14 @@ def keeps(comparison: Results, policy: str) -> bool:
         for metric, most in (*((name, BOUND) for name in WAITS), ("deadlines_missed", 1.0)):
             before = comparison.summary(workload, comparison.baseline, metric).mean
             after = comparison.summary(workload, policy, metric).mean
+            # Means of floats: exactly the bound is kept.
             if before is not None and after is not None and after > most * before + 1e-9:
                 return False
     return True
 
 
 def sentence(comparison: Results) -> str:
-    """Say what a manager wants to know first."""
+    """Summarise the comparison in the two sentences that a manager reads first."""
     policy = leader(comparison)
     if policy is None:
         return f"Only {comparison.baseline} was run: name a second policy to compare it with."
@@ -110,6 +126,7 @@ def sentence(comparison: Results) -> str:
     if FLAGSHIP in comparison.policies and FLAGSHIP not in (policy, comparison.baseline):
         second.append(_of_flagship(comparison))
     energy = change(comparison, policy, "energy_j")
+    # What may be nothing is not multiplied by a year.
     yearly = "" if energy is None or _is_noise(energy) else _yearly(comparison, policy)
     return f"{first}\n{' '.join(second)}{yearly}"
 
@@ -127,7 +144,7 @@ def _changes(comparison: Results, policy: str) -> str:
 
 
 def _bound(comparison: Results, policy: str) -> str:
-    """Say why this policy stands first."""
+    """Explain why this policy leads."""
     among = sum(keeps(comparison, name) for name in comparison.policies if name != comparison.baseline)
     limit = f"{100 * (BOUND - 1):.0f} % of those under {comparison.baseline}"
     if not keeps(comparison, policy):
@@ -136,14 +153,14 @@ def _bound(comparison: Results, policy: str) -> str:
 
 
 def _of_sleep(comparison: Results) -> list[str]:
-    """Say what a time-out alone saves, where that was run."""
+    """Compare with the savings of a sleep time-out alone, where that was run."""
     alone = f"{comparison.baseline}:{SLEEP_ALONE}"
     found = change(comparison, alone, "energy_j") if alone in comparison.policies else None
     return [f"Sleep alone ({alone}): {_words(found, 'energy', 'less', 'more')}."] if found else []
 
 
 def _of_flagship(comparison: Results) -> str:
-    """Say why the flagship does not stand first: who waits, or who takes fewer joules."""
+    """Explain why the flagship does not lead: somebody waits, or another takes fewer joules."""
     energy = change(comparison, FLAGSHIP, "energy_j")
     text = f"{FLAGSHIP}: {_words(energy, 'energy', 'less', 'more') if energy else 'energy unknown'}"
     waits = []
@@ -157,12 +174,14 @@ def _of_flagship(comparison: Results) -> str:
 
 
 def _is_noise(found: Change) -> bool:
+    # Below a twentieth of a per cent nobody would call it a change.
     return found.half is not None and abs(found.ratio - 1.0) <= max(found.half, 0.0005)
 
 
 def _words(found: Change, what: str, below: str, above: str) -> str:
     if _is_noise(found):
         return f"{what} the same within noise"
+    # Percentages above a hundred are hard to read.
     if found.ratio >= 2.0:
         return f"{what} × {found.ratio:.3g}"
     half = f" ±{100 * found.half:.1f}" if found.half else ""
@@ -196,6 +215,7 @@ def _yearly(comparison: Results, policy: str) -> str:
         return ""
     kwh = saved_j / span_s * HOURS_A_YEAR * 3600.0 / J_PER_KWH
     used_kwh = _means(comparison, base, "energy_j") / J_PER_KWH
+    # What a kWh of this very run cost: the sentence and the table's columns agree.
     price, gram = (_means(comparison, base, metric) / used_kwh for metric in ("electricity_cost", "carbon_g"))
     guess = [f"{ASSUMED_PRICE:.2f} a kWh"] * math.isnan(price) + [f"{ASSUMED_G:g} g CO₂ a kWh"] * math.isnan(gram)
     price, gram = (ASSUMED_PRICE if math.isnan(price) else price), (ASSUMED_G if math.isnan(gram) else gram)
@@ -208,23 +228,24 @@ def _yearly(comparison: Results, policy: str) -> str:
 
 
 def _means(comparison: Results, policy: str, metric: str) -> float:
-    """A figure's mean over seeds, summed over the workloads; NaN where one is unknown."""
+    """Return a figure's mean over seeds, summed over the workloads; NaN where one is unknown."""
     found = [comparison.summary(workload, policy, metric).mean for workload in comparison.workloads]
     return math.nan if None in found else math.fsum(value for value in found if value is not None)
 
 
 def folded(comparison: Results, workload: str, metrics: Sequence[str] = MATTERS) -> list[list[str]]:
-    """Policies in groups whose figures are the same on this workload, baseline's and flagship's first in theirs."""
+    """Group policies whose figures are the same on this workload, baseline's and flagship's first in theirs."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for policy in comparison.policies:
         key = tuple(tuple(comparison.values(workload, policy, metric)) for metric in metrics)
         groups.setdefault(key, []).append(policy)
+    # Whoever is looked for by name stands first in its group.
     first = (comparison.baseline, FLAGSHIP)
     return [sorted(group, key=lambda name: (name not in first, group.index(name))) for group in groups.values()]
 
 
 def short_table(comparison: Results, workload: str, rows: int | None = ROWS) -> Table:
-    """Show what matters, the least energy first; equal policies are one row. ``rows`` None shows all."""
+    """Tabulate the figures that matter, least energy first; equal policies are one row. ``rows`` None shows all."""
     from rich import box
     from rich.table import Table
 
@@ -261,6 +282,7 @@ def _kept(comparison: Results, groups: list[list[str]], rows: int | None) -> lis
     if rows is None or len(groups) <= rows:
         return groups
     wanted = [group for group in groups if comparison.baseline in group or FLAGSHIP in group]
+    # What is looked for always stays; the others fill what is left of the rows.
     rest = [group for group in groups if group not in wanted][: rows - len(wanted)]
     return [group for group in groups if group in wanted or group in rest]
 
@@ -274,6 +296,7 @@ def _cells(comparison: Results, workload: str, group: list[str], known: Sequence
     policy = group[0]
     mark = (" *" if knows_future(policy) else "") + (f" (={len(group)})" if len(group) > 1 else "")
     room = _NAME_WIDTH - len(mark)
+    # Cut here, so that the mark behind the name is not cut off.
     cells = [f"{policy if len(policy) <= room else policy[: room - 1] + '…'}{mark}"]
     for metric in known:
         each = comparison.summary(workload, policy, metric)
@@ -292,6 +315,7 @@ def _short(metric: str, value: float | None) -> str:
         return amount(value, "g")
     if metric == "electricity_cost":
         return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
+    # Narrow columns: "1h 5m" loses its space.
     return show(metric, value).replace("m ", "m").replace("h ", "h")
 
 
@@ -309,7 +333,9 @@ def less_by(reduction: float | None, half: float | None) -> str:
     """``31.2 ±0.8 %``, or ``× 54`` where it is more than twice the baseline."""
     if reduction is None:
         return "–"
+    # More than twice the baseline: times, not per cent.
     if reduction < -1.0:
         return f"× {1.0 - reduction:.3g}"
     text = f"{100 * reduction:.1f}".replace("-", "−")
+    # "−0.0" would look like a change.
     return f"{'0.0' if text == '−0.0' else text}{f' ±{100 * half:.1f}' if half else ''} %"

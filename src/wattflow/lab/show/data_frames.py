@@ -28,6 +28,7 @@ def to_pandas(comparison: Results, metrics: Iterable[str]) -> pd.DataFrame:
 
 def _cells(comparison: Results, workload: str) -> list[list[str]]:
     """Head and rows of the short table, as texts."""
+    # All rows: a paper's table leaves nobody out.
     table = answer.short_table(comparison, workload, None)
     columns = [[str(cell) for cell in column.cells] for column in table.columns]
     return [[str(column.header) for column in table.columns], *map(list, zip(*columns, strict=True))]
@@ -60,7 +61,7 @@ def to_html(comparison: Results) -> str:
 
 def plot(comparison: Results, workload: str) -> Figure:
     """Energy against makespan; policies that no other beats in both are filled."""
-    from wattflow.lab.experiments.canvas import new_figure
+    from wattflow.lab.show.canvas import new_figure
 
     figure = new_figure()
     axes = figure.subplots()

@@ -19,10 +19,13 @@ MOST_BYTES = 2_600_000
 
 _LEFT_OUT = frozenset({"lane", "part", "marginal_j", "message", "wake", "cold", "data", "hold"})
 _FORMS = {
+    # Neighbours on a node start soon after each other, and stages lie close to the start.
     "attempts": {"node": "delta", "start": "delta", "ready": "start", "placed": "start", "end": "start"},
-    "tasks": {"workflow": "delta", "release": "delta"}, "edges": {"child": "delta", "parent": "child"},
-    "workflows": {"submit": "delta"}, "power": {"node": "delta", "time": "delta"},
-}  # fmt: skip
+    "tasks": {"workflow": "delta", "release": "delta"},
+    "edges": {"child": "delta", "parent": "child"},
+    "workflows": {"submit": "delta"},
+    "power": {"node": "delta", "time": "delta"},
+}
 """Columns that are written as differences: to the row before, or to the column that is named."""
 
 _MANTISSA = np.uint32(0xFFFFF000)
@@ -50,18 +53,20 @@ def embedded(workload: str, policy: str, run: Run) -> EmbeddedRun:
         for name, table in found.tables.items()
     }
     strings = {name: list(texts) for name, texts in found.strings.items()}
+    # Without a time, so that equal runs give equal bytes.
     data = gzip.compress(pack(found.about, strings, tables), 9, mtime=0)
     return EmbeddedRun(workload, policy, base64.b64encode(data).decode())
 
 
 def _column(values: Values | Sequence[str], form: str) -> Column:
     if isinstance(values, np.ndarray) and values.dtype == np.float32:
+        # To nearest, not cut off: half of the last bit that stays is added before.
         values = (values.view(np.uint32) + np.uint32(0x800) & _MANTISSA).view(np.float32)
     return Column(values, form=form) if form in ("", "delta") else Column(values, form="after", of=form)
 
 
 def page_asset(ending: str) -> str:
-    """The dashboard's script (``js``) or style sheet (``css``), which a report has within itself."""
+    """Return the dashboard's script (``js``) or style sheet (``css``), which a report has within itself."""
     folder = resources.files("wattflow") / "data" / "web" / "assets"
     found = [entry for entry in folder.iterdir() if entry.name.endswith(f".{ending}")]
     return found[0].read_text(encoding="utf-8")

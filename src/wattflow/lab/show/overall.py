@@ -15,18 +15,21 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _COLUMNS = {
-    "energy": "energy_j", "response": "workflow_response_mean_s", "p95": "workflow_response_p95_s",
+    "energy": "energy_j",
+    "response": "workflow_response_mean_s",
+    "p95": "workflow_response_p95_s",
     "makespan": "makespan_s",
-}  # fmt: skip
+}
 
 
 def workloads_table(comparison: Comparison, rows: int | None = ROWS) -> Table:
-    """Each policy over all workloads: geometric means of after / before, with an interval over seeds or workloads."""
+    """Compare policies over all workloads: geometric means of after / before, with intervals."""
     found = {policy: change(comparison, policy, "energy_j") for policy in comparison.policies}
     ranked = sorted(
         (policy for policy in comparison.policies if policy != comparison.baseline),
         key=lambda policy: (each.ratio if (each := found[policy]) else float("inf"), policy),
     )
+    # The flagship stays in, wherever it ranks.
     kept = ranked if rows is None else [p for i, p in enumerate(ranked) if i < rows - 1 or p == FLAGSHIP]
     title = f"over {len(comparison.workloads)} workloads, less than {comparison.baseline} by"
     table = _table(title, ("policy", *_COLUMNS))
@@ -45,9 +48,10 @@ def over_workloads(comparison: Comparison) -> bool:
 
 
 def clusters_table(comparisons: Sequence[Comparison]) -> Table:
-    """Each cluster under the baseline and under the best: sums over workloads, responses as means."""
+    """Return each cluster under the baseline and under the best: sums over workloads, responses as means."""
     table = _table("clusters", ("cluster", "policy", "energy", "response", "makespan", "cost", "CO₂"))
     for comparison in comparisons:
+        # Once where the best is the baseline itself.
         for policy in dict.fromkeys((comparison.baseline, leader(comparison) or comparison.baseline)):
             energy, span, cost, carbon = (
                 _total(comparison, policy, metric)
@@ -67,7 +71,7 @@ def clusters_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def slo_lines(comparison: Comparison, slo: Slo) -> list[str]:
-    """Say what the bound costs in energy, a line for each workload."""
+    """Describe the cost of the bound in energy, a line for each workload."""
     bound = f"{slo.name} ≤ {show(slo.metric, slo.most)}"
     found = costs(comparison, slo)
     if not found:

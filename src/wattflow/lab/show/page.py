@@ -21,12 +21,13 @@ class Section:
 
 
 def document(title: str, head: str, sections: Sequence[Section], tail: str, runs: Sequence[EmbeddedRun]) -> str:
-    """The whole page: head, contents, sections, tail, then the runs and the scripts that draw and sort."""
+    """Return the whole page: head, contents, sections, tail, then the runs and the scripts that draw and sort."""
     links = "".join(f'<a href="#{each.key}">{escape(each.title)}</a>' for each in sections)
     parts = "\n".join(f'<section id="{s.key}"><h2>{escape(s.title)}</h2>{s.body}</section>' for s in sections)
     named = [{"id": f"run-{i}", "workload": run.workload, "policy": run.policy} for i, run in enumerate(runs)]
     kept = "".join(f'<script type="text/plain" id="run-{i}">{run.text}</script>' for i, run in enumerate(runs))
     style = asset("report.css") + (page_asset("css") if runs else "")
+    # A closing tag within a script would end it.
     drawing = f"<script>{page_asset('js').replace('</', '<' + chr(92) + '/')}</script>" if runs else ""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
@@ -38,7 +39,7 @@ def document(title: str, head: str, sections: Sequence[Section], tail: str, runs
 
 
 def figure(name: str, drawing: str, rows: Sequence[Mapping[str, object]]) -> str:
-    """A drawing with its caption and the numbers behind it, which the page's script offers as SVG and as CSV."""
+    """Return a drawing with its caption and the numbers behind it, which the page's script offers as SVG and as CSV."""
     named = drawing.replace('role="img"', f'role="img" aria-label="{escape(name)}"', 1)
     return (
         f'<figure data-name="{escape(name)}"><figcaption>{escape(name)}</figcaption>{named}'
@@ -48,11 +49,12 @@ def figure(name: str, drawing: str, rows: Sequence[Mapping[str, object]]) -> str
 
 def json_for_page(data: object) -> str:
     """JSON that cannot end the script element it stands in."""
+    # NaN is no JSON; a closing tag would end the script element.
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
 
 
 def asset(name: str) -> str:
-    """The style sheet or a script of a report."""
+    """Return the style sheet or a script of a report."""
     return (resources.files("wattflow") / "data" / "report" / name).read_text(encoding="utf-8")
 
 

@@ -55,14 +55,16 @@ MEANINGS = {
 }  # fmt: skip
 """Words for each tunable number, by its name; they mean the same wherever they occur."""
 _PARTS = (
-    ("score", "cost of a node (least wins)"), ("priority", "order of the queue (least first)"),
-    ("rank", "rank of a task, once per workflow"), ("plan", "plan, at a workflow's arrival"),
+    ("score", "cost of a node (least wins)"),
+    ("priority", "order of the queue (least first)"),
+    ("rank", "rank of a task, once per workflow"),
+    ("plan", "plan, at a workflow's arrival"),
     ("act", "at the end of each instant"),
-)  # fmt: skip
+)
 
 
 def policy_page(policy: Policy) -> str:
-    """The page as text, 80 columns wide."""
+    """Return the page as text, 80 columns wide."""
     lines = [f"{policy.name}: {policy.summary}"]
     if policy.knows_future:
         lines.append("It knows the future: the whole workload is seen before the first arrival.")
@@ -93,6 +95,7 @@ def _module_text(policy: Policy) -> str:
     for name in ("tailor", *(name for name, _ in _PARTS)):
         part = getattr(policy, name)
         module = sys.modules.get(getattr(part, "__module__", "") or "")
+        # A user's own policy is described by its functions: its module may say anything.
         if part is not None and module is not None and module.__doc__ and module.__name__.startswith("wattflow."):
             return "\n\n".join(_wrapped(block) for block in inspect.cleandoc(module.__doc__).split("\n\n"))
     return ""
@@ -100,6 +103,7 @@ def _module_text(policy: Policy) -> str:
 
 def _wrapped(block: str) -> str:
     """Paragraphs and list items at our width; what is indented (formulas) stays as it is."""
+    # Formulas and tables are indented; wrapping would break them.
     if block.startswith((" ", "|")):
         return block
     items = block.replace("\n- ", "\n\n- ").split("\n\n")

@@ -37,8 +37,9 @@ def write_report(path: str | os.PathLike[str], comparison: Comparison, title: st
 
 
 def report(comparison: Comparison, title: str = "wattflow comparison") -> str:
-    """The page as text: the answer, two timelines side by side, then everything behind them."""
+    """Return the page as text: the answer, two timelines side by side, then everything behind them."""
     runs, notes = _timelines(comparison)
+    # The first line is the answer; money and carbon follow below.
     answer, _, yearly = sentence(comparison).partition("\n")
     head = (
         f'<h1>{escape(title)}</h1><p class="answer">{escape(answer)}</p>'
@@ -93,10 +94,15 @@ def _scatter(comparison: Comparison, workload: str) -> str:
             dots.append(Dot(policy, span.mean, energy.mean, wide, tall, marked))
     (x_size, x_unit), (y_size, y_unit) = _time_unit(dots), _energy_unit(max((dot.y for dot in dots), default=0.0))
     rows = [
-        {"policy": d.name, "makespan_s": d.x, "energy_j": d.y, "makespan_half_width_s": d.x_half,
-         "energy_half_width_j": d.y_half}
+        {
+            "policy": d.name,
+            "makespan_s": d.x,
+            "energy_j": d.y,
+            "makespan_half_width_s": d.x_half,
+            "energy_half_width_j": d.y_half,
+        }
         for d in dots
-    ]  # fmt: skip
+    ]
     dots = [Dot(d.name, d.x / x_size, d.y / y_size, d.x_half / x_size, d.y_half / y_size, d.marked) for d in dots]
     drawing = scatter(dots, f"makespan, {x_unit}", f"energy, {y_unit}", leader(comparison))
     return figure(f"{workload}: energy and makespan", drawing, rows)
@@ -114,16 +120,19 @@ def _energy_unit(most_j: float) -> tuple[float, str]:
 def _paired_half(comparison: Comparison, workload: str, policy: str, metric: str) -> float:
     """Half width of the difference to the baseline, paired by seed: how far a dot may move against the baseline's."""
     before = comparison.summary(workload, comparison.baseline, metric).mean or 0.0
+    # The width is a share of the baseline's mean: back to its unit.
     return (comparison.summary(workload, policy, metric).reduction_half_width or 0.0) * before
 
 
 def _timelines(comparison: Comparison) -> tuple[list[EmbeddedRun], list[str]]:
     """Kept runs: all of them while they fit, else the baseline, the fronts, then the rest in order."""
+    # Baseline and front first: what is left out is what is looked at least.
     keys = sorted(comparison.runs, key=lambda key: _importance(comparison, key))
     runs: list[EmbeddedRun] = []
     size = 0
     for workload, policy in keys[:MOST_TIMELINES]:
         run = embedded(workload, policy, comparison.runs[workload, policy])
+        # The first one in any case: a page without a timeline helps nobody.
         if size + len(run.text) <= MOST_BYTES or not runs:
             runs.append(run)
             size += len(run.text)
@@ -171,11 +180,13 @@ def _table(comparison: Comparison, workload: str) -> str:
 def _cell(comparison: Comparison, workload: str, policy: str, metric: str) -> str:
     each = comparison.summary(workload, policy, metric)
     value = escape(show(metric, each.mean))
+    # The number itself, for sorting; ten digits are more than any figure has.
     raw = "" if each.mean is None else f' data-v="{each.mean:.10g}"'
     if policy == comparison.baseline or each.reduction is None:
         return f"<td{raw}>{value}</td>"
     better, width = METRICS[metric].less_is_better, each.reduction_half_width or 0.0
     kind = "same"
+    # Within the interval it is grey, whichever way it points.
     if better is not None and abs(each.reduction) > max(width, 0.0005):
         kind = "good" if (each.reduction > 0) == better else "bad"
     return f'<td{raw}>{value}<small class="{kind}">{escape(show_change(each))}</small></td>'
@@ -205,20 +216,25 @@ def _wait_bars(comparison: Comparison) -> str:
 
 
 def _provenance(comparison: Comparison) -> str:
-    """How well each node's watts are known; joules of different kinds are shown side by side, not as one."""
+    """Return how well each node's watts are known; joules of different kinds are shown side by side, not as one."""
     kinds: dict[str, list[str]] = {}
     for node in comparison.cluster.nodes:
         kinds.setdefault(node_provenance(node) or "unknown", []).append(node.name)
     rows = []
+    # In the order of how well they are known.
     for kind in (*Provenance, "unknown"):
         if kind not in kinds:
             continue
         names = kinds[kind]
         shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        joules = "–" if kind == "unknown" else ", ".join(
-            f"{escape(w)}: {show('energy_j', comparison.summary(w, comparison.baseline, f'energy_{kind}_j').mean)}"
-            for w in comparison.workloads
-        )  # fmt: skip
+        joules = (
+            "–"
+            if kind == "unknown"
+            else ", ".join(
+                f"{escape(w)}: {show('energy_j', comparison.summary(w, comparison.baseline, f'energy_{kind}_j').mean)}"
+                for w in comparison.workloads
+            )
+        )
         rows.append(f"<tr><th>{kind}</th><td>{escape(shown)}</td><td>{joules}</td></tr>")
     sources = sorted({node.power.source for node in comparison.cluster.nodes if node.power and node.power.source})
     listed = "".join(f"<li>{escape(source)}</li>" for source in sources[:12])

@@ -39,7 +39,7 @@ def metric_names(text: str) -> tuple[str, ...]:
 
 
 def comparison_rows(comparison: Results, metrics: Iterable[str] = tuple(METRICS)) -> list[Row]:
-    """One row per workload, policy and figure. Reductions are in percent, positive where less than the baseline."""
+    """Make one row per workload, policy and figure. Reductions are in percent, positive where less."""
     return [
         {
             "cluster": comparison.cluster.name,
@@ -60,7 +60,7 @@ def comparison_rows(comparison: Results, metrics: Iterable[str] = tuple(METRICS)
 
 
 def run_rows(values: Values, names: Iterable[str] = tuple(METRICS)) -> list[Row]:
-    """One row per figure of a single run."""
+    """Return one row per figure of a single run."""
     return [
         {"metric": name, "label": METRICS[name].label, "value": values[name], "unit": METRICS[name].unit}
         for name in names
@@ -68,11 +68,13 @@ def run_rows(values: Values, names: Iterable[str] = tuple(METRICS)) -> list[Row]
 
 
 def as_text(rows: Sequence[Row], form: str, about: Mapping[str, object] | None = None) -> str:
-    """Rows as JSON (an object with ``about`` and ``rows``) or CSV. Unknown is null, or an empty cell."""
+    """Return rows as JSON (an object with ``about`` and ``rows``) or CSV. Unknown is null, or an empty cell."""
     if form == "json":
+        # NaN is no JSON; unknown is null.
         return json.dumps({**(about or {}), "rows": rows}, indent=1, default=str, allow_nan=False) + "\n"
     out = io.StringIO()
     if rows:
+        # Not "\r\n": files are compared by their bytes.
         writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
@@ -89,12 +91,12 @@ def write_rows(path: str | os.PathLike[str], rows: Sequence[Row], form: str, abo
 
     table = pa.Table.from_pylist(list(rows))
     note = json.dumps(dict(about), default=str).encode()
-    with whole_file(path) as draft:
-        pq.write_table(table.replace_schema_metadata({b"wattflow": note}), draft)
+    with whole_file(path) as draft, draft.open("wb") as file:
+        pq.write_table(table.replace_schema_metadata({b"wattflow": note}), file)
 
 
 def comparison_about(comparison: Results) -> dict[str, object]:
-    """Tell what a reader of the rows should know."""
+    """Describe the rows for a reader: version, cluster, baseline, seeds, notes."""
     from wattflow import __version__
 
     return {
@@ -109,14 +111,14 @@ def comparison_about(comparison: Results) -> dict[str, object]:
 
 
 def comparison_tables(comparison: Results, metrics: Sequence[str] = HEADLINE) -> list[Table]:
-    """One table per workload: figures down and policies across while they fit, else policies down."""
+    """Return one table per workload: figures down and policies across while they fit, else policies down."""
     few = len(comparison.policies) <= 4
     make = _figures_down if few else _policies_down
     return [make(comparison, workload, metrics) for workload in comparison.workloads]
 
 
 def run_table(values: Values, title: str, names: Iterable[str] = tuple(METRICS)) -> Table:
-    """The figures of one run; unknown ones are a dash."""
+    """Return the figures of one run; unknown ones are a dash."""
     from rich import box
     from rich.table import Table
 
@@ -129,7 +131,7 @@ def run_table(values: Values, title: str, names: Iterable[str] = tuple(METRICS))
 
 
 def show(metric: str, value: float | None) -> str:
-    """A figure for a reader, unit included."""
+    """Return a figure for a reader, unit included."""
     if value is None:
         return "–"
     unit = METRICS[metric].unit
@@ -149,7 +151,7 @@ _STEPS = {"Wh": ("Wh", "kWh", "MWh", "GWh"), "g": ("g", "kg", "t", "kt"), "W": (
 
 
 def amount(value: float, unit: str) -> str:
-    """A number with the unit that fits its size."""
+    """Return a number with the unit that fits its size."""
     steps = _STEPS[unit]
     place = 0
     while abs(value) >= 1000.0 and place < len(steps) - 1:
@@ -158,12 +160,13 @@ def amount(value: float, unit: str) -> str:
 
 
 def show_change(each: Summary) -> str:
-    """The reduction with its interval, as ``−4.2 ±0.3 %``; positive is less than the baseline, ``× 54`` far more."""
+    """Show a reduction and its interval, as ``−4.2 ±0.3 %``; positive is less than the baseline, ``× 54`` far more."""
     if each.reduction is None:
         return "–"
     if each.reduction < -1.0:
         return f"× {1.0 - each.reduction:.3g}"
     text = f"{100 * each.reduction:+.1f}".replace("-", "−")
+    # A change that is shown as 0 has no sign.
     if text[1:] == "0.0":
         text = "0.0"
     if each.reduction_half_width:
@@ -200,7 +203,7 @@ _SHORT = {
 
 
 def short_label(metric: str) -> str:
-    """A label for the head of a narrow column."""
+    """Return a label for the head of a narrow column."""
     return _SHORT.get(metric, METRICS[metric].label)
 
 
@@ -233,6 +236,7 @@ def _rank(comparison: Results, workload: str, policy: str) -> tuple[bool, float,
     energy = comparison.summary(workload, policy, "energy_j").mean
     span = comparison.summary(workload, policy, "makespan_s").mean
     value = energy if energy is not None else span
+    # The baseline first, then the fewest joules; without joules the shortest.
     return policy != comparison.baseline, value if value is not None else float("inf"), policy
 
 
@@ -246,7 +250,7 @@ def _table(comparison: Results, workload: str) -> Table:
 
 
 def explanation(comparison: Results, front: bool = True) -> str:
-    """How to read the tables; ``front`` where they mark the Pareto front."""
+    """Explain how to read the tables; ``front`` where they mark the Pareto front."""
     lines = [f"less by: (before − after) / before against {comparison.baseline}; ± is a 95 % interval over seeds"]
     if front and len(comparison.policies) > 4:
         lines.append("● no policy beats it in both makespan and energy")
@@ -258,6 +262,7 @@ def explanation(comparison: Results, front: bool = True) -> str:
 def _coloured(each: Summary) -> str:
     text, better = show_change(each), METRICS[each.metric].less_is_better
     share, width = each.reduction or 0.0, each.reduction_half_width or 0.0
+    # Within the interval, or below a twentieth of a per cent, it is no change.
     if better is None or abs(share) <= max(width, 0.0005):
         return text
     return f"[green]{text}[/]" if (share > 0) == better else f"[red]{text}[/]"
@@ -268,7 +273,7 @@ def _percent(share: float | None) -> float | None:
 
 
 def beside_table(lines: Sequence[Beside], title: str) -> Table:
-    """A real run and its simulations for a reader."""
+    """Return a real run and its simulations for a reader."""
     from rich import box
     from rich.table import Table
 
@@ -277,6 +282,13 @@ def beside_table(lines: Sequence[Beside], title: str) -> Table:
         table.add_column(name, justify="left" if name in ("", "policy") else "right")
     for line in lines:
         errors = [f"{100 * e:+.1f} %" if line.simulated else "" for e in (line.makespan_error, line.energy_error)]
-        table.add_row("simulated" if line.simulated else "real", line.policy, human_time(line.makespan_s), errors[0],
-                      human_energy(line.energy_j), errors[1], human_energy(line.run_j))  # fmt: skip
+        table.add_row(
+            "simulated" if line.simulated else "real",
+            line.policy,
+            human_time(line.makespan_s),
+            errors[0],
+            human_energy(line.energy_j),
+            errors[1],
+            human_energy(line.run_j),
+        )
     return table

@@ -1,6 +1,6 @@
 """A run as the document that the dashboard draws: attempts, tasks, edges, power and sleep as columns.
 
-docs/dashboard.md is the contract. Any Run will do, simulated, saved or made of a server's store.
+docs/page-routes.md is the contract. Any Run will do, simulated, saved or made of a server's store.
 """
 
 from __future__ import annotations
@@ -48,15 +48,21 @@ class More:
 
 
 def run_columns(run: Run, more: More | None = None) -> bytes:
-    """The document of a run."""
+    """Return the document of a run."""
     more = more or More()
     curve = power_curve(run)
     strings: dict[str, Sequence[str]] = {
-        "outcomes": OUTCOMES, "waits": WAITS, "provenances": PROVENANCES, "states": STATES, "sleeps": SLEEPS,
-        "kinds": machine_kinds(run.cluster)[0], "functions": [one.name for one in run.workload.functions],
+        "outcomes": OUTCOMES,
+        "waits": WAITS,
+        "provenances": PROVENANCES,
+        "states": STATES,
+        "sleeps": SLEEPS,
+        "kinds": machine_kinds(run.cluster)[0],
+        "functions": [one.name for one in run.workload.functions],
+        # Sorted: the same run gives the same bytes.
         "variants": sorted({v.name for shape in run.workload.shapes for v in shape.variants}),
         "owners": sorted({owner for _, owner, _ in more.flows or ()}),
-    }  # fmt: skip
+    }
     tables = {
         "attempts": _attempts(run, strings["variants"]),
         "tasks": _tasks(run, more),
@@ -69,7 +75,7 @@ def run_columns(run: Run, more: More | None = None) -> bytes:
 
 
 def view_of(saved: SavedRun, title: str = "") -> bytes:
-    """The document of a run that was read from a file.
+    """Return the document of a run that was read from a file.
 
     Raises:
         InvalidInput: The file is of version 1, which holds too little to draw.
@@ -81,6 +87,7 @@ def view_of(saved: SavedRun, title: str = "") -> bytes:
 
 
 def _attempts(run: Run, variants: Sequence[str]) -> dict[str, Column]:
+    # By node and start, as they are drawn: columns of differences are then small.
     order = np.lexsort((run.attempts["end_s"], run.attempts["start_s"], run.attempts["node"]))
     rows, workload = run.attempts[order], run.workload
     shape = workload.shape[rows["task"]]
@@ -97,10 +104,12 @@ def _attempts(run: Run, variants: Sequence[str]) -> dict[str, Column]:
         "start": Column(start, form="delta"),
         **{name: Column(_ms(rows[f"{name}_s"]), form="after", of="start") for name in ("placed", "end")},
         "ready": _ready(_ms(rows["ready_s"]), start),
+        # Joules of a node whose watts nobody knows are no joules.
         "energy_j": Column(rounded(np.where(bands["provenance"] < 0, np.nan, joules))),
         "marginal_j": Column(rounded(rows["marginal_j"])), "provenance": Column(bands["provenance"], "provenances"),
     }  # fmt: skip
     for name in _STAGES:
+        # Stages that nobody had take no column.
         if rows[f"{name}_s"].any():
             columns[name] = Column(_ms(rows[f"{name}_s"]))
     for name in ("low_j", "high_j"):
@@ -119,6 +128,7 @@ def _lanes(rows: NDArray[np.void]) -> Ints:
     lane = np.zeros(len(rows), np.int64)
     bounds = np.searchsorted(rows["node"], np.arange(int(rows["node"].max()) + 2)) if len(rows) else np.zeros(1, int)
     for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        # From placed to end: cores are held before a task runs.
         lane[first:last] = lanes(rows["placed_s"][first:last], rows["end_s"][first:last])
     return lane
 
@@ -126,6 +136,7 @@ def _lanes(rows: NDArray[np.void]) -> Ints:
 def _variants(run: Run, rows: NDArray[np.void], names: Sequence[str]) -> Ints:
     shapes = run.workload.shapes
     start = np.cumsum([0, *(len(shape.variants) for shape in shapes)])[:-1]
+    # By name: shapes may share a variant's name, and the page shows names.
     flat = np.array([names.index(variant.name) for shape in shapes for variant in shape.variants], np.int64)
     named: Ints = flat[start[run.workload.shape[rows["task"]]] + rows["variant"]]
     return named
@@ -151,6 +162,7 @@ def _states(run: Run) -> list[str]:
     """Of a run that is over: done, failed, or never begun."""
     tried = np.zeros(len(run.workload), bool)
     tried[run.attempts["task"]] = True
+    # Never begun: an ancestor failed, or the run ended before.
     return [
         "done" if done else "failed" if begun else "cancelled"
         for done, begun in zip(run.finished.tolist(), tried.tolist(), strict=True)
@@ -159,8 +171,10 @@ def _states(run: Run) -> list[str]:
 
 def _edges(run: Run) -> dict[str, Column]:
     child = np.repeat(np.arange(len(run.workload), dtype=np.int64), np.diff(run.workload.parent_start))
-    return {"child": Column(child, form="delta"), "parent": Column(run.workload.parent.astype(np.int64), form="after",
-                                                                   of="child")}  # fmt: skip
+    return {
+        "child": Column(child, form="delta"),
+        "parent": Column(run.workload.parent.astype(np.int64), form="after", of="child"),
+    }
 
 
 def _workflows(run: Run, more: More, owners: Sequence[str]) -> dict[str, Column]:
@@ -168,14 +182,17 @@ def _workflows(run: Run, more: More, owners: Sequence[str]) -> dict[str, Column]
     count = len(workload.workflow_names)
     flows = more.flows or [("", "", _whole_state(run))] * count
     deadline_s = np.full(count, -np.inf)
+    # The last deadline of its tasks is the workflow's.
     np.maximum.at(deadline_s, workload.workflow, workload.deadline_s)
     due = np.where(np.isfinite(deadline_s), np.rint(1000.0 * deadline_s), np.nan)
     return {
-        "name": Column(list(workload.workflow_names)), "id": Column([identity for identity, _, _ in flows]),
+        "name": Column(list(workload.workflow_names)),
+        "id": Column([identity for identity, _, _ in flows]),
         "owner": Column(np.array([owners.index(o) if o in owners else -1 for _, o, _ in flows], np.int64), "owners"),
         "state": Column(np.array([STATES.index(s) if s in STATES else 1 for _, _, s in flows], np.int64), "states"),
-        "submit": Column(_ms(workload.workflow_submit_s), form="delta"), "deadline": Column(due),
-    }  # fmt: skip
+        "submit": Column(_ms(workload.workflow_submit_s), form="delta"),
+        "deadline": Column(due),
+    }
 
 
 def _whole_state(run: Run) -> str:
@@ -184,26 +201,32 @@ def _whole_state(run: Run) -> str:
 
 def _power(run: Run, curve: PowerCurve) -> dict[str, Column]:
     steps, idle = curve.steps, idle_watts(run, curve)
+    # A dark node's watts are 0 in the log, which means "unknown", unless somebody logged its idle watts.
     dark = np.array([node.power is None for node in run.cluster.nodes])[steps.group] & np.isnan(idle)
     watts = np.where(dark, np.nan, steps.value)
     return {
-        "node": Column(steps.group, form="delta"), "time": Column(_ms(steps.time_s), form="delta"),
-        "idle_w": Column(rounded(idle)), "dynamic_w": Column(rounded(watts - idle)),
-    }  # fmt: skip
+        "node": Column(steps.group, form="delta"),
+        "time": Column(_ms(steps.time_s), form="delta"),
+        "idle_w": Column(rounded(idle)),
+        "dynamic_w": Column(rounded(watts - idle)),
+    }
 
 
 def _sleep(run: Run, curve: PowerCurve) -> dict[str, Column]:
     rows = sleeps(run, curve)
     return {
-        "node": Column(rows["node"]), "from": Column(_ms(rows["from_s"])), "to": Column(_ms(rows["to_s"])),
+        "node": Column(rows["node"]),
+        "from": Column(_ms(rows["from_s"])),
+        "to": Column(_ms(rows["to_s"])),
         "state": Column(rows["state"], "sleeps"),
-    }  # fmt: skip
+    }
 
 
 def _about(run: Run, curve: PowerCurve, more: More) -> dict[str, Any]:
     from wattflow import __version__
 
     known = energy_figures(run)
+    # Of a forecast or a live view not all tasks have ended: figures would change as one looks.
     is_over = more.about.get("kind", "run") == "run"
     figures = {name: value for name, value in metrics(run).items() if value is not None} if is_over else {}
     known_power = any(node.power is not None for node in run.cluster.nodes) or not curve.rebuilt
@@ -220,11 +243,12 @@ def _about(run: Run, curve: PowerCurve, more: More) -> dict[str, Any]:
         "energy_covers": run.manifest.get("energy covers"), "sequence": None, "notes": [], "wattflow": __version__,
         "cluster": cluster_about(run.cluster, more.nodes),
     }  # fmt: skip
+    # Last: whoever has more to say wins.
     return about | dict(more.about)
 
 
 def cluster_about(cluster: Cluster, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Nodes with their curves and what else is known of them, and zones, as plain data."""
+    """Return nodes with their curves and what else is known of them, and zones, as plain data."""
     _, kinds = machine_kinds(cluster)
     return {
         "name": cluster.name,
@@ -242,15 +266,28 @@ def cluster_about(cluster: Cluster, known: Mapping[str, Mapping[str, Any]]) -> d
 def _node(node: Node, kind: int) -> dict[str, Any]:
     power = node.power
     curve = power and {
-        "busy": list(power.busy), "watts": list(power.watts), "scope": str(power.scope),
-        "provenance": str(power.provenance), "source": power.source,
-    }  # fmt: skip
+        "busy": list(power.busy),
+        "watts": list(power.watts),
+        "scope": str(power.scope),
+        "provenance": str(power.provenance),
+        "source": power.source,
+    }
     devices = [
-        {"kind": d.kind, "model": d.model, "memory_bytes": d.memory_bytes, "sharing": d.sharing, "slots": d.slots,
-         "power": {"share": list(d.power.share), "watts": list(d.power.watts), "provenance": str(d.power.provenance),
-                   "source": d.power.source}}
+        {
+            "kind": d.kind,
+            "model": d.model,
+            "memory_bytes": d.memory_bytes,
+            "sharing": d.sharing,
+            "slots": d.slots,
+            "power": {
+                "share": list(d.power.share),
+                "watts": list(d.power.watts),
+                "provenance": str(d.power.provenance),
+                "source": d.power.source,
+            },
+        }
         for d in node.devices
-    ]  # fmt: skip
+    ]
     return {
         "name": node.name, "cores": node.cores, "threads": node.threads, "memory_bytes": node.memory_bytes,
         "architecture": node.architecture, "zone": node.zone, "speed": node.speed, "idle_w": idle_w(node),
@@ -260,6 +297,7 @@ def _node(node: Node, kind: int) -> dict[str, Any]:
 
 
 def _ms(seconds: NDArray[np.floating]) -> Ints:
+    # Whole milliseconds: finer than any screen, and differences pack well.
     return np.rint(1000.0 * seconds.astype(np.float64)).astype(np.int64)
 
 

@@ -16,7 +16,9 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
         return [low]
     raw = (high - low) / wanted
     size = 10.0 ** math.floor(math.log10(raw))
+    # Nice steps only: 1, 2, 2.5, 5 and 10.
     step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= raw)
+    # A tick at the very edge counts, whatever the rounding.
     first = math.ceil(low / step - 1e-9)
     return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
@@ -87,7 +89,7 @@ _PLACES = tuple(
 
 
 def scatter(dots: Sequence[Dot], x_label: str, y_label: str, followed: str | None = None) -> str:
-    """Every policy as a dot with its intervals; the front is joined as stairs.
+    """Draw every policy as a dot with its intervals; the front is joined as stairs.
 
     Every place is named while they are few, else the front, the marked and the ``followed`` dot. Equal dots share one
     name. Dots far from all others would squeeze those: they stand as triangles at the edge, with their value.
@@ -100,6 +102,7 @@ def scatter(dots: Sequence[Dot], x_label: str, y_label: str, followed: str | Non
     frame = _Frame(_padded([(d.x, d.x_half) for d in dots]), _padded([(d.y, d.y_half) for d in dots]))
     parts = frame.axes(escape(x_label), escape(y_label))
     parts.append(f'<path class="front" d="{_stairs(frame, [dots[i] for i in front])}"/>')
+    # The front is drawn last, on top of what lies behind it.
     order = sorted(range(len(dots)), key=lambda i: (i in front, dots[i].marked))
     for i in order:
         dot, (x, y) = dots[i], frame.at(dots[i].x, dots[i].y)
@@ -113,6 +116,7 @@ def scatter(dots: Sequence[Dot], x_label: str, y_label: str, followed: str | Non
         )
     first = [
         *front,
+        # Whoever was moved to the edge is named, or its triangle would mean nothing.
         *(i for i in reversed(order) if dots[i].marked or dots[i] is not given[i] or given[i].name == followed),
     ]
     box = f"0 0 {frame.width:g} {frame.height:g}"
@@ -123,6 +127,7 @@ def scatter(dots: Sequence[Dot], x_label: str, y_label: str, followed: str | Non
 def _reach(values: Sequence[float]) -> tuple[float, float]:
     """From where to where the dots of an axis lie, but for the one in ten (at least one) far above all others."""
     ordered = sorted(values)
+    # One in ten at most: more than that is a spread, not an outlier.
     for left_out in range(1, max(1, len(ordered) // 10) + 1):
         kept = ordered[:-left_out]
         if len(kept) > 2 and kept[-1] > kept[0] and ordered[-left_out] - kept[0] > FAR * (kept[-1] - kept[0]):
@@ -131,7 +136,7 @@ def _reach(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _held(dot: Dot, x: tuple[float, float], y: tuple[float, float]) -> Dot:
-    """The dot, or one a little outside of the axes' reach, with its true value in its name."""
+    """Return the dot, or one a little outside of the axes' reach, with its true value in its name."""
     if dot.x <= x[1] and dot.y <= y[1]:
         return dot
     true = [f"→ {dot.x:,.3g}"] if dot.x > x[1] else []
@@ -141,7 +146,7 @@ def _held(dot: Dot, x: tuple[float, float], y: tuple[float, float]) -> Dot:
 
 
 def _mark(kind: str, x: float, y: float, beyond: tuple[bool, bool]) -> str:
-    """A circle, or a triangle that points to where its dot is; both are open for a title."""
+    """Draw a circle, or a triangle that points to where its dot is; both are open for a title."""
     if beyond[0]:
         return f'<path class="{kind}" d="M{x - 5:.1f} {y - 6:.1f}L{x + 6:.1f} {y:.1f}L{x - 5:.1f} {y + 6:.1f}Z">'
     if beyond[1]:
@@ -150,11 +155,13 @@ def _mark(kind: str, x: float, y: float, beyond: tuple[bool, bool]) -> str:
 
 
 def _names(frame: _Frame, dots: Sequence[Dot], order: Sequence[int], needed: int) -> list[str]:
-    """Names of the dots in this order, each where it covers neither a name nor a dot."""
+    """Draw names of the dots in this order, each where it covers neither a name nor a dot."""
     places: dict[tuple[int, int], list[str]] = {}
     for i in order:
         x, y = frame.at(dots[i].x, dots[i].y)
+        # By whole pixels: dots that lie on one another share a name.
         places.setdefault((round(x), round(y)), []).append(dots[i].name)
+    # Dots are in the way as well: a name covers none.
     taken = [(x - 5.0, y - 5.0, x + 5.0, y + 5.0) for x, y in places]
     important = {(round(x), round(y)) for x, y in (frame.at(dots[i].x, dots[i].y) for i in order[:needed])}
     few = len(places) <= MOST_NAMED
@@ -166,8 +173,9 @@ def _together(names: Sequence[str]) -> str:
 
 
 def _label(frame: _Frame, at: tuple[float, float], name: str, taken: list[tuple[float, float, float, float]]) -> str:
-    """The name at the first place around its dot that is free, joined to it by a line where it stands further off."""
+    """Draw the name at the first free place around its dot, joined to it by a line where it stands further off."""
     (x, y), width = at, LETTER * len(name)
+    # Nearest place first; without any free one the name is left out, not drawn over others.
     for dx, dy in _PLACES:
         left = x + dx - width if dx < 0 else x + dx - width / 2 if dx < 1 else x + dx
         box = (left, y + dy - 10, left + width, y + dy + 2)
@@ -209,9 +217,11 @@ def _whiskers(frame: _Frame, dot: Dot) -> list[str]:
 def _padded(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Range of the dots with room around; long whiskers get at most 40 % of the dots' spread and are cut off there."""
     low, high = min(v for v, _ in values), max(v for v, _ in values)
+    # All equal: a tenth around them, or anything above 0.
     spread = (high - low) or 0.1 * abs(high) or 1.0
     below, above = max(low - v + h for v, h in values), max(v + h - high for v, h in values)
     room = 0.08 * spread
+    # Makespan and energy are never below 0.
     return max(0.0, low - room - min(below, 0.4 * spread)), high + room + min(above, 0.4 * spread)
 
 

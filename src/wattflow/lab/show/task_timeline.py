@@ -21,17 +21,19 @@ def machine_kinds(cluster: Cluster) -> tuple[list[str], NDArray[np.int64]]:
     keys = [_machine(node) for node in cluster.nodes]
     known = list(dict.fromkeys(keys))
     most = len(known) if len(known) <= GROUPS else GROUPS - 1
+    # The last kind gathers all that are left.
     kind_of = np.array([min(known.index(key), most) for key in keys], np.int64)
     names = []
     for kind in range(int(kind_of.max()) + 1):
         mine = [node.name for node, which in zip(cluster.nodes, kind_of.tolist(), strict=True) if which == kind]
+        # Trailing digits are numbers of nodes, not part of what they share.
         shared = _shared(mine).rstrip("-_.0123456789") if len(mine) > 1 else mine[0]
         names.append("others" if kind == most else shared or f"{mine[0]} …")
     return names, kind_of
 
 
 def _shared(names: list[str]) -> str:
-    """Find what all names begin with."""
+    """Find the longest common prefix of the names."""
     alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
     return "".join(letters[0] for letters in alike)
 
@@ -42,12 +44,14 @@ def _machine(node: Node) -> tuple[object, ...]:
 
 
 def lanes(start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The lowest free lane for each interval in order of start, so that no two in a lane overlap. O(n log n)."""
+    """Return the lowest free lane for each interval in order of start, so that no two in a lane overlap. O(n log n)."""
     lane = np.zeros(len(start_s), np.int64)
     free: list[int] = []
     busy: list[tuple[float, int]] = []
     used = 0
+    # By start, then end: of equal starts the shorter one first, so that lanes are the same each time.
     for i in np.lexsort((end_s, start_s)).tolist():
+        # An interval that ends where another starts leaves its lane free.
         while busy and busy[0][0] <= start_s[i]:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if free:

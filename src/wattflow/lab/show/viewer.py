@@ -40,6 +40,7 @@ class Saved:
         """Its document."""
         if self.path.suffix == ".wfcols":
             data = self.path.read_bytes()
+            # Looked at before it is sent: a damaged file is an error here, not in the browser.
             unpack(data, str(self.path))
             return data
         return view_of(read_run(self.path), self.id)
@@ -50,6 +51,7 @@ class Saved:
         line = {"id": self.id, "title": self.id, "workload": self.id, "source": "file", "attempts": 0, **nothing}
         try:
             return line | self._figures()
+        # One bad file of a folder must not hide the others.
         except (WattflowError, OSError) as error:
             return line | {"state": "failed", "simulated": True, "error": str(error)}
 
@@ -64,16 +66,22 @@ class Saved:
             raise InvalidInput(str(self.path), saved.notes[0])
         run, values = saved.run, metrics(saved.run)
         return {
-            "workload": run.workload.name, "policy": run.policy, "simulated": run.simulated,
-            "state": "done" if bool(run.finished.all()) else "failed", "makespan_s": run.makespan_s,
-            "energy_j": values["energy_j"], "response_mean_s": values["response_mean_s"],
-            "attempts": len(run.attempts), "title": f"{run.workload.name} under {run.policy}",
-            "submitted_s": run.manifest.get("started_at_s"), "owner": run.manifest.get("owner"),
-        }  # fmt: skip
+            "workload": run.workload.name,
+            "policy": run.policy,
+            "simulated": run.simulated,
+            "state": "done" if bool(run.finished.all()) else "failed",
+            "makespan_s": run.makespan_s,
+            "energy_j": values["energy_j"],
+            "response_mean_s": values["response_mean_s"],
+            "attempts": len(run.attempts),
+            "title": f"{run.workload.name} under {run.policy}",
+            "submitted_s": run.manifest.get("started_at_s"),
+            "owner": run.manifest.get("owner"),
+        }
 
 
 def find_runs(targets: Sequence[Path]) -> list[Saved]:
-    """The files named, and all runs of the folders named.
+    """Return the files named, and all runs of the folders named.
 
     Raises:
         InvalidInput: One is no run, or a folder has none.
@@ -95,12 +103,13 @@ def find_runs(targets: Sequence[Path]) -> list[Saved]:
     made = []
     for path in found:
         count = names[path.name] = names.get(path.name, 0) + 1
+        # Two folders may hold files of one name.
         made.append(Saved(path.name if count == 1 else f"{path.name} ({count})", path))
     return made
 
 
 def is_run_file(path: Path) -> bool:
-    """Say whether a file of a folder is a run; others are left alone."""
+    """Tell whether a file of a folder is a run; others are left alone."""
     return path.suffix == ".parquet" and is_run(path)
 
 
@@ -110,8 +119,10 @@ class Viewer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, runs: Sequence[Saved], port: int = 0) -> None:
+        # Loopback alone.
         super().__init__(("127.0.0.1", port), _Handler)
         self.runs = {run.id: run for run in runs}
+        # Two secrets: the code is in an address that browsers keep, the cookie's is never shown.
         self.code, self.secret = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self._lines: list[dict[str, Any]] | None = None
 
@@ -119,16 +130,18 @@ class Viewer(ThreadingHTTPServer):
     def address(self) -> str:
         """Where a browser looks; of a single run, at it."""
         only = f"&run={quote(next(iter(self.runs)), safe='')}" if len(self.runs) == 1 else ""
+        # Behind the #: a browser sends it to nobody, and no log has it.
         return f"http://127.0.0.1:{self.server_port}/#code={self.code}{only}"
 
     def lines(self) -> list[dict[str, Any]]:
-        """The list of runs, read once."""
+        """Return the list of runs, read once."""
         if self._lines is None:
             self._lines = [run.listed() for run in self.runs.values()]
         return self._lines
 
 
 class _Handler(BaseHTTPRequestHandler):
+    # For types: handlers know it as any server.
     server: Viewer
     protocol_version = "HTTP/1.1"
 
@@ -145,13 +158,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _checked(self) -> Answer | None:
         """Refuse a browser that was led here by another name: a site that calls this machine its own."""
+        # The name by which it was asked, without the port: DNS rebinding leads here by another one.
         host = self.headers.get("host", "").rsplit(":", 1)[0]
         return None if host in ("127.0.0.1", "localhost") else _error(403, "this page answers to 127.0.0.1 alone")
 
     def _get(self, path: str) -> Answer:
         if path == "/v1/page":
-            return _json({"mode": "files", "wattflow": _version(), "session": self._session(), "policies": [],
-                          "clusters": []})  # fmt: skip
+            return _json(
+                {"mode": "files", "wattflow": _version(), "session": self._session(), "policies": [], "clusters": []}
+            )
+        # The page itself holds nothing of anybody's; only its data need a login.
         if not path.startswith("/v1/"):
             return page(path) or _error(404, f"no page {path}")
         if self._session() is None:
@@ -167,12 +183,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _login(self) -> Answer:
         size = self.headers.get("content-length", "0")
+        # Bounded before it is read.
         if urlsplit(self.path).path != "/v1/session" or not size.isdecimal() or int(size) > LOGIN_BYTES:
             return _error(404, "there is nothing to change here")
         try:
             given = str(json.loads(self.rfile.read(int(size)))["code"])
         except (ValueError, KeyError, TypeError):
             return _error(422, 'a login is {"code": "…"}')
+        # In constant time: how long it takes tells nothing of the code.
         if not secrets.compare_digest(given.encode(), self.server.code.encode()):
             return _error(401, "this code is another page's: open the address that `wattflow view` printed")
         cookie = f"{COOKIE}={self.server.secret}; Path=/; HttpOnly; SameSite=Strict"
@@ -185,12 +203,14 @@ class _Handler(BaseHTTPRequestHandler):
         except CookieError:
             return None
         good = given is not None and secrets.compare_digest(given.value.encode(), self.server.secret.encode())
+        # Nobody can change anything here.
         return {"name": "you", "role": "viewer", "expires_s": None} if good else None
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
+        # Kept connections need to know where an answer ends.
         self.send_header("content-length", str(len(answer.data)))
         self.end_headers()
         self.wfile.write(answer.data)
@@ -201,6 +221,7 @@ def _document(run: Saved) -> Answer:
         data = gzip.compress(run.columns(), 6)
     except (WattflowError, OSError) as error:
         return _error(422, str(error))
+    # Files may change: a browser must ask again.
     headers = {"content-type": MEDIA_TYPE, "content-encoding": "gzip", "cache-control": "no-store"}
     return Answer(200, HEADERS | headers, data)
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from importlib import resources
 
+# Only what comes from here: a name of a task with a script in it stays text.
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -42,8 +43,10 @@ def page(path: str) -> Answer | None:
         missing = Answer(404, HEADERS | {"content-type": "text/html; charset=utf-8"}, NOT_BUILT)
         return _answer("index.html", "no-cache") or missing
     folder, _, name = path[1:].rpartition("/")
+    # One folder deep and plain names: no path leads out of the package.
     if folder not in ("", "assets") or not _NAME.fullmatch(name):
         return None
+    # Files of `assets` carry a hash in their name, so they never change.
     return _answer(path[1:], _FOR_GOOD if folder else "no-cache")
 
 
@@ -64,6 +67,7 @@ def _compressed(path: str) -> bytes | None:
     for part in path.split("/"):
         file = file / part
     try:
+        # Without a time, so that a cache can compare answers.
         return gzip.compress(file.read_bytes(), 9, mtime=0)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None

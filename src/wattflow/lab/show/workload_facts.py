@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def describe_workload(workload: Workload) -> list[Row]:
-    """Rows of (what, value); times in seconds, sizes in bytes. Unknown is None."""
+    """Return rows of (what, value); times in seconds, sizes in bytes. Unknown is None."""
     count = len(workload)
     rows: list[Row] = [
         {"what": "tasks", "value": count},
@@ -44,7 +44,7 @@ def describe_workload(workload: Workload) -> list[Row]:
 
 
 def describe_run(run: SavedRun) -> list[Row]:
-    """Rows of (what, value) of a finished run: what came out, what it cost, and what it was made with."""
+    """Return rows of (what, value) of a finished run: what came out, what it cost, and what it was made with."""
     about, made = run.about, run.about.get("manifest", {})
     outcomes: dict[str, int] = {}
     for name in run.names["outcome_name"]:
@@ -54,6 +54,7 @@ def describe_run(run: SavedRun) -> list[Row]:
     rows: list[Row] = [
         {"what": "simulated", "value": "yes" if about.get("simulated") else "no, real"},
         {"what": "makespan", "value": human_time(run.makespan_s)},
+        # A sum that leaves out what is unknown is no total.
         {"what": "energy", "value": human_energy(sum(known)) if len(known) == len(joules) else None},
         {"what": "peak power", "value": None if about.get("peak_w") is None else f"{float(about['peak_w']):,.0f} W"},
         {"what": "nodes", "value": len(about["nodes"])},
@@ -72,17 +73,24 @@ def describe_run(run: SavedRun) -> list[Row]:
 
 def _plain(value: object) -> object:
     if isinstance(value, dict):
+        # Options at their defaults say nothing.
         return ", ".join(f"{key}={item}" for key, item in value.items() if item not in (None, [], 0.0, False)) or "–"
     return value
 
 
 def description_table(rows: list[Row], title: str) -> Table:
-    """The rows for a reader."""
+    """Return the rows for a reader."""
     from rich import box
     from rich.table import Table
 
-    look = {"box": box.SIMPLE_HEAD, "pad_edge": False, "show_edge": False, "show_header": False}
-    table = Table(title=title, title_justify="left", **look)  # type: ignore[arg-type]
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        show_header=False,
+    )
     table.add_column("")
     table.add_column("", justify="right")
     for row in rows:

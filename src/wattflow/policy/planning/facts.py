@@ -18,16 +18,18 @@ NOWHERE = -1
 
 
 def jit(function: Any) -> Any:
-    """The engine's compilation, kept in a folder of its own: these files call each other."""
+    """Compile as the engine does, in a cache folder of its own: these files call each other."""
     return engine_jit.jit(function, engine_jit.cache_folder("kernel", "policy/planning"))
 
 
 def _own(table: Any) -> Any:
-    """The table as compiled code needs it: contiguous and writeable; not copied where it is so already."""
+    """Return the table as compiled code needs it: contiguous and writeable; not copied where it is so already."""
+    # The handle passes addresses (`kernel.handle`): compiled code steps by items and writes without asking.
     array = np.ascontiguousarray(table)
     return array if array.flags.writeable else array.copy()
 
 
+# Names once, at run time and, with their types, for the type checker: compiled code finds a table by its place here.
 _FACTS = (
     "estimate_s", "release_s", "shape", "input_bytes", "parent_start", "parent", "parent_bytes", "child_start",
     "child", "child_bytes", "depth", "offer_first", "offer_n", "factor", "watts", "need_u", "need_bytes", "share_u",
@@ -85,7 +87,7 @@ class Facts(Tables):
         super().__init__(**{name: _own(tables[name]) for name in self.NAMES})
 
     def changed(self, **tables: Any) -> Facts:
-        """The same facts with other tables in the place of some."""
+        """Return the same facts with other tables in the place of some."""
         return Facts(**({name: getattr(self, name) for name in self.NAMES} | tables))
 
 
@@ -128,7 +130,7 @@ class Slots(Tables):
 
 
 def handles(facts: Facts, slots: Slots) -> tuple[Any, Any]:
-    """Return what compiled functions take; the tables themselves when uncompiled."""
+    """Return the arguments for compiled functions; the tables themselves when uncompiled."""
     return facts.handle(), slots.handle()
 
 
@@ -137,8 +139,10 @@ def empty_slots(facts: Facts, held: int = 0) -> Slots:
     tasks, nodes, devices = len(facts.estimate_s), len(facts.cls), len(facts.device_speed)
     bins = nodes + devices
     most = 1 + int(facts.devices.max(initial=0))
+    # A task adds two moments to its node and to each of its devices; what is held may add as many.
     rows = bins + 2 * most * tasks + 2 * (1 + int(facts.device_n.max(initial=0))) * held + 2
     slots = Slots(
+        # A bin's first moment lies before every time, so that every search has a row to start from (`timeline`).
         time=np.full(rows, -np.inf), free_u=np.zeros(rows, np.int64), free_bytes=np.zeros(rows, np.int64),
         next=np.full(rows, -1, np.int64), previous=np.full(rows, -1, np.int64), head=np.arange(bins, dtype=np.int64),
         finger=np.arange(bins, dtype=np.int64), rows=np.array([bins], np.int64),

@@ -18,7 +18,7 @@ from wattflow.policy.planning.timeline import share_of
 
 
 def holds(facts: Facts, slots: Slots) -> NDArray[np.void]:
-    """List what each task that has a place holds, and when."""
+    """List the resources that each placed task holds, and when."""
     placed = np.flatnonzero(slots.node >= 0)
     offer, rows = slots.offer[placed], np.zeros(len(placed), HOLD)
     rows["task"], rows["node"], rows["taken"] = placed, slots.node[placed], slots.taken[placed]
@@ -35,7 +35,7 @@ def holds(facts: Facts, slots: Slots) -> NDArray[np.void]:
 def waits(
     facts: Facts, order: Longs, earlier: NDArray[np.void], own: NDArray[np.void]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Pairs (earlier, later) of rows: who hands cores, memory or a device to whom. O(rows log rows).
+    """Return pairs (earlier, later) of rows: who hands cores, memory or a device to whom. O(rows log rows).
 
     Rows of earlier plans come first, then the tasks by their numbers.
     """
@@ -44,12 +44,14 @@ def waits(
     rows = np.concatenate([earlier, own])
     position = np.zeros(len(order), np.int64)
     position[order] = np.arange(len(order))
+    # Earlier plans come before all tasks of this one where starts and ends tie.
     place = np.concatenate([np.arange(count) - count, position[own["task"]]])
     by_start = np.lexsort((place, rows["end_s"], rows["start_s"]))
     by_node = by_start[np.argsort(rows["node"][by_start], kind="stable")]
     found, first = np.unique(rows["node"][by_node], return_index=True)
     bounds = [*first.tolist(), len(by_node)]
     end_s = np.ascontiguousarray(rows["end_s"])
+    # Nodes that this plan does not use hand over nothing new.
     touched = set(own["node"].tolist())
     pairs: list[NDArray[np.int64]] = []
     for at, node in enumerate(found.tolist()):
@@ -64,6 +66,7 @@ def waits(
         for users, main, memory, row in bins:
             room, room_bytes = int(facts.free_u[row]), int(facts.free_bytes[row])
             pairs.append(_flow(users, rows[main][users], end_s, room))
+            # Pairs for memory only where memory could bind: most plans are bound by cores alone.
             if _may_bind(rows[main][users], rows[memory][users], room, room_bytes):
                 pairs.append(_flow(users, rows[memory][users], end_s, room_bytes))
     if not pairs:
@@ -86,7 +89,7 @@ def _flow(tasks: Longs, need: Longs, end_s: Floats, capacity: int) -> NDArray[np
 
 @jit
 def shares_of(facts, slots, tasks, out):
-    """Return what each of these tasks takes of its device (of each of them, where it has several)."""
+    """Write the share of its device that each of these tasks takes (of each device, where it has several)."""
     for i in range(tasks.size):
         node = slots.node[tasks[i]]
         for k in range(facts.device_n[node]):
@@ -119,6 +122,7 @@ def hand_over(order, need, end_s, capacity, out):
     givers = np.zeros(order.size + 1, np.int64)
     left = np.zeros(order.size + 1, np.int64)
     rows = (givers, left, end_s)
+    # What nobody has used yet goes first: it costs no wait.
     count = 0
     spare = capacity
     n = 0
@@ -139,6 +143,7 @@ def hand_over(order, need, end_s, capacity, out):
                 count -= 1
                 _drop_first(rows, count)
         if need[i] > 0:
+            # Row 0 … count − 1 are the heap; the row behind is where `_enter` takes it from.
             givers[count + 1] = task
             left[count + 1] = need[i]
             _enter(rows, count, count + 1)

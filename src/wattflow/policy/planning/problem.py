@@ -61,7 +61,7 @@ class Problem:
     holds: NDArray[np.void]
 
     def edge_s(self) -> Floats:
-        """Mean communication cost of each edge, in the order of ``child``."""
+        """Return the mean communication cost of each edge, in the order of ``child``."""
         size = self.facts.child_bytes
         return np.where(size > 0, self.send_s + size * self.send_s_per_byte, 0.0)
 
@@ -77,7 +77,7 @@ def problem(
     settings: PolicySettings | None = None,
     committed: Committed | None = None,
 ) -> Problem:
-    """Costs of every task on every class of nodes, by the engine's own tables."""
+    """Return costs of every task on every class of nodes, by the engine's own tables."""
     cache = {} if committed is None else committed.cache
     # The shapes and the cluster stay the same objects for a whole run; the references keep their ids from being reused.
     key = (id(workload.shapes), id(cluster), settings, params.get("smt", 0.0) > 0, params.get("overlap", 0.0))
@@ -86,10 +86,12 @@ def problem(
     offered: _Offered = cache[key][2]
     facts = _facts(workload, offered)
     cost_s = facts.estimate_s[:, None] * offered.quickest[facts.shape]
+    # A platform that would stop the task is no place for it.
     cost_s = np.where(cost_s <= facts.limit_s, cost_s, np.inf)
     weight = offered.weight
     with np.errstate(invalid="ignore"):
         able = np.isfinite(cost_s)
+        # The least float above 0 keeps the division defined where no class can run the task; the next line replaces it.
         mean_s = np.where(able, cost_s, 0.0) @ weight / np.maximum(able @ weight, 1e-300)
     mean_s = np.where(able.any(axis=1), mean_s, facts.estimate_s)
     order = workload.topological_order() if workload.edge_count else np.arange(len(workload), dtype=np.int64)
@@ -113,6 +115,7 @@ def _offered(workload: Workload, cluster: Cluster, params: Mapping[str, float], 
     nodes, classes, variants = state.nodes, state.classes, state.variants
     rows = _offers(state, smt=params.get("smt", 0.0) > 0)
     devices = state.device_classes[state.devices.cls]
+    # The table of devices has a row even where there is none.
     real = len(state.devices) if nodes.device_n.sum() else 0
     capacity = rows.pop("capacity_u")
     rows |= {
@@ -138,6 +141,7 @@ def _offered(workload: Workload, cluster: Cluster, params: Mapping[str, float], 
         "limit_s": classes.limit_s.copy(),
         "overlap": np.array([int(params.get("overlap", 0.0))], np.int64),
     }
+    # By cores, as the mean costs are means over processors.
     cores = np.bincount(rows["cls"], weights=rows["free_u"][: len(nodes)], minlength=len(classes))
     return _Offered(rows, _quickest(rows), cores / cores.sum(), *_mean_link(rows))
 
@@ -170,7 +174,7 @@ def known_estimates(workload: Workload) -> Floats:
 
 
 def _depth(workload: Workload) -> Longs:
-    """Longest number of edges from an entry."""
+    """Count the edges of the longest path from an entry."""
     depth = np.zeros(len(workload), np.int64)
     if workload.edge_count:
         _levels(workload.topological_order(), workload.parent_start, workload.parent, depth)
@@ -189,6 +193,7 @@ def _offers(state: Any, smt: bool) -> dict[str, Any]:
     """Needs, slowness and watts of each offer on each class. A gang goes to one node or is not planned."""
     classes, variants, shapes = state.classes, state.variants, state.shapes
     owner = np.repeat(np.arange(len(shapes)), shapes.variant_n)
+    # Without shapes there is one row that belongs to nobody.
     if len(owner) < len(variants):
         owner = np.zeros(len(variants), np.int64)
     function, parts = shapes.function[owner], np.maximum(shapes.parts[owner], 1)
@@ -203,11 +208,13 @@ def _offers(state: Any, smt: bool) -> dict[str, Any]:
     if not smt:
         capacity = np.minimum(capacity, classes.cores * MICRO)
     asked = variants.cores_u * parts
+    # With SMT every thread is planned as slow as when all of them are busy, whoever is there.
     full = np.maximum(asked[:, None], capacity[None, :] if smt else 0) / MICRO
     factor = factor * np.where((variants["device"] > 0)[:, None], 1.0, _stretch(classes, full))
     need = np.minimum(asked, int(capacity.max()))
     fits = (asked[:, None] <= np.maximum(capacity, classes.request_u)) & (state.class_ok == 1)
     fits &= (variants.memory * parts)[:, None] <= classes.memory
+    # Gangs whose parts need devices are not planned: the engine places them.
     fits &= (parts == 1)[:, None] | (variants.devices == 0)[:, None]
     fits &= need[:, None] <= capacity
     return {
@@ -220,7 +227,7 @@ def _offers(state: Any, smt: bool) -> dict[str, Any]:
 
 
 def _stretch(classes: NDArray[np.void], busy: Floats) -> Floats:
-    """How much longer a task takes with so many busy cores on its node: D / X(D) (physics, section 6)."""
+    """Return how much longer a task takes with so many busy cores on its node: D / X(D) (physics, section 6)."""
     cores, threads, gain = classes["cores"], classes["threads"], classes["smt_gain"]
     done = cores + (np.minimum(busy, threads) - cores) * gain
     return np.asarray(np.where(busy <= cores, 1.0, busy / np.where(busy <= cores, 1.0, done)))
@@ -236,7 +243,7 @@ def _node_watts(state: Any, busy: Floats) -> Floats:
 
 
 def _watts(state: Any, parts: NDArray[np.generic], processors: Floats) -> Floats:
-    """Watts above idle of each offer on each class; unknown curves lose to all.
+    """Return watts above idle of each offer on each class; unknown curves lose to all.
 
     A processor draws the mean slope of the node's curve up to where all that are planned with are busy: (P(n) − P(0)) /
     n. On n = cores that is more for each than on n = threads, where SMT makes them slower instead (`_stretch`). Below
@@ -250,6 +257,7 @@ def _watts(state: Any, parts: NDArray[np.generic], processors: Floats) -> Floats
     power = np.where(variants.frequency[:, None] > 0, power, 1.0)
     busy = np.maximum(np.minimum(processors, classes.threads), 1e-6)
     dynamic = (_node_watts(state, busy) - (classes.idle_w - classes.device_idle_w)) / busy
+    # A node that sleeps when it is empty is awake for those who hold its cores: they answer for its idle watts.
     held = np.where(classes.sleepable == 1, (classes.idle_w - classes.sleep_w) / classes.cores, 0.0)
     watts = cores[:, None] * (dynamic * power + held)
     return np.ascontiguousarray(np.where(classes.known_power == 1, watts, UNKNOWN_COST))
@@ -271,6 +279,7 @@ def _quickest(rows: Mapping[str, Any]) -> Floats:
     for node in np.unique(cls, return_index=True)[1].tolist():
         own = slice(first[node], first[node] + devices[node])
         if devices[node] and len(rows["device_speed"]):
+            # 0 where no device suits: the division below makes it inf.
             speeds = np.where(rows["device_ok"][:, own] == 1, rows["device_speed"][own], 0.0)
             best[:, cls[node]] = speeds.max(axis=1)
     with np.errstate(divide="ignore"):
@@ -287,6 +296,7 @@ def _mean_link(rows: Mapping[str, Any]) -> tuple[float, float]:
     cls = rows["cls"]
     cores = np.maximum(rows["free_u"][: len(cls)] / MICRO, 1.0)
     pairs = cores.sum() * (cores.sum() - 1.0)
+    # Pairs of cores on one node hand over for nothing; a single core has no pair at all.
     apart = 1.0 - float((cores * (cores - 1.0)).sum()) / pairs if pairs > 0 else 0.0
     weight = cores / cores.sum()
     latency, per_byte = rows["latency_s"][cls] @ weight, rows["seconds_per_byte"][cls] @ weight
@@ -344,12 +354,13 @@ def schedule(problem: Problem, priority: Floats, bias: Floats | None = None, onl
 def follow(
     workload: Workload, cluster: Cluster, committed: Committed, make: Maker, settings: PolicySettings | None = None
 ) -> Plan:
-    """The Plan of a planner's slots; with ``smt`` −1 the earlier end of two (physical cores when equal).
+    """Return the Plan of a planner's slots; with ``smt`` −1 the earlier end of two (physical cores when equal).
 
     As long as earlier plans hold anything their choice of ``smt`` stays: the two plan different speeds of one node.
     """
     params = committed.params
     smt = params.get("smt", -1.0)
+    # Two choices would plan different speeds for one node.
     if smt < 0 and len(committed.holds):
         smt = committed.cache["smt"]
     if smt < 0:
@@ -359,13 +370,14 @@ def follow(
         tried = [smt]
     problems = [problem(workload, cluster, {**params, "smt": chosen}, settings, committed) for chosen in tried]
     found = [make(one, params) for one in problems]
+    # The first of equal ends: physical cores.
     best = min(range(len(found)), key=lambda i: makespan_s(*found[i]))
     committed.cache["smt"] = tried[best]
     return to_plan(*found[best])
 
 
 def to_plan(problem: Problem, slots: Slots) -> Plan:
-    """The Plan that makes the engine follow these slots."""
+    """Return the Plan that makes the engine follow these slots."""
     facts = problem.facts
     offset = slots.offer - facts.offer_first[facts.shape]
     own = flow.holds(facts, slots)
@@ -379,5 +391,5 @@ def to_plan(problem: Problem, slots: Slots) -> Plan:
 
 
 def makespan_s(problem: Problem, slots: Slots) -> float:
-    """Last planned end − first release."""
+    """Return the last planned end − first release."""
     return float(slots.end_s.max() - problem.facts.release_s.min()) if len(slots.end_s) else 0.0

@@ -17,12 +17,14 @@ from wattflow.policy.planning.facts import Facts, Floats, Slots, handles, jit
 from wattflow.policy.planning.problem import Problem
 from wattflow.policy.planning.timeline import fetch_s, forget, gather, latest, message_s, put, ready_on
 
+# A task moves for a real gain only, not for a rounding.
 _CHEAPER = 1.0 - 1e-9
 
 
 def reclaim(problem: Problem, slots: Slots, finish_by_s: Floats, move: bool = True) -> Slots:
-    """A copy of the plan with its slack spent on energy; see the module. O(tasks × nodes × slots in a node)."""
+    """Return a copy of the plan with its slack spent on energy; see the module. O(tasks × nodes × slots in a node)."""
     spent = _with_room(problem.facts, slots)
+    # Last end first: children are settled before their parents, whose limit they are.
     order = np.lexsort((np.arange(len(slots.start_s)), slots.start_s, slots.end_s))[::-1].copy()
     if len(order):
         _reclaim(*handles(problem.facts, spent), order, finish_by_s, int(move))
@@ -42,7 +44,7 @@ def finish_by(problem: Problem, slots: Slots, slack: float, to_deadline: bool = 
 
 
 def joules(problem: Problem, slots: Slots) -> float:
-    """Energy above idle that the plan's CPU tasks are expected to take."""
+    """Return energy above idle that the plan's CPU tasks are expected to take."""
     facts = problem.facts
     placed = np.flatnonzero(slots.node >= 0)
     offer, cls = slots.offer[placed], facts.cls[slots.node[placed]]
@@ -51,8 +53,9 @@ def joules(problem: Problem, slots: Slots) -> float:
 
 
 def _with_room(facts: Facts, slots: Slots) -> Slots:
-    """A copy with rows for every task to be planned once more, and timelines from their beginning."""
+    """Return a copy with rows for every task to be planned once more, and timelines from their beginning."""
     rows = int(slots.rows[0])
+    # Each task may add two moments to its bin when it is taken out and two when it is put in again.
     more = 4 * len(slots.node) + 2
     grown = {
         name: np.concatenate([getattr(slots, name)[:rows], np.zeros(more, getattr(slots, name).dtype)])
@@ -64,6 +67,8 @@ def _with_room(facts: Facts, slots: Slots) -> Slots:
         if name not in grown and name not in ("head", "finger")
     }
     bins = np.arange(len(facts.free_u), dtype=np.int64)
+    # From the beginning: list scheduling has passed over the past in which
+    # nothing was free (`_skip_full`), but a task moves out of it now.
     return Slots(**grown, **others, head=bins, finger=bins.copy())
 
 
@@ -78,21 +83,25 @@ def _reclaim(facts, slots, order, finish_by_s, move):
 @jit
 def _reclaim_one(facts, slots, task, finish_by_s, move):
     home, old = slots.node[task], slots.offer[task]
+    # Out of the timeline while it looks, so that its own slot counts as free.
     put(facts, slots, task, home, old, -1)
     gather(facts, slots, task)
     shape = facts.shape[task]
     least = _joules(facts, task, old, home) * _CHEAPER
     node_at, offer_at = home, old
     start_at, end_at = slots.start_s[task], slots.end_s[task]
+    # As late as possible where it stands: that leaves its parents the most slack, at the same joules.
     _slot(facts, slots, task, old, home, finish_by_s)
     if slots.best[0] > start_at:
         start_at, end_at = slots.best[0], slots.best[1]
     fetch_home = fetch_s(facts, slots, task, home)
     fresh = 0
     for node in range(facts.cls.size):
+        # `_ties` keeps a child's transfer from getting longer: links are shared, and the plan does not foresee that.
         if node != home and (move == 0 or facts.free_u[node] <= 0 or _ties(facts, slots, task, node)):
             continue
         cls = facts.cls[node]
+        # Unused nodes of a class are alike; 62 classes fit the bits of an int64.
         if node != home and slots.used[node] == 0 and cls < 62:
             if (fresh >> cls) & 1 == 1:
                 continue
@@ -121,7 +130,7 @@ def _joules(facts, task, offer, node):
 
 @jit
 def _slot(facts, slots, task, offer, node, finish_by_s):
-    """The latest (start, end) of an offer on a node that delays no child, into ``best``; −inf without one."""
+    """Write the latest (start, end) of an offer on a node that delays no child into ``best``; −inf without one."""
     slots.best[0] = -math.inf
     run_s = facts.estimate_s[task] * facts.factor[offer, facts.cls[node]]
     if not run_s < math.inf or run_s > facts.limit_s[facts.cls[node]]:
@@ -137,6 +146,7 @@ def _slot(facts, slots, task, offer, node, finish_by_s):
     from_s = ready_on(facts, slots, task, node)
     start = latest(slots, node, from_s, until, wait_s + run_s, facts.need_u[offer], facts.need_bytes[offer])
     slots.best[0] = start
+    # `until` itself where the sum would exceed it by a rounding: the child starts no later.
     slots.best[1] = min(until, start + (wait_s + run_s))
 
 

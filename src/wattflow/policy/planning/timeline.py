@@ -18,9 +18,10 @@ from wattflow.policy.planning.facts import NOWHERE, WHOLE, jit
 
 @jit
 def _row_at(slots, place, at_s):
-    """The row in force at a moment (the head before it), looked for from where the last search ended."""
+    """Return the row in force at a moment (the head before it), looked for from where the last search ended."""
     row = slots.finger[place]
     head = slots.head[place]
+    # The head moves on (`_skip_full`) and may have passed the finger.
     if slots.time[row] < slots.time[head]:
         row = head
     while slots.time[row] > at_s and row != head:
@@ -33,7 +34,7 @@ def _row_at(slots, place, at_s):
 
 @jit
 def earliest(slots, place, after_s, long_s, need_u, need_bytes):
-    """First moment from which a bin has room for so long; inf if that would not end before ``near[3]``."""
+    """Return the first moment from which a bin has room for so long; inf if that would not end before ``near[3]``."""
     row = _row_at(slots, place, after_s)
     start = max(after_s, slots.time[row])
     while True:
@@ -47,6 +48,7 @@ def earliest(slots, place, after_s, long_s, need_u, need_bytes):
                 ahead = slots.next[ahead]
             if ahead < 0 or slots.time[ahead] >= start + long_s:
                 return start
+            # Room runs out before the end: nothing before that moment can be the start.
             row = ahead
         row = slots.next[row]
         if row < 0:
@@ -56,10 +58,11 @@ def earliest(slots, place, after_s, long_s, need_u, need_bytes):
 
 @jit
 def latest(slots, place, after_s, until_s, long_s, need_u, need_bytes):
-    """Last moment ≥ ``after_s`` from which a bin has room for so long, ending by ``until_s``; −inf without one."""
+    """Return the last moment ≥ ``after_s`` from which a bin has room so long, ending by ``until_s``; −inf without."""
     row = _row_at(slots, place, after_s)
     found = -math.inf
     start = after_s
+    # A run of moments that all have room is one gap: its start stays while it lasts.
     open_ = False
     while row >= 0 and slots.time[row] <= until_s:
         if slots.free_u[row] >= need_u and slots.free_bytes[row] >= need_bytes:
@@ -78,7 +81,7 @@ def latest(slots, place, after_s, until_s, long_s, need_u, need_bytes):
 
 @jit
 def _moment(slots, place, at_s):
-    """The row that begins at a moment, made if need be."""
+    """Return the row that begins at a moment, made if need be."""
     row = _row_at(slots, place, at_s)
     if slots.time[row] == at_s:
         return row
@@ -113,6 +116,7 @@ def occupy(slots, place, start_s, end_s, need_u, need_bytes):
 def _skip_full(slots, place):
     """Forget the past in which nothing at all is free."""
     row = slots.head[place]
+    # Only cores count: where none is free nothing starts, however much memory there is.
     while slots.free_u[row] <= 0 and slots.next[row] >= 0:
         row = slots.next[row]
     slots.head[place] = row
@@ -120,7 +124,7 @@ def _skip_full(slots, place):
 
 @jit
 def share_of(facts, offer, device):
-    """Return what an offer takes of a device: all of it unless shares are asked for and kept apart."""
+    """Return the share of a device that an offer takes: all of it unless the device is divided by shares."""
     sharing = facts.device_sharing[device]
     share = facts.share_u[offer]
     if sharing <= 1 or facts.devices[offer] > 1:
@@ -161,6 +165,7 @@ def forget(facts, slots, task):
     for e in range(facts.parent_start[task], facts.parent_start[task + 1]):
         node = slots.node[facts.parent[e]]
         if node >= 0:
+            # To 0, not by subtraction: sums of floats would leave a rest.
             slots.local_bytes[node] = 0.0
             slots.local_n[node] = 0
             slots.zone_n[facts.zone[facts.cls[node]]] = 0
@@ -168,8 +173,9 @@ def forget(facts, slots, task):
 
 @jit
 def fetch_s(facts, slots, task, node):
-    """Seconds of the data stage on a node (physics, section 5), after `gather`."""
+    """Return seconds of the data stage on a node (physics, section 5), after `gather`."""
     size = facts.input_bytes[task]
+    # Not by bytes: sums of floats differ in their last digit, and all inputs here must mean nothing to fetch.
     if slots.local_n[node] < slots.near[2]:
         size += slots.near[1] - slots.local_bytes[node]
     if size <= 0.0:
@@ -187,7 +193,7 @@ def fetch_s(facts, slots, task, node):
 
 @jit
 def message_s(facts, source, node, size):
-    """Seconds for a parent's bytes to reach a node, alone on the link."""
+    """Return seconds for a parent's bytes to reach a node, alone on the link."""
     if size <= 0.0 or (source == node and facts.stores[node] == 1):
         return 0.0
     cls = facts.cls[node]
@@ -199,7 +205,7 @@ def message_s(facts, source, node, size):
 
 @jit
 def ready_on(facts, slots, task, node):
-    """When a task may take cores of a node: at its parents' ends, or (``overlap``) when all their bytes are there."""
+    """Return when a task may take cores of a node: its parents' ends, or (``overlap``) when their bytes are there."""
     if facts.overlap[0] == 0:
         return slots.near[0]
     ready = facts.release_s[task] + message_s(facts, -1, node, facts.input_bytes[task])
@@ -222,6 +228,7 @@ def _one_device(facts, slots, offer, node, from_s, wait_s, run_s):
             continue
         long_s = wait_s + run_s / facts.device_speed[d]
         start = from_s
+        # Cores and device are asked in turn until both are free at one moment.
         while True:
             first = earliest(slots, node, start, long_s, facts.need_u[offer], facts.need_bytes[offer])
             share = share_of(facts, offer, d)
@@ -242,6 +249,7 @@ def _many_devices(facts, slots, offer, node, from_s, wait_s, run_s):
     for k in range(facts.device_n[node]):
         d = facts.device_first[node] + k
         if facts.device_ok[offer, d] == 1:
+            # The slowest of all that suit, before it is known which will be free.
             slowest = min(slowest, facts.device_speed[d])
     long_s = wait_s + run_s / slowest
     start = from_s
@@ -274,6 +282,7 @@ def try_node(facts, slots, task, offer, node):
     slots.best[0] = math.inf
     slots.best[1] = math.inf
     run_s = facts.estimate_s[task] * facts.factor[offer, facts.cls[node]]
+    # NaN fails the first test; where there is no limit, inf needs the second.
     if not run_s <= facts.limit_s[facts.cls[node]] or run_s == math.inf:
         return
     from_s = ready_on(facts, slots, task, node)
@@ -341,6 +350,7 @@ def _place_best(facts, slots, task, only, bias):
             soonest = slots.near[0] + facts.estimate_s[task] * facts.factor[offer, cls] + bias[cls]
             if facts.devices[offer] == 0 and not soonest < least:
                 continue
+            # `earliest` gives up where the end could not be better than the best so far.
             slots.near[3] = least - bias[cls]
             try_node(facts, slots, task, offer, node)
             if slots.best[1] + bias[cls] < least:
@@ -385,6 +395,7 @@ def list_schedule(facts, slots, priority, bias, only):
     O(tasks × nodes × slots).
     """
     tasks = facts.estimate_s.size
+    # A copy by subtraction, counted down below.
     waiting = facts.parent_start[1:] - facts.parent_start[:-1]
     heap = np.zeros(tasks + 1, np.int64)
     keys = (priority, facts.depth)

@@ -18,11 +18,11 @@ from functools import partial
 
 import msgspec
 
+from wattflow.levels.power_hooks import HookFailed, PowerHook
 from wattflow.model.errors import WattflowError
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.lineage import lineage_of
 from wattflow.runtime.messages import Ended, Lease, Level, Node, Orders, Sync, Warm
-from wattflow.runtime.power_hooks import HookFailed, PowerHook
 from wattflow.runtime.records import Recent
 
 log = logging.getLogger(__name__)

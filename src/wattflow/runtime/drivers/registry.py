@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from wattflow.levels.power_hooks import PowerHook
 from wattflow.model import plugins
 from wattflow.model.errors import WattflowError, unknown_name
 from wattflow.runtime.drivers.base import Driver, Site
-from wattflow.runtime.power_hooks import PowerHook
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ _OURS: Mapping[str, Callable[[Site], Driver]] = {
 
 def _power_hook(options: Mapping[str, str]) -> PowerHook | None:
     """Make the hook that puts machines to sleep, where one is asked for."""
-    from wattflow.runtime.power_hooks import CommandHook, WakeOnLan
+    from wattflow.levels.power_hooks import CommandHook, WakeOnLan
 
     suspend, resume, lan = (options.get(name) for name in ("suspend_command", "resume_command", "wake_on_lan"))
     if "redfish" in options:
@@ -113,7 +113,7 @@ def _pairs(option: str, text: str) -> dict[str, str]:
 
 
 def _redfish(options: Mapping[str, str]) -> PowerHook:
-    from wattflow.runtime.redfish_power import RedfishHook
+    from wattflow.levels.redfish_power import RedfishHook
 
     if any(name in options for name in ("suspend_command", "resume_command", "wake_on_lan")):
         raise WattflowError("--redfish both puts machines to sleep and wakes them; leave the other ways out")

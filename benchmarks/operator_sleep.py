@@ -1,0 +1,247 @@
+"""A recorded day on nodes that sleep, played in minutes: waits, foreign cordons, joules.
+
+The day is one of the batch log `wagap-2013`: submit times, runtimes and cores are the log's, jobs are repeated until
+the nodes are loaded to 40 %, what is wider than a node becomes several pods. Control plane, bindings and our scheduler
+are real; nodes are KWOK's with kubelets that fall silent when they sleep (`operator_kubelets`). Watts are modelled, by
+the same curves for the rig and for the two rivals, which are simulated: `kubernetes` with all nodes on, and with nodes
+that sleep after 600 s of idling. All times are divided by the speed-up, those of waking and sleeping too.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import time
+from dataclasses import dataclass
+
+import kube_replay as replay
+import numpy as np
+from kuberig import kwok
+from kuberig.api import JSON, Api
+from kuberig.control import Options
+from kuberig.kwok import Shape as NodeShape
+from kuberig.processes import free_ports, until_ready
+from kuberig.rig import Rig
+from operator_kubelets import Kubelets, hook, off_s
+from operator_stateful import ROOT, _prepare
+
+from wattflow.clusters import resolve_profile
+from wattflow.files.data_folder import data_folder
+from wattflow.kube.power import name_as_label
+from wattflow.model.cluster import Cluster, Node, Sleep
+from wattflow.model.workflow import Function, Variant
+from wattflow.model.workload import Shape, Workload
+
+DAY_S, CORES, LOAD = 86_400.0, 16, 0.4
+DAY = 78
+"""Of the log: a full one (1,138 jobs) whose load goes up and down."""
+WAKE_S, ENTER_S, SLEEP_W = 300.0, 30.0, 10.0
+"""Of a server, in seconds of the day."""
+GRACE_S, BEAT_S = 40, 12.0
+PROFILES = ("ichnos:gpgnode-05/performance", "ccf:xeon-6338n-xr11", "ccf:epyc-7763-dl325")
+"""The three kinds of the other benchmarks of this folder, in turn."""
+CORDONED = 0.02
+_PODS = "/api/v1/namespaces/default/pods"
+CONFIG = """
+name = "wattflow"
+policy = "wattflow"
+[http]
+port = {port}
+[lease]
+lease_s = 60
+renew_s = 40
+[energy]
+profiles = false
+[workflows]
+argo = false
+[sleep]
+hook = "{hook}"
+wake_s = {wake:.3f}
+enter_s = {enter:.3f}
+sleep_w = {watts}
+[shared]
+settle_s = 0.2
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """Pods of the day: when each is created, how long it runs, its cores; seconds of the rig's clock."""
+
+    release_s: np.ndarray
+    runtime_s: np.ndarray
+    cores: np.ndarray
+
+
+def recorded(nodes: int, speedup: float, seed: int) -> Day:
+    """Read the day, repeated until it loads the nodes as wanted."""
+    folder = data_folder()
+    if folder is None:
+        raise SystemExit("the day needs the data folder (WATTFLOW_DATA)")
+    with gzip.open(folder / "batch_logs_swf" / "wagap-2013.swf.gz", "rt") as lines:
+        rows = [line.split() for line in lines if line.strip() and not line.startswith(";")]
+    jobs = np.array([(float(r[1]), float(r[3]), max(int(r[4]), int(r[7]))) for r in rows if len(r) > 8])
+    jobs[:, 0] -= jobs[:, 0].min() + DAY * DAY_S
+    jobs = jobs[(jobs[:, 0] >= 0) & (jobs[:, 0] < DAY_S) & (jobs[:, 1] > 0) & (jobs[:, 2] > 0)]
+    jobs[:, 1] = np.minimum(jobs[:, 1], DAY_S - jobs[:, 0])  # what is left at midnight is the next day's
+    pods = [
+        (at, lasts, min(CORES, wide - CORES * i)) for at, lasts, wide in jobs for i in range(-(-int(wide) // CORES))
+    ]
+    table = np.array([one for one in pods if one[1] / speedup >= 0.5])  # shorter ones are over before they are seen
+    times = LOAD * nodes * CORES * DAY_S / float((table[:, 1] * table[:, 2]).sum())
+    draw = np.random.default_rng(seed)
+    copies = [table] * int(times) + [table[draw.random(len(table)) < times % 1]]
+    table = np.concatenate(copies)
+    table[:, 0] = np.clip(table[:, 0] + draw.uniform(-600, 600, len(table)), 0, None)
+    table = table[np.argsort(table[:, 0])]
+    return Day(table[:, 0] / speedup, table[:, 1] / speedup, table[:, 2])
+
+
+def played(nodes: int, minutes: float, seed: int) -> tuple[dict[str, float], dict[str, float], list[str]]:
+    """Play the day; returns counts, figures and what went wrong."""
+    speedup = DAY_S / (60 * minutes * 0.75)  # a quarter for starting nodes and for what ends late
+    day = recorded(nodes, speedup, seed)
+    wake_s, enter_s = WAKE_S / speedup, ENTER_S / speedup
+    print(
+        f"{len(day.cores)} pods on {nodes} nodes, a day at {speedup:.0f} x; a node wakes in {wake_s:.1f} s", flush=True
+    )
+    rig = Rig.start(Options(scheduler=False, node_grace_s=GRACE_S), die_with_parent=True)
+    try:
+        _prepare(rig)
+        command, orders = hook(rig.folder)
+        kwok.start(rig.folder, rig.processes, rig.users)
+        names = kwok.add_nodes(rig.api, nodes, [_shape(i) for i in range(len(PROFILES))])
+        api = Api.of_kubeconfig(rig.kubeconfig)
+        with Kubelets(api, orders, names, wake_s, enter_s, min(BEAT_S, GRACE_S / 3)) as kubelets:
+            kwok.await_ready(rig.api, nodes, 600)
+            _start(rig, command, wake_s, enter_s)
+            return _measure(rig, day, kubelets, names, (speedup, wake_s, enter_s))
+    finally:
+        rig.stop()
+
+
+def _shape(kind: int) -> NodeShape:
+    labels = {"wattflow.io/sleep": "true", replay.measure.LABEL: name_as_label(PROFILES[kind])}
+    return NodeShape(f"kind{kind}", cpu=str(CORES), memory="256Gi", labels=labels, zones=3)
+
+
+def _node(name: str, sleep: Sleep | None = None) -> Node:
+    """A node as the simulator and the reckoning of joules see it."""
+    curve = resolve_profile(PROFILES[int(name.removeprefix("kind").partition("-")[0])], CORES)
+    return Node(name, CORES, 256 << 30, power=curve, sleep=sleep)
+
+
+def _start(rig: Rig, command: str, wake_s: float, enter_s: float) -> None:
+    (port,) = free_ports(1)
+    config = rig.folder / "day.toml"
+    text = CONFIG.format(port=port, hook=command, wake=wake_s, enter=enter_s, watts=SLEEP_W)
+    config.write_text(text)
+    words = [sys.executable, "-m", "wattflow.cli", "kube", "scheduler", "--config", str(config)]
+    words += ["--kubeconfig", str(rig.scheduler_kubeconfig)]
+    process = rig.processes.start("wattflow-day", words, {"PYTHONPATH": str(ROOT / "src")})
+    until_ready(process, lambda: replay.measure._answers(f"http://127.0.0.1:{port}/readyz"), 300)
+
+
+def _measure(
+    rig: Rig, day: Day, kubelets: Kubelets, names: list[str], times: tuple[float, float, float]
+) -> tuple[dict[str, float], dict[str, float], list[str]]:
+    speedup, wake_s, enter_s = times
+    held = names[:: round(1 / CORDONED)]
+    with replay.measure.watching(rig, "default") as binds:
+        began_s, created_s, cordoned_s = time.time(), np.zeros(len(day.cores)), {}
+        for task in range(len(day.cores)):
+            time.sleep(max(0.0, began_s + float(day.release_s[task]) - time.time()))
+            if len(cordoned_s) < len(held) and task >= len(cordoned_s) * len(day.cores) // (2 * len(held)):
+                name = held[len(cordoned_s)]  # one after another over the first half, asleep or not
+                rig.api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
+                cordoned_s[name] = time.time()
+            created_s[task] = time.time()
+            rig.api.create(_PODS, _pod(task, day))
+        late_s = max(0.0, created_s[-1] - began_s - float(day.release_s[-1]))
+        rig.api.await_each(_PODS, replay._ended, len(day.cores), 300)
+        ended_s = time.time()
+    pods = rig.api.items(_PODS)
+    rows = [replay._row(one) for one in pods]
+    waits = {name: binds.at[name] - created_s[int(name[1:])] for name, *_ in rows}
+    joules = _joules(names, rows, kubelets, began_s, ended_s, speedup)
+    rivals = _simulated(day, names, wake_s, enter_s, speedup)
+    long = sorted((name for name, wait_s in waits.items() if wait_s > wake_s + 10), key=lambda name: -waits[name])
+    unneeded = [name for name in long if rivals["waits"][int(name[1:])] < 1.0]
+    touched = _touched(rig, cordoned_s, kubelets, rows, wake_s)
+    slept_s = sum(off_s(spans, began_s, ended_s) for spans in kubelets.spans.values())
+    worst = {
+        "nodes": float(len(names)),
+        "pods": float(len(rows)),
+        "created late, s": late_s,
+        "slept, part of node time": slept_s / (len(names) * (ended_s - began_s)),
+        "switches": float(sum(map(len, kubelets.spans.values()))),
+        "longest wait, s": max(waits.values()),
+        "MJ": joules / 1e6,
+        "MJ all on, simulated": rivals["on"] / 1e6,
+        "MJ kubernetes + 600 s, simulated": rivals["600"] / 1e6,
+        "saved_against_all_on": 100 * (1 - joules / rivals["on"]),
+        "saved_against_kubernetes_600": 100 * (1 - joules / rivals["600"]),
+    }
+    for name, value in worst.items():
+        print(f"  {name}: {value:.4g}", flush=True)
+    failures = [f"{name} waited {waits[name]:.1f} s" for name in unneeded[:10]] + touched
+    return {"touched": float(len(touched)), "waited": float(len(unneeded))}, worst, failures
+
+
+def _pod(task: int, day: Day) -> JSON:
+    body = replay.measure.pod(f"j{task}", "wattflow")
+    notes = {replay.SECONDS: f"{day.runtime_s[task]:.3f}", "wattflow.io/runtime-s": f"{day.runtime_s[task]:.3f}"}
+    body["metadata"]["annotations"] = notes
+    body["spec"]["restartPolicy"] = "Never"
+    needs = {"cpu": f"{int(day.cores[task])}", "memory": "64Mi"}
+    body["spec"]["containers"][0]["resources"]["requests"] = needs
+    return body
+
+
+def _joules(
+    names: list[str], rows: list[tuple[str, str, float, float, float]], kubelets: Kubelets, began_s: float,
+    ended_s: float, speedup: float,
+) -> float:  # fmt: skip
+    """Curves at the busy cores; nodes that are off draw their sleep watts, on their way idle watts."""
+    nodes = [_node(name) for name in names]
+    plain = [(node, cores, began, ended) for _, node, cores, began, ended in rows]
+    total = replay.energy_j(nodes, plain, began_s, ended_s)
+    for node in nodes:
+        assert node.power is not None
+        total -= (node.power.at(0.0) - SLEEP_W) * off_s(kubelets.spans.get(node.name, ()), began_s, ended_s)
+    return total * speedup
+
+
+def _simulated(day: Day, names: list[str], wake_s: float, enter_s: float, speedup: float) -> dict[str, object]:
+    """The rivals: the same pods and nodes under `kubernetes`, all on, and asleep after 600 s of the day."""
+    from wattflow.sim import simulate
+
+    wants = np.unique(day.cores)
+    shapes = [Shape(0, (Variant(cores=float(one)),), 1) for one in wants]
+    order = np.argsort(day.release_s, kind="stable")
+    workload = Workload.of_columns(
+        "day", release_s=day.release_s[order], runtime_s=day.runtime_s[order], shapes=shapes,
+        shape=np.searchsorted(wants, day.cores[order]).astype(np.int32), functions=(Function("job"),), one_each=True,
+    )  # fmt: skip
+    nodes = tuple(_node(name, Sleep(SLEEP_W, wake_s, enter_s)) for name in names)
+    on = simulate(workload, Cluster("day", nodes).without_sleep(), "kubernetes")
+    asleep = simulate(workload, Cluster("day", nodes), f"kubernetes:sleep={600 / speedup:.4f}")
+    waits = np.zeros(len(order))
+    waits[order] = on.end_s_by_task() - workload.release_s - workload.runtime_s
+    return {"on": on.total_j * speedup, "600": asleep.total_j * speedup, "waits": waits}
+
+
+def _touched(
+    rig: Rig, cordoned_s: dict[str, float], kubelets: Kubelets,
+    rows: list[tuple[str, str, float, float, float]], wake_s: float,
+) -> list[str]:  # fmt: skip
+    """Cordoned nodes that are no longer so, that were switched, or that were given a pod afterwards."""
+    found = []
+    for name, since_s in cordoned_s.items():
+        settled_s = since_s + wake_s + 5  # what was ordered before the cordon may come true after it
+        if not rig.api.get(f"/api/v1/nodes/{name}")["spec"].get("unschedulable"):
+            found.append(f"{name} lost its cordon")
+        if any(settled_s < at < float("inf") for span in kubelets.spans.get(name, []) for at in span):
+            found.append(f"{name} was switched after its cordon")
+        found += [f"{pod} began on {name}" for pod, node, _, began, _ in rows if node == name and began > settled_s]
+    return found

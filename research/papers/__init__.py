@@ -1,0 +1,1 @@
+"""Published claims, replayed: one module per kind; `research.papers.experiment` registers them."""

@@ -1,0 +1,1 @@
+"""Dynamic resource allocation: devices that drivers offer, claims that pods name, who gets which."""

@@ -1,0 +1,219 @@
+"""The parts of resource.k8s.io/v1 that we read and write. Unknown fields are skipped while decoding."""
+
+# ruff: noqa: RUF012 (msgspec gives each object an empty list or table of its own)
+
+from __future__ import annotations
+
+import msgspec
+
+from wattflow.kube import objects
+from wattflow.kube.objects import Metadata, Object
+
+Config = msgspec.Raw
+"""Drivers' own parameters: copied into an allocation as they came."""
+
+
+class Cel(Object):
+    expression: str = ""
+
+
+class Selector(Object):
+    cel: Cel | None = None
+
+
+class DeviceToleration(Object):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class CapacityWish(Object):
+    requests: dict[str, str] = {}
+
+
+class Wish(Object):
+    """What one request, or one alternative of it, asks for."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: list[Selector] = []
+    allocation_mode: str = "ExactCount"
+    count: int = 1
+    admin_access: bool | None = None
+    tolerations: list[DeviceToleration] = []
+    capacity: CapacityWish | None = None
+
+
+class Request(Object):
+    name: str = ""
+    exactly: Wish | None = None
+    first_available: list[Wish] = []
+
+
+class Constraint(Object):
+    requests: list[str] = []
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class ClaimConfig(Object):
+    requests: list[str] = []
+    opaque: Config | None = None
+
+
+class DeviceWishes(Object):
+    requests: list[Request] = []
+    constraints: list[Constraint] = []
+    config: list[ClaimConfig] = []
+
+
+class ResourceClaimSpec(Object):
+    devices: DeviceWishes = msgspec.field(default_factory=DeviceWishes)
+
+
+class Given(Object):
+    """One device of an allocation."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    tolerations: list[DeviceToleration] = []
+
+
+class GivenConfig(Object):
+    source: str = ""
+    requests: list[str] = []
+    opaque: Config | None = None
+
+
+class GivenDevices(Object):
+    results: list[Given] = []
+    config: list[GivenConfig] = []
+
+
+class Allocation(Object):
+    devices: GivenDevices = msgspec.field(default_factory=GivenDevices)
+    node_selector: objects.NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+
+class Consumer(Object):
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+    api_group: str = ""
+
+
+class ResourceClaimStatus(Object):
+    allocation: Allocation | None = None
+    reserved_for: list[Consumer] = []
+
+
+class ClaimMetadata(Metadata):
+    finalizers: list[str] = []
+
+
+class ResourceClaim(Object):
+    metadata: ClaimMetadata = msgspec.field(default_factory=ClaimMetadata)
+    spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
+    status: ResourceClaimStatus = msgspec.field(default_factory=ResourceClaimStatus)
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class Attribute(Object):
+    """A value of one of four kinds; of kinds that we do not know all are None."""
+
+    string: str | None = None
+    int_: int | None = msgspec.field(default=None, name="int")
+    bool_: bool | None = msgspec.field(default=None, name="bool")
+    version: str | None = None
+
+
+class Capacity(Object):
+    value: str = "0"
+
+
+class Counter(Object):
+    value: str = "0"
+
+
+class CounterSet(Object):
+    name: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class Consumed(Object):
+    counter_set: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class DeviceTaint(Object):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Device(Object):
+    name: str = ""
+    attributes: dict[str, Attribute] = {}
+    capacity: dict[str, Capacity] = {}
+    consumes_counters: list[Consumed] = []
+    taints: list[DeviceTaint] = []
+    node_name: str = ""
+    node_selector: objects.NodeSelector | None = None
+    all_nodes: bool = False
+    binding_conditions: list[str] = []
+    allow_multiple_allocations: bool = False
+
+
+class Pool(Object):
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class SliceSpec(Object):
+    driver: str = ""
+    pool: Pool = msgspec.field(default_factory=Pool)
+    node_name: str = ""
+    node_selector: objects.NodeSelector | None = None
+    all_nodes: bool = False
+    per_device_node_selection: bool = False
+    devices: list[Device] = []
+    shared_counters: list[CounterSet] = []
+
+
+class ResourceSlice(Object):
+    """Some devices of one driver's pool."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: SliceSpec = msgspec.field(default_factory=SliceSpec)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
+class ClassConfig(Object):
+    opaque: Config | None = None
+
+
+class ClassSpec(Object):
+    selectors: list[Selector] = []
+    config: list[ClassConfig] = []
+
+
+class DeviceClass(Object):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: ClassSpec = msgspec.field(default_factory=ClassSpec)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name

@@ -1,1 +1,0 @@
-"""Published claims, replayed: one module per kind; `wattflow.lab.experiments.experiment` registers them."""
