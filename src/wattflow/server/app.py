@@ -64,7 +64,9 @@ def make_app(house: House) -> Door:
         _start_threads(asyncio.get_running_loop())
         await _first_call(app)
         await house.service.start()
-        house.background = [asyncio.create_task(_housekeeping(house)), asyncio.create_task(house.pulse.run())]
+        house.background = [
+            asyncio.create_task(one) for one in (_housekeeping(house), _snapshots(house), house.pulse.run())
+        ]
         yield
         for task in house.background:
             task.cancel()
@@ -236,20 +238,17 @@ async def _http(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
 
 
-async def _housekeeping(house: House) -> None:
-    """Snapshots, and an end to what was kept long enough."""
-    saved = collected = house.service.ledger.next_entry
+async def _housekeeping(house: House, every_s: float = 5.0) -> None:
+    """Put an end to what was kept long enough, in memory, in the store and on the disk."""
+    collected = house.service.ledger.next_entry
     trimmed_s = time.monotonic()
     while True:
-        await asyncio.sleep(5)
+        await asyncio.sleep(every_s)
         # Cycles that survived their youth stay until here; a whole collection would hold up whoever waits.
         if not house.service.workflows and collected != house.service.ledger.next_entry:
             collected = house.service.ledger.next_entry
             gc.collect()  # nothing is open, so there is little to look at and nobody who waits
         try:
-            if house.service.ledger.next_entry - saved >= SNAPSHOT_ENTRIES:
-                saved = house.service.ledger.next_entry
-                await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
             await forget_closed(house.service)
             await asyncio.to_thread(trim_own_log)
             if time.monotonic() - trimmed_s > TRIM_S:
@@ -259,6 +258,20 @@ async def _housekeeping(house: House) -> None:
             await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)
         except Exception as error:
             house.service.aside.put("round of", "housekeeping", error)
+
+
+async def _snapshots(house: House, every_s: float = 5.0) -> None:
+    """Have the engine saved anew now and then.
+
+    Apart from housekeeping: on a busy machine it takes minutes, and what is over must leave memory meanwhile.
+    """
+    saved = house.service.ledger.next_entry
+    while True:
+        await asyncio.sleep(every_s)
+        if house.service.ledger.next_entry - saved >= SNAPSHOT_ENTRIES:
+            saved = house.service.ledger.next_entry
+            with house.service.aside.guard("round of", "snapshots"):
+                await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
 
 
 async def thin(house: House, most: int = THIN_MOST) -> None:
