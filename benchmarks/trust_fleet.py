@@ -13,6 +13,7 @@ import functools
 import os
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,16 @@ from trust_tally import Portion
 from wattflow.runtime import messages as m
 from wattflow.runtime.home import Home
 
-RATE, BATCH = 204, 20
-"""A little above 200, so that what is measured can reach it."""
-RUN_S, USERS = 2.0, 8
+RATE, BATCH, FLOW = 204, 20, 100
+"""Tasks a second (a little above 200, so that what is measured can reach it), of a submission, of a workflow."""
+RUN_S, USERS = 2.0, 32
+"""Several users, so that a commit that takes long on a busy machine holds up its own tasks and not the rate."""
 POLL_S, WINDOW_S = 1.0, 10.0
 NODE_W, TASK_J = 60.0, 1.0
 MIB = float(1 << 20)
 WARM_UP_S, LOOK_S = 120.0, 10.0
-"""Growth is counted from here to the end, between means of so many seconds. Tables fill at first: a workflow of 500
-tasks takes 20 s, and what is over leaves the server's memory a minute later. What grew before is told beside it."""
+"""Growth is counted from here to the end, between means of so many seconds. Tables fill at first: a workflow of 100
+tasks takes 16 s, and what is over leaves the server's memory a minute later. What grew before is told beside it."""
 _ORDERS = msgspec.msgpack.Decoder(m.Orders)
 
 
@@ -168,6 +170,7 @@ def portion(folder: Path, seed: int, seconds: float, nodes: int) -> Portion:
 
 async def _played(home: Home, seconds: float, nodes: int) -> tuple[dict[str, float], list[str]]:
     fleet, loop = Fleet(home, nodes), asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(USERS + 2))  # a thread for each user who waits for a commit
     await fleet.begin(over_s=20.0)
     boss = calls(home)
     await asyncio.to_thread(wait_for, lambda: boss.call("GET", "/v1/status")["nodes"] >= nodes, "fleet", 300.0)
@@ -208,7 +211,7 @@ async def _submit(home: Home, name: int, seconds: float) -> int:
     while time.monotonic() - start_s < seconds:
         tasks = [{"key": str(submitted + n), "name": "step", "command": ["true"], "estimate_s": RUN_S}
                  for n in range(BATCH)]  # fmt: skip
-        sent = {"workflow": f"{name}-{submitted // 500}", "tasks": tasks, "seal": (submitted + BATCH) % 500 == 0}
+        sent = {"workflow": f"{name}-{submitted // FLOW}", "tasks": tasks, "seal": (submitted + BATCH) % FLOW == 0}
         await asyncio.to_thread(user.patiently, "POST", "/v1/submissions", sent)
         submitted += BATCH
         await asyncio.sleep(max(0.0, submitted * USERS / RATE - (time.monotonic() - start_s)))

@@ -117,7 +117,7 @@ class Pods(Devices):
 
     async def _follow(
         self, place: Path, work: Work, ended: asyncio.Future[jobs.Gone], stopped: asyncio.Event, began_s: float
-    ) -> tuple[str, str | None]:
+    ) -> tuple[m.Ending, str | None]:
         """Pass output on until the pod has ended, left its end, was stopped or ran too long."""
         seen, limit_s = 0, work.timeout_s
         while True:
@@ -146,7 +146,7 @@ class Pods(Devices):
             return "node_lost", "its pod was taken away"
         return "failed", f"its pod ended before it answered: {gone.reason or gone.phase}, exit code {gone.code}"
 
-    def _finish(self, place: Path, outcome: str, reason: str | None, began_s: float) -> Finish:
+    def _finish(self, place: Path, outcome: m.Ending, reason: str | None, began_s: float) -> Finish:
         if not (place / "ended").exists():
             return Finish(outcome, _started_s(place, began_s), time.monotonic(), reason=reason)
         end = msgspec.msgpack.decode((place / "ended").read_bytes(), type=m.Ended)

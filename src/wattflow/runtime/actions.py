@@ -37,6 +37,8 @@ class Actions:
         try:
             self.driver.launch(leases)
         except Exception as error:
+            # Some of them may have been launched: their reports carry fences of attempts that are over, and change
+            # nothing.
             reason = self.sink.aside.put("launch of attempts", [lease.fence for lease in leases], error)
             for lease in leases:
                 self.sink.ended(Ended(fence=lease.fence, outcome="refused", reason=f"not launched: {reason}"))
@@ -46,6 +48,7 @@ class Actions:
         if action.kind == Act.STOP:
             attempt = self.attempts.of_engine(action.who)
             if attempt is not None:
+                # From here on a bad end is the end: what was cancelled is not tried again.
                 attempt.stopping = True
                 self.driver.cancel([attempt.fence])
         elif action.kind in (Act.SLEEP, Act.WAKE):
@@ -70,6 +73,7 @@ class Actions:
     def _power(self, action: Action) -> None:
         node = self.nodes.by_engine(action.who)
         if node is not None and action.kind == Act.WAKE:
+            # Before it is ordered: after a restart in between, the node is woken again rather than forgotten.
             self.node_state(node.spec.name, "waking")
             self.waking.order(node.spec.name, node.spec.wake_s)
         elif node is not None:

@@ -191,6 +191,7 @@ class Agent:
             try:
                 await once()
             except Exception as error:
+                # Only the server's word that this agent is not wanted ends it; everything else may pass.
                 if isinstance(error, NameTaken) or (isinstance(error, Denied) and error.of_me):
                     raise
                 self.aside.put("turn of the agent's loop", once.__name__.lstrip("_"), error)
@@ -204,6 +205,7 @@ class Agent:
         await self._news.wait()
         self._news.clear()
         out = self._outbox.take()
+        # More than fits into one report: the rest goes at once, not with the next event.
         if not self._outbox.empty:
             self._news.set()
         if out.empty:
@@ -350,6 +352,7 @@ class Agent:
         """Begin an attempt, once, or go on with the one that it adopts. The server sends again what it knows no end of:
         that is told again, too."""
         if lease.fence in self._seen:
+            # Its end was told and the answer lost, or the server restarted before it was on disk.
             if lease.fence not in self._tasks and (end := self._ends.get(lease.fence)) is not None:
                 self._tell_end(end)
             return
@@ -384,6 +387,7 @@ class Agent:
     async def _attempt(self, lease: m.Lease) -> None:
         """Run an attempt and tell its end, whatever goes wrong: a fence that is held for ever is a lost task."""
         began_s = self._clock.now()
+        # Most tasks are over before that: their end says when they began, and a report is saved.
         tell = asyncio.get_running_loop().call_later(TELL_START_S, self._started, lease.fence, began_s)
         output = self._outputs[lease.fence] = Output(lease.fence, self._transport)
         try:
@@ -420,6 +424,7 @@ class Agent:
                 result = await self._keep(finish.result)
             except Denied as error:
                 finish = replace(finish, outcome="failed", reason=f"its result is not kept: {error}")
+        # Before the end is told: the server may ask for joules as soon as it knows of the end.
         self._energy.ended(lease.fence, finish.cpu_s)
         return m.Ended(
             fence=lease.fence, outcome=finish.outcome, cold_s=finish.cold_s, cpu_s=finish.cpu_s,
@@ -477,6 +482,7 @@ class Agent:
             self._objects.move_to_end(name)
             return self._objects[name]
         data = await self._transport.get(name)
+        # Functions and small arguments are asked for again and again; a large array is used once.
         if len(data) <= 16 << 20:
             self._objects[name] = data
             while len(self._objects) > CACHED_OBJECTS:

@@ -88,6 +88,7 @@ class Decider:
 
         ``duties`` are those of the variants on their GPUs, as measured; empty where none is known.
         """
+        # Packed bytes as the key: equal needs are equal bytes, and hashing them costs less than comparing structs.
         key = m.pack((variants, function, duties))
         if key not in self._shapes:
             known: Sequence[float | None] = duties or [None] * len(variants)
@@ -166,6 +167,7 @@ class Decider:
 
         A policy that breaks its contract is put aside for a plain one, which decides the rest of the step.
         """
+        # Noted before it is made: where the policy breaks half-way, a replay breaks there too, and `step_on` goes on.
         self._note("step", now_s)
         try:
             step = self.engine.step(now_s)
@@ -183,6 +185,7 @@ class Decider:
             self.shield = asdict(news)
             self._note(SHIELD, json.dumps(self.shield))  # text, for calls take plain arguments alone
         if chosen is not None:
+            # Noted under a name of its own: a replay must use what was chosen then, not rehearse again.
             self.engine.use(chosen)
             self._note(CHOSEN, chosen)
             return replace(step, wake_at=now_s)
@@ -233,6 +236,8 @@ class Decider:
 
     def _call(self, name: str, *arguments: Any, **fields: Any) -> Any:
         """Make a call of the engine and write it down; one that the engine refuses is not written."""
+        # Made first: a call that the engine refuses must not be in the journal, where it would be refused at every
+        # start.
         answer = getattr(self.engine, name)(*arguments, **fields)
         self._note(name, *arguments, **fields)
         return answer

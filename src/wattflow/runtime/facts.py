@@ -29,6 +29,7 @@ _ANNOUNCED = frozenset({
 def variant_of(told: m.Variant, duty: float | None = None) -> Variant:
     """Decode a variant. ``duty`` is what was measured on its GPU; without it the variant's own counts."""
     device = "fpga" if told.fpga or told.fpgas else "gpu" if told.gpu > 0 else None
+    # One number on the wire: below 1 a share of one device, from 1 on whole ones.
     whole = told.gpu >= 1
     return Variant(
         name=told.name, cores=told.cpus, memory_bytes=told.memory_bytes, device=device,

@@ -51,6 +51,7 @@ class GpuLearning:
         if alone:
             log_s = self._alone_log_s.get(place, math.log(runtime_s))
             self._alone_log_s[place] = log_s + WEIGHT * (math.log(runtime_s) - log_s)
+        # Only against runs of the same function alone on the same node: other nodes' GPUs have other clocks.
         elif use.beside >= COMPANY and place in self._alone_log_s and node.devices[device].sharing == "mps":
             stretch = runtime_s / math.exp(self._alone_log_s[place])
             self._add(node.name, min(LARGEST, max(0.0, stretch - 1.0) / use.beside))
@@ -76,6 +77,7 @@ class GpuLearning:
         found = self.interference(node)
         if found is None or abs(found - self._told.get(node, 0.0)) < max(STEP, 0.1 * found):
             return None
+        # Told when it has moved by a tenth: every change is a new node to the engine, which looks at all tasks again.
         self._told[node] = found
         return found
 

@@ -276,10 +276,11 @@ class Recent(Generic[T]):
     """Remember something of the latest attempts that are over, by fence.
 
     It is bounded by age, not only by number: a number large enough for thousands of ends a second would be minutes of
-    a slower server's memory, which then grows for as long as that.
+    a slower server's memory, which then grows for as long as that. Joules come last: a counter that is renewed seldom
+    is waited for up to a minute (`node_energy.STILL_S`).
     """
 
-    def __init__(self, most: int = 65_536, for_s: float = 120.0, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, most: int = 65_536, for_s: float = 90.0, now: Callable[[], float] = time.monotonic) -> None:
         self._most, self._for_s, self._now = most, for_s, now
         self._kept: OrderedDict[int, tuple[float, T]] = OrderedDict()
 

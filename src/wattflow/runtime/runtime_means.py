@@ -39,11 +39,13 @@ class Estimates:
         """A task of this function ended well on a node that said it has this speed."""
         if end.started_s is None or end.ended_s is None:
             return
+        # In logarithms: runtimes spread by factors, and one of an hour would swamp a thousand of a second.
         value = math.log(max(SHORTEST_S, (end.ended_s - end.started_s) * speed))
         count, mean = self._log_s.get(function, (0, 0.0))
         weight = max(WEIGHT, 1.0 / (count + 1))
         self._log_s[function] = (count + 1, mean + weight * (value - mean))
         self._count += 1
+        # The first end of a function has nothing to be compared with.
         if count and node and (self._count <= ALL_OF_FIRST or self._count % EVERY == 0):
             self._correct(function, node, value - mean)
 

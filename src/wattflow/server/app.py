@@ -26,7 +26,7 @@ from wattflow.runtime.json_logs import REQUEST
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
-from wattflow.runtime.tidying import trim_own_log
+from wattflow.runtime.tidying import trim_memory, trim_own_log
 from wattflow.runtime.turns import on_disk
 from wattflow.server import admin_routes, agent_routes, bodies, dashboard_routes, routes
 from wattflow.server.hot import Hot
@@ -43,6 +43,11 @@ LEAST_KEPT_S = 3600.0
 """An object is put before the task that names it: nothing younger is swept away."""
 THREADS = 8
 """For files and queries."""
+FORGET_AFTER_S = 15.0
+"""Memory holds what is over for so long: its clients have their ends by then, and whoever asks later asks the store.
+At 200 tasks a second a minute of it was a seventh of the server's memory."""
+TRIM_S = 60.0
+"""How often memory that the allocator holds free, between what is in use, is given back to the machine."""
 FORGET_PIECE = 256
 """Tasks that leave memory before others have a turn of the loop."""
 THIN_MOST = 200
@@ -59,7 +64,9 @@ def make_app(house: House) -> Door:
         _start_threads(asyncio.get_running_loop())
         await _first_call(app)
         await house.service.start()
-        house.background = [asyncio.create_task(_housekeeping(house)), asyncio.create_task(house.pulse.run())]
+        house.background = [
+            asyncio.create_task(one) for one in (_housekeeping(house), _snapshots(house), house.pulse.run())
+        ]
         yield
         for task in house.background:
             task.cancel()
@@ -159,6 +166,7 @@ class Door:
             return
         identity = self.identify(scope)
         refusal = self._refusal(scope, identity)
+        # After the rate: a stranger who floods the login page is refused like any other.
         if refusal is None and await self._house.dashboard.answered(scope, receive, send):
             return
         if identity is None or refusal is not None:
@@ -193,6 +201,7 @@ class Door:
 
         async def counted(message: Any) -> None:
             if message["type"] == "http.response.start":
+                # Counted as it is sent: an answer that the framework makes for an error counts, too.
                 requests[str(message["status"])] += 1
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request.encode())]
             await send(message)
@@ -218,6 +227,7 @@ def _is_agents(request: Request) -> bool:
 
 async def _refused(request: Request, error: Exception) -> Response:
     """Trouble of the server's own is 503. An agent waits for the next start then; clients are told a fault at once."""
+    # To a client a fault of the engine is final until a restart; an agent must keep its work and wait for that.
     waits = isinstance(error, StoreTrouble) or (isinstance(error, Broken) and _is_agents(request))
     status = 422 if isinstance(error, InvalidInput) else 503 if waits else 409
     return JSONResponse({"error": str(error)}, status)
@@ -228,25 +238,40 @@ async def _http(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
 
 
-async def _housekeeping(house: House) -> None:
-    """Snapshots, and an end to what was kept long enough."""
-    saved = collected = house.service.ledger.next_entry
+async def _housekeeping(house: House, every_s: float = 5.0) -> None:
+    """Put an end to what was kept long enough, in memory, in the store and on the disk."""
+    collected = house.service.ledger.next_entry
+    trimmed_s = time.monotonic()
     while True:
-        await asyncio.sleep(5)
+        await asyncio.sleep(every_s)
         # Cycles that survived their youth stay until here; a whole collection would hold up whoever waits.
         if not house.service.workflows and collected != house.service.ledger.next_entry:
             collected = house.service.ledger.next_entry
             gc.collect()  # nothing is open, so there is little to look at and nobody who waits
         try:
-            if house.service.ledger.next_entry - saved >= SNAPSHOT_ENTRIES:
-                saved = house.service.ledger.next_entry
-                await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
             await forget_closed(house.service)
             await asyncio.to_thread(trim_own_log)
+            if time.monotonic() - trimmed_s > TRIM_S:
+                trimmed_s = time.monotonic()
+                await asyncio.to_thread(trim_memory)
             await thin(house)
             await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)
         except Exception as error:
             house.service.aside.put("round of", "housekeeping", error)
+
+
+async def _snapshots(house: House, every_s: float = 5.0) -> None:
+    """Have the engine saved anew now and then.
+
+    Apart from housekeeping: on a busy machine it takes minutes, and what is over must leave memory meanwhile.
+    """
+    saved = house.service.ledger.next_entry
+    while True:
+        await asyncio.sleep(every_s)
+        if house.service.ledger.next_entry - saved >= SNAPSHOT_ENTRIES:
+            saved = house.service.ledger.next_entry
+            with house.service.aside.guard("round of", "snapshots"):
+                await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
 
 
 async def thin(house: House, most: int = THIN_MOST) -> None:
@@ -272,7 +297,7 @@ def _expire(house: House, before_s: float) -> None:
         house.objects.sweep(old_s, lambda: wanted_objects(house.database))
 
 
-async def forget_closed(service: Service, after_s: float = 60.0) -> None:
+async def forget_closed(service: Service, after_s: float = FORGET_AFTER_S) -> None:
     """Workflows that are over leave memory, a piece at a time; the store answers for them."""
     for workflow in [w for w in service.workflows.values() if w.state != "open"]:
         ended_s = float(workflow.about.get("ended_s", 0.0))  # type: ignore[arg-type]

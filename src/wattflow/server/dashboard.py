@@ -58,6 +58,7 @@ class Dashboard:
         self.service, self._tokens, self._zone = service, tokens, read_zone(folder)
         self.sessions = Sessions(database, tokens)
         self.events = Events(service, database)
+        # Two processes: replaying an engine for one explanation takes seconds, and pages must not wait behind it.
         self.documents, self.decisions = Beside(store, folder), Beside(store, folder)
         self.forecasts = Forecasts(store, folder, service.now)
         self._warming: asyncio.Task[None] | None = None
@@ -79,6 +80,7 @@ class Dashboard:
             answer = JSONResponse(await asyncio.to_thread(self._first, scope), headers={"cache-control": "no-store"})
         elif path == "/v1/session" and method == "POST":
             answer = await self._login(Request(scope, receive))
+        # The page's files hold no data, so they need no login; everything below /v1 does.
         elif not path.startswith("/v1/") and method in ("GET", "HEAD"):
             found = page(path)
             answer = None if found is None else Response(found.data, found.status, found.headers)
@@ -88,6 +90,7 @@ class Dashboard:
 
     def refusal(self, scope: Any) -> Response:
         """Refuse somebody who is not known, with the reason."""
+        # A reason of its own: whoever writes a script against the page would else look for a lost session.
         if cookie_of(scope) and not has_header(scope) and self.sessions.holder(cookie_of(scope)) is not None:
             text = "a change by a session needs the header wattflow-page: 1, so that no other site can make it"
             return JSONResponse({"error": text}, 403)
@@ -124,6 +127,7 @@ class Dashboard:
                 "this token is not known, was revoked or is too old" if given.token else "this code was used, or is old"
             )
             return JSONResponse({"error": what}, 401)
+        # An agent's token lies on every node: it must not open a person's page.
         if not who.may("user", "viewer"):
             return JSONResponse({"error": f"a token of the role {who.role} cannot log in; take a user's"}, 403)
         secret = await asyncio.to_thread(self.sessions.open, who)
@@ -154,6 +158,7 @@ class Dashboard:
              "watts": node.load.watts if node.load else None, "busy": node.load.cpu_busy if node.load else None}
             for node in service.nodes
         ]  # fmt: skip
+        # One node that is on and tells nothing makes the sum unknown: a part told as the whole would be a lie.
         known = [node["watts"] for node in nodes if node["state"] in ("on", "waking")]
         queue, waiting = await self._queue(owner)
         return {
@@ -186,9 +191,11 @@ class Dashboard:
                 waiting += 1
                 key = (task.workflow.id, task.spec.function_name)
                 groups.setdefault(key, Group(*key, task)).count += 1
+        # Reasons cost a look at every node each: the largest groups are those that people ask about.
         largest = sorted(groups.values(), key=lambda one: -one.count)[:MOST_GROUPS]
         if not largest:
             return [], 0
+        # A copy, made within one turn of the loop: the engine's own tables change while a thread reads.
         copy = fork(self.service.decider.engine)
         told = [
             {"workflow": group.workflow, "function": group.function, "count": group.count,

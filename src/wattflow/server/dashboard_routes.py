@@ -65,6 +65,7 @@ async def events(request: Request) -> Response:
     if not hub.has_room(owner_of(who)):
         raise HTTPException(503, "too many viewers watch already; close a page, or try later")
     dashboard = house_of(request).dashboard
+    # A stream lasts for hours: a revoked token must end it, though nothing is asked any more.
     still = functools.partial(dashboard.still_knows, who, cookie_of(request.scope))
     return hub.stream(owner_of(who), request.headers.get("last-event-id"), still)
 
@@ -90,6 +91,7 @@ async def explain(request: Request, task: int, number: Annotated[int, Query(ge=0
     await owned_task(request, task)
     house = house_of(request)
     record = house.service.tasks.get(task)
+    # What waits is explained by the engine as it is, the past by replaying the journal up to the decision.
     if record is not None and record.state == "waiting" and number == 0:
         return answer(request, await house.dashboard.explain_waiting(record))
     data = await house.dashboard.decisions.ask("explain", task=task, number=number)
@@ -101,6 +103,7 @@ async def forecast(request: Request) -> Response:
     """Begin a forecast."""
     who = allowed(request, "user")
     wanted = await typed(request, Wanted, 1 << 16)
+    # Checked before the process is started: it reads the store as the server, and knows no owners.
     if wanted.workflow is not None:
         await owned(request, wanted.workflow)
     made = house_of(request).dashboard.forecasts.start(wanted, who.name)

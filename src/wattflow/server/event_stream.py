@@ -55,6 +55,7 @@ class Viewer:
         """A frame for it; what is too much ends the stream with a reason."""
         if self.over:
             return
+        # A viewer that stopped reading holds its frames in this process: it is dropped, and told why.
         if self.size + len(frame) > MOST_BYTES or len(self.frames) >= MOST_FRAMES:
             self.frames.clear()
             frame, self.over = _frame("dropped", {"reason": SLOW.format(f"{self.size >> 10} KiB")}, None), True
@@ -160,6 +161,7 @@ class Events:
         if not self._viewers:
             return
         self._gathered.append((number, entry))
+        # A few times a second for all: a frame for every commit would be hundreds a second for each viewer.
         if self._planned is None:
             self._planned = asyncio.get_running_loop().call_later(EVERY_S, self._flush)
 
@@ -172,6 +174,7 @@ class Events:
         if not gathered:
             return
         loop, viewers = asyncio.get_running_loop(), tuple(self._viewers)
+        # A viewer must not see what a crash could still undo.
         self._service.writer.settled(lambda: call_in(loop, self._publish_soon, gathered, viewers))
 
     def _publish_soon(self, gathered: list[Entry], viewers: Sequence[Viewer]) -> None:

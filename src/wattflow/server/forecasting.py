@@ -33,6 +33,7 @@ _FIGURES = ("energy_j", "response_s", "late", "ended", "open")
 
 def rolled(database: sa.Engine, folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     """The present of a server rolled forward under each policy, with the same draws for all."""
+    # From the store, not from the server's memory: copying that would hold its loop.
     engine = rebuilt(database, folder, "fifo")[0].engine
     _from_submission(engine, database)
     now_s = float(engine.state.clock.now[0])

@@ -73,6 +73,7 @@ class Forecasts:
     def start(self, wanted: Wanted, owner: str) -> Forecast:
         """Begin one. Raises InvalidInput for what cannot be, HTTPException where too many run."""
         check(wanted)
+        # Each is a process of its own: without a limit one user's clicks would take the machine.
         running = [one for one in self._known.values() if one.state == "running"]
         if sum(one.owner == owner for one in running) >= MOST_RUNNING or len(running) >= MOST_IN_ALL:
             raise HTTPException(429, f"{MOST_RUNNING} forecasts run at once for a user; cancel one or wait for it")

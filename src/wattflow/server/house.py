@@ -77,6 +77,7 @@ async def owned(request: Request, workflow: str) -> Found:
     """A workflow that the asker may see; others' are as if they were not there."""
     who = allowed(request, "user")
     row = await asyncio.to_thread(reads.workflow, house_of(request).database, workflow)
+    # One answer for "is not there" and "is somebody else's": ids tell nothing to a stranger.
     if row is None or not (who.sees_all or row["owner"] == who.name):
         raise HTTPException(404, f"no workflow {workflow}")
     return row
@@ -84,6 +85,7 @@ async def owned(request: Request, workflow: str) -> Found:
 
 async def owned_task(request: Request, task: int) -> Found:
     """A task of a workflow that the asker may see."""
+    # Beyond a database's integers it would be an error of the driver's, and a 500.
     if not 0 <= task < 2**62:
         raise HTTPException(404, f"no task {task}")
     row = await asyncio.to_thread(reads.task, house_of(request).database, task)

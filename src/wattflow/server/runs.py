@@ -142,6 +142,7 @@ def _attempt(target: Any, found: Found, task: int, node: int, start_s: float) ->
     target["end_s"] = (found["ended_s"] or found["placed_s"]) - start_s
     target["task"], target["node"], target["device"] = task, node, found["device"]
     target["attempt"], target["variant"] = found["number"] - 1, found["variant"]
+    # A Run knows no refusals: of an attempt that never began it tells that it did not end well.
     outcome = "failed" if found["outcome"] == "refused" else found["outcome"]
     target["outcome"] = -1 if outcome is None else OUTCOMES.index(outcome)
     target["cold_s"] = found["cold_s"] or 0.0
@@ -269,11 +270,13 @@ def _energy(windows: Sequence[Found], place: dict[str, int], rows: Sequence[Foun
         within_s = min(window["ended_s"], span[1]) - max(window["began_s"], span[0])
         share = max(0.0, within_s) / max(1e-9, window["ended_s"] - window["began_s"])
         joules[node, idle] += share * window["idle_j"]
+        # All tasks' joules first, and each attempt of this run taken out below: what is left is other people's work.
         joules[node, other] += share * window["unattributed_j"] + window["tasks_j"]
     for found in rows:
         account = run if found["outcome"] in ("done", None) else lost
         joules[place[found["node"]], account] += found["energy_j"] or 0.0
         joules[place[found["node"]], other] -= found["energy_j"] or 0.0
+    # Attempts at the edge of the first window may have joules of before it.
     joules[:, other] = np.maximum(joules[:, other], 0.0)
     return joules
 

@@ -235,6 +235,7 @@ class _Server(_server_class()):  # type: ignore[misc]
         await super().startup(sockets=sockets)
         if self.should_exit:
             return
+        # Told with the address: whoever finds the server in the home also learns of its standby.
         others = self._house.claim.others if self._house.claim is not None else []
         processes.mark(self._settings.home.server_file, os.getpid(), **_about(self._settings, self._url), others=others)
         log.info("the server is ready at %s, in epoch %d", self._url, self._house.service.fences.epoch)

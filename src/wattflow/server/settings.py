@@ -46,6 +46,7 @@ def listen(settings: ServerSettings) -> socket.socket:
     """The socket, taken before anything else is done, so that a port in use costs nothing."""
     check_listening(settings.host, settings.tls_cert is not None, settings.clear_text)
     listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    # A server that is started again at once finds its own old connections still closing.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
@@ -62,5 +63,6 @@ def listen(settings: ServerSettings) -> socket.socket:
 def address_of(settings: ServerSettings, listener: socket.socket) -> str:
     """Where others reach the server that listens there."""
     host, port = listener.getsockname()[:2]
+    # "Every address" is none that another machine could call.
     named = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     return f"{'https' if settings.tls_cert else 'http'}://{named}:{port}"

@@ -41,6 +41,7 @@ def intensity(folder: Path, told_g: float | None) -> Callable[[float], float] | 
     zone = read_zone(folder)
     if not zone.carbon_known:
         return None if told_g is None else (lambda at_s: told_g)
+    # Two sources that differ would give a run and a budget different grams for the same joules.
     if told_g is not None:
         raise InvalidInput("--carbon", f"{folder / FILE} says what electricity emits here: leave one of the two out")
     return lambda at_s: zone.carbon.at(at_s) * zone.pue

@@ -277,9 +277,9 @@ def test_a_zygote_that_dies_while_it_is_asked_fails_the_attempt_and_nothing_else
         zygote = executor.zygote
         ask = zygote._ask
 
-        async def dies(request: bytes, fds: list[int]) -> None:
+        async def dies(order: dict[str, Any], fds: list[int]) -> None:
             zygote._lost()  # what the loop does when it reads the end of the control socket
-            await ask(request, fds)
+            await ask(order, fds)
 
         zygote._ask = dies  # type: ignore[method-assign]
         finish = await executor.run(call(1, abs, -1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.runtime import processes
 from wattflow.runtime.home import Home
 from wattflow.runtime.lineage import Lineage, lineage_of, lock_file
-from wattflow.runtime.tidying import sweep_folders, trim_own_log
+from wattflow.runtime.tidying import sweep_folders, trim_memory, trim_own_log
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
@@ -96,3 +97,25 @@ def test_logs_are_cut_and_old_work_folders_go(tmp_path: Path) -> None:
     (tmp_path / "work" / "fresh-inside" / "file").touch()
     assert sweep_folders(tmp_path / "work", {"used"}) == 1
     assert sorted(one.name for one in (tmp_path / "work").iterdir()) == ["fresh-inside", "new", "used"]
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc")
+def test_memory_that_is_free_goes_back_to_the_machine() -> None:
+    """Blocks that are freed below ones in use stay the process's own until it is told."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    malloc, free = ctypes.CDLL(None).malloc, ctypes.CDLL(None).free
+    malloc.restype, free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    blocks = [malloc(4000) for _ in range(16_384)]
+    for block in blocks:
+        ctypes.memset(block, 1, 4000)
+    for number, block in enumerate(blocks):
+        if number % 64:  # the others keep the heap from shrinking by itself
+            free(block)
+    before = resident()
+    assert trim_memory()
+    assert before - resident() > 32 << 20
+    for block in blocks[::64]:
+        free(block)

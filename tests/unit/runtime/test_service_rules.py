@@ -8,6 +8,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ from wattflow.live import CANCEL
 from wattflow.live.protocol import Placement, Step
 from wattflow.runtime import compaction, turns
 from wattflow.runtime import messages as m
+from wattflow.runtime.aside import Aside
 from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, Trace, WorkflowRecord, outcomes_after
 from wattflow.runtime.service import Service
 from wattflow.runtime.verdicts import KEPT, LONGEST_WAIT_S, LOSSES, REFUSALS, judge, met
+from wattflow.server import app
 from wattflow.store import journal, reads
 from wattflow.store.database import open_store
 
@@ -525,3 +528,37 @@ def test_the_latest_outcomes_and_traces_are_found() -> None:
     recent.add(6, AttemptRecord.begun(one, where, 6, "n", [], 0.0).trace)
     assert [fence for fence in range(1, 7) if recent.get(fence) is not None] == [5, 6]
     assert [AttemptRecord.device_of(where._replace(devices=mask)) for mask in (0, 1, 4, 6)] == [-1, 0, 2, 1]
+
+
+def test_what_is_over_leaves_memory_while_a_snapshot_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        begun, forgot = asyncio.Event(), asyncio.Semaphore(0)
+
+        async def stuck(*_: Any) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async def forgetting(*_: Any) -> None:
+            forgot.release()
+
+        async def nothing(*_: Any) -> None:
+            return None
+
+        for name, stand_in in (("take_snapshot", stuck), ("forget_closed", forgetting), ("thin", nothing)):
+            monkeypatch.setattr(app, name, stand_in)
+        monkeypatch.setattr(app, "_expire", lambda *_: None)
+        ledger = SimpleNamespace(next_entry=0)
+        service = SimpleNamespace(ledger=ledger, workflows={"w": None}, aside=Aside(), now=lambda: 0.0)
+        house: Any = SimpleNamespace(
+            service=service, database=None, folder=None, keep_journal_bytes=0, keep_s=0.0, background=[]
+        )
+        loops = [asyncio.create_task(loop) for loop in (app._snapshots(house, 0.001), app._housekeeping(house, 0.001))]
+        await asyncio.wait_for(forgot.acquire(), 60)
+        ledger.next_entry = app.SNAPSHOT_ENTRIES
+        await asyncio.wait_for(begun.wait(), 60)
+        for _ in range(3):
+            await asyncio.wait_for(forgot.acquire(), 60)
+        for loop in loops:
+            loop.cancel()
+
+    asyncio.run(body())

@@ -99,6 +99,7 @@ class DaskDriver:
                 self.sink.ended(m.Ended(fence=lease.fence, outcome="refused", reason=f"no object {error}"))
                 continue
             future = self._client.submit(
+                # Dask neither moves nor retries it: where and how often is decided, and counted, by us.
                 execute, data, workers=[lease.node], allow_other_workers=False, pure=False, retries=0,
                 key=f"wattflow-{lease.fence}-{time.monotonic_ns()}",
             )  # fmt: skip
@@ -152,6 +153,7 @@ class DaskDriver:
             reason = f"Dask: {type(error).__name__}: {error}"[:500]
             output, end = b"", m.Ended(fence=fence, outcome=outcome, reason=reason)
         self._where.pop(fence, None)
+        # Cancelled or lost meanwhile: its end was told already, and telling another would be a second.
         if self._futures.pop(fence, None) is None:
             return
         if output:
@@ -177,6 +179,7 @@ class DaskDriver:
                 m.Node(name=address, cpus=float(about["nthreads"]), memory_bytes=int(about["memory_limit"] or 1 << 33))
             )
         for address in sorted(self._workers - alive):
+            # Forgotten before the loss is told: what Dask still says of them must not reach the service.
             for fence in [fence for fence, node in self._where.items() if node == address]:
                 self._futures.pop(fence, None)
                 self._where.pop(fence, None)

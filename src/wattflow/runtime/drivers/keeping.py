@@ -32,6 +32,7 @@ class Keeper:
         for task in self._running:
             task.cancel()
         if self._running:
+            # Not gathered without a limit: one agent that hangs must not keep the server from ending.
             _, late = await asyncio.wait(self._running, timeout=STOP_S)
             for task in late:
                 log.error("%s does not end", task.get_name())
@@ -48,6 +49,7 @@ async def _keep(name: str, make: Callable[[], Agent], aside: Aside) -> None:
             log.warning("the agent of node %s ended", name)
         except Exception as error:
             aside.put("agent of node", name, error)
+        # Only a long life resets the wait: an agent that fails at once would be restarted twice a second for ever.
         if time.monotonic() - began_s > 2 * LONGEST_S:
             wait_s = FIRST_S
         await asyncio.sleep(wait_s)

@@ -108,11 +108,13 @@ class Stage(Devices):
         estimate_s = lease.spec.estimate_s
         stopped = self._stopped[lease.fence] = asyncio.Event()
         began_s = time.monotonic()
+        # Never nought: a played attempt without CPU time would draw nothing and have no joules.
         self._since_s[lease.fence] = (began_s, max(variant.cpus, 1e-3))
         try:
             called = None
             if work.command is None or estimate_s is None:
                 called = await self._calls.run(work)
+                # A function that failed has nothing to play; without an estimate its own time is all there is.
                 if called.outcome != "done" or estimate_s is None:
                     return called
             assert estimate_s is not None
@@ -125,6 +127,7 @@ class Stage(Devices):
         finally:
             del self._stopped[lease.fence]
             since_s, cpus = self._since_s.pop(lease.fence)
+            # Kept in the machine's sum: CPU time that vanished would be negative joules in the next window.
             self._over_s += (time.monotonic() - since_s) * cpus
 
     def stop(self, fence: int) -> None:

@@ -206,11 +206,13 @@ class SlurmDriver:
         """The job is over for Slurm and left no end: say what Slurm says, once the folder had time to show one."""
         since_s = self._missing.setdefault(fence, time.monotonic())
         _, out = await _run("scontrol", "-o", "show", "job", job)
+        # Slurm forgets jobs minutes after their end: no state is an answer, too.
         state = next((part[9:] for part in out.split() if part.startswith("JobState=")), "")
         if state in _ENDED or time.monotonic() - since_s > MISSING_S:
             outcome, reason = _ENDED.get(
                 state, ("failed", f"its job {job} ended without a result (Slurm: {state or 'gone'})")
             )
+            # Looked at once more: the file may have come through the shared file system after Slurm's answer.
             if self._take_end(fence):
                 return
             self._forget(fence)
