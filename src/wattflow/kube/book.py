@@ -129,10 +129,8 @@ class Book:
 
     def on_namespace(self, kind: str, namespace: objects.Namespace) -> None:
         """Labels of namespaces, which affinity terms may select by."""
-        names = dict(self.cluster.namespaces)
-        if kind == DELETED:
-            names.pop(namespace.metadata.name, None)
-        else:
+        names = {name: labels for name, labels in self.cluster.namespaces.items() if name != namespace.metadata.name}
+        if kind != DELETED:
             names[namespace.metadata.name] = namespace.metadata.labels
         self.cluster.namespaces = names
         self.version += 1

@@ -184,7 +184,7 @@ class Consolidator:
                 nodes[key] = trial = copy.copy(view)
                 for table in ("requested", "pods", "taken", "gpus", "used_ports"):
                     setattr(trial, table, dict(getattr(view, table)))
-        cluster = snapshot.Snapshot(nodes, self.book.cluster.namespaces, self.book.cluster.storage)
+        cluster = self.book.cluster.among(nodes)
         for pod in pods:
             free = accounting.pod_requests(pod)
             bare = _as_new(pod)

@@ -9,7 +9,7 @@ from pathlib import Path
 from wattflow.kube import asking, objects, past_decisions, wording
 from wattflow.kube.access import Access
 from wattflow.kube.client import ApiError, Client
-from wattflow.kube.scheduler import DECISION
+from wattflow.kube.telling import DECISION
 from wattflow.model.errors import InvalidInput
 
 

@@ -16,9 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from wattflow.kube import accounting, carbon_hold, gangs, gpus, node_switches, objects, sleep_facts, sleeping
+from wattflow.kube import accounting, carbon_hold, node_switches, objects, sleep_facts, sleeping, telling
 from wattflow.kube.binder import Binder, BindingEnd, Bound
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
@@ -42,11 +40,9 @@ from wattflow.kube.shadow import Shadow
 from wattflow.kube.sleeping import Sleeper
 from wattflow.kube.storage import Shelves
 from wattflow.kube.telling import Teller
-from wattflow.kube.tenant import PREFIX
 from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
-DECISION = f"{PREFIX}decision"
 Step = Callable[[objects.Pod, str, Callable[[str | None], None]], bool]
 """Something to do before a binding; False where the pod needs none of it, else the callback is called at its end."""
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
@@ -497,16 +493,5 @@ class Scheduler:
         self.binder.event(record.pod, "Normal", "Scheduled", f"Successfully assigned {record.pod.key} to {node}")
 
     def _notes(self, record: Record) -> dict[str, str]:
-        """Return what the pod carries about its own placement; the binding writes it at no extra cost."""
-        view = self.book.cluster.nodes.get(record.node)
-        cpu = record.amounts.get(accounting.CPU, 0)
-        note: dict[str, object] = {"policy": self.settings.policy, "node": record.node}
-        if view is not None and (total := self.watts.node_w(view)) is not None:
-            before = self.watts.node_w(view, -cpu) or 0.0
-            note |= {"node_w": round(total, 2), "added_w": round(total - before, 2)}
-        note |= self.note_of(record.pod.metadata.uid)
-        if self.role is not None:
-            note |= {"placer": self.role.index}
-        known = record.pod.metadata.annotations
-        found = {key: known[key] for key in (gpus.INDEX, gangs.STARTED) if key in known}
-        return {DECISION: msgspec.json.encode(note).decode()} | found
+        more = self.note_of(record.pod.metadata.uid) | ({} if self.role is None else {"placer": self.role.index})
+        return telling.placement_note(self.book, self.watts, record, self.settings.policy, more)

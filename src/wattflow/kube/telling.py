@@ -1,4 +1,6 @@
-"""Tells pods that wait why they do: a condition and an event, again only when the reason has changed."""
+"""Tells pods about themselves: those that wait why they do, again only when the reason has changed; the others by what
+a binding writes into them.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,17 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
+from wattflow.kube import accounting, gangs, gpus
 from wattflow.kube.binder import Binder
-from wattflow.kube.book import Book
+from wattflow.kube.book import Book, Record
 from wattflow.kube.decider_port import Decider
+from wattflow.kube.power import Watts
 from wattflow.kube.prometheus_text import Metrics
+from wattflow.kube.tenant import PREFIX
+
+DECISION = f"{PREFIX}decision"
 
 # Most pods are placed within half a second and need no word. Twenty in a round: each is a write.
 _AFTER_S, _AGAIN_S, _AT_ONCE = 0.5, 20.0, 20
@@ -65,3 +74,15 @@ class Teller:
     def forget(self, uid: str) -> None:
         """Forget a pod that waits no more."""
         self._told.pop(uid, None)
+
+
+def placement_note(book: Book, watts: Watts, record: Record, policy: str, more: dict[str, object]) -> dict[str, str]:
+    """Return what the pod carries about its own placement; the binding writes it at no extra cost."""
+    view = book.cluster.nodes.get(record.node)
+    note: dict[str, object] = {"policy": policy, "node": record.node}
+    if view is not None and (total := watts.node_w(view)) is not None:
+        before = watts.node_w(view, -record.amounts.get(accounting.CPU, 0)) or 0.0
+        note |= {"node_w": round(total, 2), "added_w": round(total - before, 2)}
+    known = record.pod.metadata.annotations
+    found = {key: known[key] for key in (gpus.INDEX, gangs.STARTED) if key in known}
+    return {DECISION: msgspec.json.encode(note | more).decode()} | found

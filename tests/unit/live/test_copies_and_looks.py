@@ -55,7 +55,7 @@ def there_and_back(value: object) -> object:
 
 def test_every_kind_of_value_comes_back_as_it_was() -> None:
     shared = [1, 2]
-    values = {
+    values: dict[str, Any] = {
         "numbers": (1, 2.5, -3, True, None, "word"), "odd": (math.inf, -math.inf), "sets": ({3, 1}, frozenset({"a"})),
         "again": [shared, shared], "array": np.array([[1, 2], [3, 4]], np.int32), "enum": Power.DOWN,
         "named": Match("k", "in", ("v",)), "numpy": np.float64(1.5), "keys": {(1, "a"): "x"},

@@ -62,7 +62,7 @@ def test_a_function_never_seen_starts_from_its_machines_reading() -> None:
     count = 60
     machine = np.array(["hot", "cool"] * (count // 2))
     names = np.array([f"f{i % 3}" for i in range(count)])
-    start = np.arange(count) * 10.0
+    start = np.arange(count, dtype=np.float64) * np.float64(10.0)
     power = np.where(machine == "hot", 200.0, 20.0)
     block = machine.copy()
     known = serverless.Calls(
