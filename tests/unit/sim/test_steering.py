@@ -32,6 +32,9 @@ class Listening:
     def is_due(self, arrived: int) -> bool:
         return arrived % 2 == 0
 
+    def summary(self) -> dict[str, object]:
+        return {}
+
     def consider(self, now_s: float, seen: Seen) -> Policy | None:
         self.told.append((now_s, seen))
         if len(self.told) != 2:
