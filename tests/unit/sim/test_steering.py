@@ -74,6 +74,7 @@ def test_the_window_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         heard.append(Listening(policy))
         return heard[-1]
 
-    monkeypatch.setattr(steering, "MOST_TASKS", 3 * len(PARTS[0]))
+    for limit in ("MOST_TASKS", "LARGE"):
+        monkeypatch.setattr(steering, limit, 3 * len(PARTS[0]))
     simulate(STREAM, CLUSTER, replace(PORTFOLIO.with_params(**REFERENCE), steer=steer))
     assert [(seen.number, len(seen.flows)) for _, seen in heard[0].told] == [(0, 2), (1, 3), (3, 3), (5, 3)]
