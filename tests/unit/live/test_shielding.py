@@ -128,7 +128,8 @@ def test_the_shield_itself_answers_with_the_reference_while_little_is_known(engi
 
 
 def test_what_an_answer_tells_is_remembered_and_told_once(engine: Engine) -> None:
-    rows, summary = [[10.0, 9.0]], {"kept": True}
+    rows: list[list[float]] = [[10.0, 9.0]]
+    summary: dict[str, object] = {"kept": True}
     here = Asked(Answer(SAVER, [NOTE], 0.5, rows, summary), Answer(SAVER, [], 0.25, rows, summary))
     twin = Shielding(POLICY, here, Remembered(processor_s=1.0))
     assert twin.news() is None

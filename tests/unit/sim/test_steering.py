@@ -32,6 +32,9 @@ class Listening:
     def is_due(self, arrived: int) -> bool:
         return arrived % 2 == 0
 
+    def summary(self) -> dict[str, object]:
+        return {}
+
     def consider(self, now_s: float, seen: Seen) -> Policy | None:
         self.told.append((now_s, seen))
         if len(self.told) != 2:
@@ -71,6 +74,7 @@ def test_the_window_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         heard.append(Listening(policy))
         return heard[-1]
 
-    monkeypatch.setattr(steering, "MOST_TASKS", 3 * len(PARTS[0]))
+    for limit in ("MOST_TASKS", "LARGE"):
+        monkeypatch.setattr(steering, limit, 3 * len(PARTS[0]))
     simulate(STREAM, CLUSTER, replace(PORTFOLIO.with_params(**REFERENCE), steer=steer))
     assert [(seen.number, len(seen.flows)) for _, seen in heard[0].told] == [(0, 2), (1, 3), (3, 3), (5, 3)]
