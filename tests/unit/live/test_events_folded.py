@@ -473,7 +473,7 @@ def test_a_policy_that_breaks_says_so_and_another_may_finish_the_step() -> None:
     assert tags(engine.step_on("fifo")) == [1, 2] and engine.policy.name == "fifo"
 
 
-def _not_a_number(state, task, variant, out):  # type: ignore[no-untyped-def]
+def _not_a_number(state: Any, task: int, variant: int, out: Any) -> None:
     out[:] = math.nan
 
 
