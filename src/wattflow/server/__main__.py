@@ -17,6 +17,7 @@ from wattflow.runtime import json_logs
 from wattflow.runtime.drivers import registry
 from wattflow.runtime.drivers.base import Site
 from wattflow.runtime.home import Home
+from wattflow.runtime.tidying import share_arenas
 from wattflow.server.settings import ServerSettings, listen
 from wattflow.store.object_url import open_objects
 from wattflow.store.writing import WritingProcess
@@ -35,6 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         tls_key=options.tls_key, clear_text=options.clear_text, standby=options.standby,
         keep_journal_bytes=options.keep_journal_bytes, carbon_g_per_kwh=options.carbon,
     )  # fmt: skip
+    share_arenas()  # before the first thread
     writing: WritingProcess | None = None
     try:
         settings.home.make()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -119,3 +120,36 @@ def test_memory_that_is_free_goes_back_to_the_machine() -> None:
     assert before - resident() > 32 << 20
     for block in blocks[::64]:
         free(block)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc, whose malloc has arenas")
+def test_threads_of_a_server_share_arenas(tmp_path: Path) -> None:
+    """Count the arenas of eight threads that allocate at once, with the bound and without."""
+    program = tmp_path / "arenas.py"
+    program.write_text(
+        "import ctypes, sys, threading\n"
+        "from wattflow.runtime.tidying import share_arenas\n"
+        "if sys.argv[1] == 'shared':\n"
+        "    assert share_arenas()\n"
+        "libc, meet = ctypes.CDLL(None), threading.Barrier(9)\n"
+        "libc.malloc.restype = ctypes.c_void_p\n"
+        "def work():\n"
+        "    libc.malloc(1000)\n"
+        "    meet.wait()\n"
+        "    meet.wait()\n"
+        "for _ in range(8):\n"
+        "    threading.Thread(target=work, daemon=True).start()\n"
+        "meet.wait()\n"
+        "libc.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]\n"
+        "libc.fdopen.restype = ctypes.c_void_p\n"
+        "libc.fflush.argtypes = [ctypes.c_void_p]\n"
+        "out = libc.fdopen(1, b'w')\n"
+        "libc.malloc_info(0, out)\n"
+        "libc.fflush(out)\n"
+        "meet.wait()\n"
+    )
+    found = {}
+    for how in ("shared", "apart"):
+        done = subprocess.run([sys.executable, str(program), how], capture_output=True, text=True, check=True)
+        found[how] = done.stdout.count("<heap nr=")
+    assert found["shared"] <= 2 < found["apart"]
