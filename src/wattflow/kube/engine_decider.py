@@ -479,13 +479,14 @@ class EngineDecider:
         wish, groups = wishes.constraint(pod, wanted.nodes, wanted.rules), wanted.rules.groups
         function = pod.metadata.annotations.get(FUNCTION, "pod")
         counts = {name: value for name, value in amounts.items() if self._counts_by(name)}
-        key = (tuple(sorted(amounts.items())), wish, function, level, parts, groups)
+        variant = Variant(cores=accounting.cores(amounts), memory_bytes=amounts.get(accounting.MEMORY, 0))
+        # By what the engine is told, so that one key has one shape: a drop would take it from another key, too.
+        key = (variant, tuple(sorted(counts.items())), wish, function, level, parts, groups)
         # A shape with a list of nodes belongs to one pod and is dropped with it; others are shared by all
         # equal pods.
         if wanted.nodes is None and key in self._shapes:
             self._shapes.move_to_end(key)
             return self._shapes[key]
-        variant = Variant(cores=accounting.cores(amounts), memory_bytes=amounts.get(accounting.MEMORY, 0))
         rule = self.engine.constraint(wish)
         shape = self.engine.shape([variant], function, parts, level, constraint=rule, counts=counts, groups=groups)
         if wanted.nodes is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +120,15 @@ def test_a_trace_is_known_by_its_content(tmp_path: Path) -> None:
     assert a == again != other
 
 
-@pytest.mark.parametrize(
-    "name", sorted(p.name for p in (ROOT / "experiments").glob("ex*.toml") if "frames" in tomllib.loads(p.read_text()))
-)
+@pytest.mark.parametrize("name", ["explore_exde", "explore_small"])
 def test_shipped_designs_are_valid(name: str) -> None:
-    found = read_design(ROOT / "experiments" / name)
+    found = read_design(bundled(Path(name)))
     assert found.points and not found.skipped
+
+
+def test_every_shipped_design_is_among_those_that_are_tested() -> None:
+    shipped = {p.stem for p in (ROOT / "src/wattflow/data/designs").glob("*.toml")}
+    assert shipped == {"explore_exde", "explore_small"}
 
 
 def test_the_study_has_its_twelve_designs() -> None:

@@ -52,7 +52,7 @@ def test_intervals_of_a_load_never_seen_hold() -> None:
     counters, truth = node((0.5, 2.0, 4.0, 16.0, 24.0), 500, 1)
     model = watts.fit(counters, truth, Scope.PACKAGE)
     unseen, true = node((9.0,), 60, 2)
-    assert model.familiar.regime(watts.features(unseen)).mean() > 0.9
+    assert model.familiar.novel(watts.features(unseen)).mean() > 0.9
     got, low, high = model.predict(unseen)
     assert np.mean((true >= low) & (true <= high)) > 0.8
     assert np.mean(np.abs(got - true) / true) < 0.15
