@@ -35,7 +35,7 @@ bench-kube-hpe: $(BIN)/.dev kube-rig ## HPE's CPU experiment as pods on the rig,
 .PHONY: test-karpenter
 test-karpenter: $(BIN)/.dev kube-rig ## Nodes given back to a real Karpenter with its KWOK provider, and made anew (builds it: three minutes)
 	$(KUBERIG) build karpenter
-	$(BIN)/pytest -n 0 tests/cluster/test_karpenter.py
+	WATTFLOW_KARPENTER=1 $(BIN)/pytest -n 0 tests/cluster/test_karpenter.py
 
 .PHONY: bench-operator
 BENCH_OPERATOR ?=
