@@ -30,7 +30,7 @@ _BITS = ("masks", "bases", "wishes")
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What Python keeps of a node: description, labels, taints, countable resources. Forks share it: it is replaced."""
+    """Python's record of a node: description, labels, taints, countable resources. Forks share it: it is replaced."""
 
     node: Node
     labels: dict[str, str]

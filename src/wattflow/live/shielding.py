@@ -40,7 +40,7 @@ _shields: dict[str, Shield] = {}
 
 @dataclass(slots=True)
 class Remembered:
-    """What outlives the process: plain values, as they are journalled.
+    """State that outlives the process: plain values, as they are journalled.
 
     Attributes:
         rows: Response and shadow of the workflows of the ledger, the oldest first.
@@ -57,7 +57,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the other process says: the choice as it is typed, notes, ledger, figures, seconds of processor."""
+    """Answer of the other process: the choice as it is typed, notes, ledger, figures, seconds of processor."""
 
     chosen: str
     notes: list[dict[str, object]]
@@ -73,7 +73,7 @@ class Adviser(Protocol):
         """The policy to use from the next step on, if it is another."""
 
     def news(self) -> Remembered | None:
-        """What is to be journalled since the last call, if anything."""
+        """Return the news to journal since the last call, if any."""
 
     def close(self) -> None:
         """End what runs aside."""
@@ -152,7 +152,7 @@ class Shielding:
         return None
 
     def news(self) -> Remembered | None:
-        """What is to be journalled since the last call, if anything."""
+        """Return the news to journal since the last call, if any."""
         if not self._has_news:
             return None
         self._has_news = False

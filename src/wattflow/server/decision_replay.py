@@ -56,7 +56,7 @@ def explained(database: sa.Engine, folder: Path, task: int, number: int) -> dict
 
 
 def shield_note(decider: Decider) -> str | None:
-    """What the shield had chosen by then, what it forbade and whose lateness was paid for; None without one."""
+    """Tell the shield's choice by then, what it forbade and whose lateness was paid for; None without a shield."""
     note = decider.shield.get("note")
     if not note:
         return None
