@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -499,7 +500,7 @@ def test_an_alarm_rings_once_and_never_where_it_has_no_time() -> None:
         assert alarm._timer is None
         alarm.set(3600.0)
         first = alarm._timer
-        assert first is not None
+        assert first is not None and first.when() > asyncio.get_running_loop().time() + 3000, "not before its time"
         alarm.set(-1.0)
         assert first.cancelled()
         await asyncio.wait_for(rung.wait(), 60)
@@ -631,3 +632,36 @@ def test_a_journal_that_a_snapshot_took_whole_goes_on_behind_it(
         store.execute(schema.journal.delete())
         store.execute(schema.meta.update().where(schema.meta.c.key == last["key"]).values(value=last["value"]))
     assert asyncio.run(again()) == kept.sequence + 1
+
+
+def test_what_is_placed_while_a_server_ends_is_begun_by_the_next_one(tmp_path: Path) -> None:
+    async def first() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(SMALL)
+        asked = asyncio.create_task(submit(service, task("a")))
+        while not service.tasks:
+            await asyncio.sleep(0)
+        await closed(service, writer)
+        asked.cancel()
+        assert driver.leases == [], "its driver is gone"
+
+    async def again() -> None:
+        async with running(tmp_path) as (service, driver):
+            await service.stored()
+            assert [lease.spec.key for lease in (*driver.resumed, *driver.leases)] == ["a"]
+
+    run(first())
+    run(again())
+
+
+def test_turns_take_the_seconds_that_they_took(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, SMALL) as (service, _):
+            began = time.perf_counter()
+            await submit(service, task("a"))
+            await service.stored()
+            took = [service.turn_s.quantile(share) for share in (0.0, 1.0)]
+            assert all(0.0 <= one <= time.perf_counter() - began + 60.0 for one in took if one is not None)
+            assert len(took) == 2 and took[1] is not None
+
+    run(body())
