@@ -21,7 +21,7 @@ from wattflow.cli.screen import remark
 MOST_TASKS, MOST_BYTES = 200, 128 * 1024
 """Of a generated workload and of a trace: about ten seconds without compiled code, on a slow machine."""
 QUICK = ("fifo", "kubernetes", "least-energy", "wattflow", "eft", "hpe", "sjf")
-"""Policies that cost about a millisecond a task without compiled code; searches and networks cost much more."""
+"""Policies that cost about a millisecond a task without compiled code; searches cost much more."""
 LONGEST_S = 600.0
 _MARK = "compiling.pid"
 of_own_process = False

@@ -1,4 +1,4 @@
-"""portfolio: plain rules, pools of nodes, the flagship and the network that corrects it, behind one dial.
+"""portfolio: plain rules, pools of nodes, the flagship and the rule that corrects it, behind one dial.
 
 Which rule is best differs between clusters and applications; `wattflow.plan.shield` chooses among them by rehearsal,
 and all of them are numbers of one policy, so that a choice is changed in the middle of a run. ``rule`` says which:
