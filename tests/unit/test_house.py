@@ -6,16 +6,22 @@ What is left from before stands in a list here; nothing may be added to it.
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "wattflow"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if "data" not in path.relative_to(SOURCE).parts)
+
+
+pytestmark = pytest.mark.xdist_group("house")  # one process reads all sources, once
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +34,21 @@ def sources() -> ModuleType:
     return sources
 
 
-def imported(path: Path) -> set[str]:
+@pytest.fixture(scope="module")
+def known(sources: ModuleType) -> Iterator[dict[str, Any]]:
+    """Every module, read once; without the collector, which would look through all trees again and again."""
+    gc.disable()
+    found: dict[str, Any] = sources.modules(ROOT / "src")
+    for one in found.values():
+        assert one.nodes
+    yield found
+    gc.enable()
+
+
+def imported(nodes: Iterable[ast.AST]) -> set[str]:
     """Top-level packages that a module imports, wherever in it."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -39,9 +56,9 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-def test_the_package_does_not_need_the_research_beside_it() -> None:
-    assert [str(path) for path in MODULES if "research" in imported(path)] == []
-    told = [str(path) for path in MODULES if '"research.' in path.read_text(encoding="utf-8")]
+def test_the_package_does_not_need_the_research_beside_it(known: dict[str, Any]) -> None:
+    assert [name for name, one in known.items() if "research" in imported(one.nodes)] == []
+    told = [name for name, one in known.items() if '"research.' in one.text]
     assert told == [], "nor by a name that is imported later"
 
 
@@ -55,23 +72,23 @@ def test_benchmarks_that_need_research_or_the_rig_are_given_the_path() -> None:
                 name = todo.pop()
                 file = ROOT / "benchmarks" / f"{name}.py"
                 if name not in seen and file.exists():
-                    todo += imported(file)
+                    todo += imported(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
                 seen.add(name)
             needy += [f"{make.name}: {script} imports {name}" for name in ("research", "kuberig") if name in seen]
     assert needy == [], "written with $(BENCH) these are found"
 
 
-def test_no_modules_import_each_other_in_a_circle(sources: ModuleType) -> None:
-    found = {tuple(some) for some in sources.cycles(sources.modules(ROOT / "src"))}
+def test_no_modules_import_each_other_in_a_circle(sources: ModuleType, known: dict[str, Any]) -> None:
+    found = {tuple(some) for some in sources.cycles(known)}
     assert found == set()
 
 
-def test_private_names_stay_in_their_package(sources: ModuleType) -> None:
-    assert sources.private_uses(sources.modules(ROOT / "src")) == []
+def test_private_names_stay_in_their_package(sources: ModuleType, known: dict[str, Any]) -> None:
+    assert sources.private_uses(known) == []
 
 
-def test_file_names_tell_modules_apart(sources: ModuleType) -> None:
-    assert len(sources.equal_names(sources.modules(ROOT / "src").values())) <= 20
+def test_file_names_tell_modules_apart(sources: ModuleType, known: dict[str, Any]) -> None:
+    assert len(sources.equal_names(known.values())) <= 20
 
 
 def test_decisions_draw_no_numbers_of_their_own() -> None:

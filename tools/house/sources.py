@@ -32,6 +32,11 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree: walking is most of what counting takes, and several counts ask for it."""
+        return list(ast.walk(self.tree))
+
     @property
     def package(self) -> str:
         """The part below `wattflow` that it belongs to."""
@@ -56,7 +61,7 @@ def lines(some: Iterable[Module]) -> int:
 
 def statements(some: Iterable[Module]) -> int:
     """Count statements of the syntax trees: a measure that neither wrapping nor comments move."""
-    return sum(isinstance(node, ast.stmt) for one in some for node in ast.walk(one.tree))
+    return sum(isinstance(node, ast.stmt) for one in some for node in one.nodes)
 
 
 def comment_share(some: Iterable[Module]) -> float:
@@ -78,7 +83,7 @@ def equal_names(some: Iterable[Module]) -> dict[str, int]:
 def imports(one: Module, known: dict[str, Module]) -> set[str]:
     """Modules that one imports, wherever in it and for whatever: an import put off is an import."""
     found: set[str] = set()
-    for node in ast.walk(one.tree):
+    for node in one.nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names if alias.name in known}
         elif isinstance(node, ast.ImportFrom):
@@ -147,7 +152,7 @@ def private_uses(known: dict[str, Module]) -> list[str]:
     """
     own: dict[str, set[str]] = defaultdict(set)
     for one in known.values():
-        own[one.package] |= _defined(one.tree)
+        own[one.package] |= _defined(one)
     everywhere = set().union(*own.values())
     found = []
     for one in known.values():
@@ -158,32 +163,32 @@ def private_uses(known: dict[str, Module]) -> list[str]:
     return found
 
 
-def _defined(tree: ast.Module) -> set[str]:
+def _defined(one: Module) -> set[str]:
     """Private attributes and methods of a module's classes; a function of a module is no attribute of an object."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in one.nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value):
             found.add(node.attr)
         elif isinstance(node, ast.ClassDef):
-            for one in node.body:
-                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
-                    found.add(one.name)
-                elif isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
-                    found.add(one.target.id)
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+                    found.add(part.name)
+                elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                    found.add(part.target.id)
     return {name for name in found if _is_private(name)}
 
 
 def _used(one: Module, known: dict[str, Module]) -> Iterator[tuple[str, int, str]]:
     """Private names that a module uses, where, and the package of the module they are of, if that is known."""
     aliases: dict[str, str] = {}
-    for node in ast.walk(one.tree):
+    for node in one.nodes:
         if isinstance(node, ast.ImportFrom) and (base := _absolute(node, one)).startswith("wattflow"):
             for alias in node.names:
                 if f"{base}.{alias.name}" in known:
                     aliases[alias.asname or alias.name] = _package(f"{base}.{alias.name}")
                 elif _is_private(alias.name):
                     yield alias.name, node.lineno, _package(base)
-    for node in ast.walk(one.tree):
+    for node in one.nodes:
         if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _is_self(node.value):
             owner = aliases.get(node.value.id, "") if isinstance(node.value, ast.Name) else ""
             yield node.attr, node.lineno, owner
@@ -207,7 +212,7 @@ def callers(known: dict[str, Module], owner: str, method: str, leave: tuple[str,
         f"{one.name}.{function.name}"
         for one in known.values()
         if not one.name.startswith(leave)
-        for function in ast.walk(one.tree)
+        for function in one.nodes
         if isinstance(function, ast.FunctionDef) and any(_calls(node, owner, method) for node in ast.walk(function))
     ]
 
