@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -154,7 +155,7 @@ def test_joules_of_tasks_close_on_the_meter(client: wattflow.Client, home: Path)
     assert {energy.provenance for energy in energies} <= {"modelled", "attributed"}
     import sqlite3
 
-    with sqlite3.connect(home / "store.db") as store:
+    with contextlib.closing(sqlite3.connect(home / "store.db")) as store:
         windows = store.execute("select counted_j, idle_j + tasks_j + unattributed_j, tasks_j from energy").fetchall()
         charged = store.execute("select sum(energy_j) from attempts").fetchone()[0]
         for counted, accounts, _ in windows:

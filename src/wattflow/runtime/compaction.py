@@ -106,17 +106,20 @@ def _loaded(decider: Decider, database: sa.Engine, folder: Path, up_to: int | No
 def write_snapshot(store: str, folder: Path, up_to: int, policy: str) -> str:
     """Replay and save into a file; returns what the store must know of it, and the file's name."""
     database = sa.create_engine(store)
-    decider, at = rebuilt(database, folder, policy, up_to)
+    try:
+        decider, at = rebuilt(database, folder, policy, up_to)
+        before = max((one.sequence for one in journal.snapshots(database)), default=0)
+        journal_bytes = journal.entries_bytes(database, before, at.sequence)
+    finally:
+        database.dispose()
     name = f"engine-{at.sequence}"
     decider.save(folder / name)
     # Level 1: tables are mostly zeros, and more effort costs seconds beside a busy server.
     packed = zlib.compress((folder / name).read_bytes(), 1)
     (folder / name).write_bytes(packed)
-    before = max((one.sequence for one in journal.snapshots(database)), default=0)
     about = journal.Snapshot(
         sequence=at.sequence, policy=decider.policy, time_s=at.time_s, checksum=at.checksum,
-        digest=hashlib.sha256(packed).hexdigest(), size_bytes=len(packed),
-        journal_bytes=journal.entries_bytes(database, before, at.sequence),
+        digest=hashlib.sha256(packed).hexdigest(), size_bytes=len(packed), journal_bytes=journal_bytes,
     )  # fmt: skip
     return json.dumps(dataclasses.asdict(about) | {"file": name})
 

@@ -21,6 +21,13 @@ class StoreTrouble(WattflowError):
     """The store cannot be read or written: a full disk, a lost server, a damaged file."""
 
 
+class _Connection(sqlite3.Connection):
+    """One of a pool's, which ends with its engine; Python warns of those that end unclosed from 3.13 on."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 def open_store(url: str | Path, *, upgrade: bool = False, known: str | None = None) -> sa.Engine:
     """Open or make a store.
 
@@ -77,7 +84,8 @@ def _engine(url: str | Path) -> sa.Engine:
         )
     if "://" in text:
         raise InvalidInput(text, "a store is a file (SQLite) or postgresql://user@host/name")
-    engine = sa.create_engine(f"sqlite:///{Path(text).absolute()}", connect_args={"timeout": 10.0})
+    about = {"timeout": 10.0, "factory": _Connection}
+    engine = sa.create_engine(f"sqlite:///{Path(text).absolute()}", connect_args=about)
     sa.event.listen(engine, "connect", lambda connection, _: settings(connection))
     return engine
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_a_store_put_back_from_a_backup_takes_no_result_of_its_later_life(tmp_pa
         service.announce(NODE)
         await service.stored()
         await closed(service, writer)
-        with sqlite3.connect(tmp_path / "s.db") as source, sqlite3.connect(backup / "s.db") as copy:
+        with closing(sqlite3.connect(tmp_path / "s.db")) as source, closing(sqlite3.connect(backup / "s.db")) as copy:
             source.backup(copy)
 
         service, driver, writer = await opened(tmp_path)

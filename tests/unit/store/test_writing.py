@@ -226,7 +226,7 @@ def test_a_log_with_room_is_an_empty_one_and_never_replaces_one(tmp_path: Path) 
     assert not log.exists()
     make_room(store, 1 << 20)
     assert log.stat().st_size == 1 << 20 and not list(tmp_path.glob("*room*"))
-    with sqlite3.connect(store) as other:
+    with contextlib.closing(sqlite3.connect(store)) as other:
         assert other.execute("select count(*) from journal").fetchone() == (1,)
         other.execute("insert into journal (sequence, entry) values (2, x'00')")
         other.commit()
