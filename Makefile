@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WATTFLOW := $(BIN)/wattflow
 RUN := $(BIN)/python
+# benchmarks/ is a folder of scripts: what some of them share with research/ and the rig is found by the path
+BENCH := PYTHONPATH=.:tools/kube-rig $(RUN)
 
 .PHONY: help demo test test-fast test-differential check tools clean
 help: ## What can be made

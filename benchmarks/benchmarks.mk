@@ -21,7 +21,7 @@ bench-meters: $(BIN)/.dev ## What reading a meter ten times a second costs
 	$(RUN) benchmarks/meters.py
 
 bench-predict: $(BIN)/.dev ## Prediction figures on held-out data
-	$(RUN) benchmarks/predict.py
+	$(BENCH) benchmarks/predict.py
 
 .PHONY: experiments
 experiments: $(BIN)/.dev ## Every published claim under experiments/, ours beside theirs (out/experiments)
@@ -40,7 +40,7 @@ bench-wfinstances: $(BIN)/.dev ## Recorded against simulated makespan of every s
 	$(RUN) -m research wfinstances
 .PHONY: bench-frames
 bench-frames: $(BIN)/.dev ## Scheduler frames: speed, memory, the grid of 54 traces, stealing, delays, energy at a bound
-	$(RUN) benchmarks/frames.py
+	$(BENCH) benchmarks/frames.py
 
 .PHONY: bench-explore
 bench-explore: $(BIN)/.dev ## Design spaces: time, resuming, and how much of the variance is the frame's

@@ -33,9 +33,10 @@ import numpy as np
 import plain
 import predict_unseen
 
+from research.floors import FloorFigure, leave_one_out
 from wattflow.model.profile import Scope
 from wattflow.predict import datasets, fast, needs, online, runtime, serverless, trees, watts
-from wattflow.predict.evaluate import FloorFigure, HeldOut, Split, group_folds, leave_one_out
+from wattflow.predict.evaluate import HeldOut, Split, group_folds
 from wattflow.predict.observations import Benchmarks, Floats, Observations, Texts, concatenate, of_workload
 from wattflow.traces import registry
 

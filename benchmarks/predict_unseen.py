@@ -22,9 +22,10 @@ import numpy as np
 import plain
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from research.floors import FloorFigure, leave_one_out
 from wattflow.model.profile import Scope
 from wattflow.predict import datasets, needs, runtime, serverless, watts
-from wattflow.predict.evaluate import FloorFigure, HeldOut, leave_one_out, relative_errors
+from wattflow.predict.evaluate import HeldOut, relative_errors
 from wattflow.predict.observations import Floats, Ints, Observations
 
 STEADY, LEAST_PHASE, TENTHS = 0.1, 8, 10

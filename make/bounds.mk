@@ -1,4 +1,4 @@
 .PHONY: bench-bounds
 bench-bounds: $(BIN)/.dev ## Lower and upper bounds on energy: speed of annealing, headroom of HEFT and wattflow
-	$(RUN) benchmarks/bounds.py
+	$(BENCH) benchmarks/bounds.py
 

@@ -16,21 +16,21 @@ bench-kube-cold: $(BIN)/.dev ## Start to first binding with 5,000 nodes and 50,0
 .PHONY: bench-kube-frames
 BENCH_KUBE_FRAMES ?=
 bench-kube-frames: $(BIN)/.dev kube-rig ## The same frames as services on the rig and in the simulator: do they come in the same order?
-	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_frames.py $(BENCH_KUBE_FRAMES)
+	$(BENCH) benchmarks/kube_frames.py $(BENCH_KUBE_FRAMES)
 
 .PHONY: bench-kube-policies bench-kube-joulie
 BENCH_KUBE_POLICIES ?=
 bench-kube-policies: $(BIN)/.dev kube-rig ## Policies from the literature, ours and the learned one on the rig and simulated: rank correlation
-	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_policies.py $(BENCH_KUBE_POLICIES)
+	$(BENCH) benchmarks/kube_policies.py $(BENCH_KUBE_POLICIES)
 
 BENCH_KUBE_JOULIE ?=
 bench-kube-joulie: $(BIN)/.dev kube-rig ## The 41 nodes of Joulie's second setting on the rig: its score, its opponents, ours
-	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_policies.py --setting joulie $(BENCH_KUBE_JOULIE)
+	$(BENCH) benchmarks/kube_policies.py --setting joulie $(BENCH_KUBE_JOULIE)
 
 .PHONY: bench-kube-hpe
 BENCH_KUBE_HPE ?=
 bench-kube-hpe: $(BIN)/.dev kube-rig ## HPE's CPU experiment as pods on the rig, both readings: makespan, energy, peak watts, stretch
-	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_hpe.py $(BENCH_KUBE_HPE)
+	$(BENCH) benchmarks/kube_hpe.py $(BENCH_KUBE_HPE)
 
 .PHONY: test-karpenter
 test-karpenter: $(BIN)/.dev kube-rig ## Nodes given back to a real Karpenter with its KWOK provider, and made anew (builds it: three minutes)
@@ -40,7 +40,7 @@ test-karpenter: $(BIN)/.dev kube-rig ## Nodes given back to a real Karpenter wit
 .PHONY: bench-operator
 BENCH_OPERATOR ?=
 bench-operator: $(BIN)/.dev kube-rig ## What an operator may rely on: drawn sequences, a day of sleep, curves (BENCH_OPERATOR='--part stateful --seed 2 --sequences 60' for one portion); added up in out/operator.json
-	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/operator_figures.py $(BENCH_OPERATOR)
+	$(BENCH) benchmarks/operator_figures.py $(BENCH_OPERATOR)
 
 .PHONY: test-install
 test-install: $(BIN)/.dev kube-rig image ## docs/install.md typed as a whole on an empty cluster, with the image on the rig's real node

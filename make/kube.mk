@@ -32,13 +32,13 @@ test-image: $(BIN)/.dev kube-rig image ## The image as a Deployment on the rig's
 
 .PHONY: bench-kube
 bench-kube: $(BIN)/.dev kube-rig ## Binds a second on 1,000 and 5,000 KWOK nodes: the API server, kube-scheduler as shipped and unthrottled, ours
-	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube.py $(BENCH_KUBE)
+	$(BENCH) benchmarks/kube.py $(BENCH_KUBE)
 
 .PHONY: bench-kube-shared
 BENCH_KUBE_SHARED ?=
 bench-kube-shared: $(BIN)/.dev kube-rig ## Both schedulers fill the same nodes with 10,000 pods, our leader killed again and again: no overcommit, no double bind
-	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_shared.py $(BENCH_KUBE_SHARED)
+	$(BENCH) benchmarks/kube_shared.py $(BENCH_KUBE_SHARED)
 
 .PHONY: bench-kube-argo
 bench-kube-argo: $(BIN)/.dev kube-rig ## Argo with kube-scheduler and with ours: makespan and energy of a 1,000-task workflow and recorded ones
-	PYTHONPATH=tools/kube-rig $(RUN) benchmarks/kube_argo.py $(BENCH_KUBE_ARGO)
+	$(BENCH) benchmarks/kube_argo.py $(BENCH_KUBE_ARGO)

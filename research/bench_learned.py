@@ -5,13 +5,12 @@
 Bars on held-out applications (`python -m research learned`, with fewer scenarios unless --full), the rehearsal's
 regret, the distance to annealing, the worst case that a search finds, annealing and the front of NSGA-II at equal wall
 time, RLScheduler's batch problem, decisions a second, steps a second of the environment, time of a decision with 64
-rows, and the time training took. What is not measured here is said to be so.
+rows. What is not measured here is said to be so.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +31,6 @@ from research import (
     regret,
     rival_tables,
     search_tables,
-    shipped,
 )
 from research.evaluate import Place
 from research.papers import experiment
@@ -42,7 +40,7 @@ from wattflow.learn import scenarios
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import MissingExtra
 from wattflow.model.profile import PowerProfile
-from wattflow.policy import bind, registry, weights
+from wattflow.policy import bind, registry
 from wattflow.policy.base import Policy
 from wattflow.sim.simulate import Simulation
 
@@ -171,27 +169,6 @@ def environment_speed(seconds: float, count: int = 64) -> None:
             rate = wall if features else own
             figure(f"learned_{name}", rate, "1/s", f"≥{goal:g}" if goal else "none", rate >= goal)
         env.close()
-
-
-def training() -> None:
-    """What the cards of the shipped weights say."""
-    files = sorted(shipped.LEARNED.glob("*-seed-*.npz"))
-    cards = {path.stem: weights.load(path)[1] for path in files}
-    for name, card in cards.items():
-        print(f"{name}: {card['simulations']} simulations, {card['cpu_s']:.0f} CPU s, gain {100 * card['gain']:+.1f} %")
-    minutes = max((card["wall_s"] for card in cards.values()), default=float("nan")) / 60.0
-    figure("learned_training_of_one_run", minutes, "min", "≤60", minutes <= 60)
-    told = json.loads((shipped.LEARNED / "training.json").read_text()).get("two_cores_from_scratch")
-    minutes = told["wall_s"] / 60.0 if told else float("nan")
-    figure("train_two_cores", minutes, "min", "≤60", minutes <= 60)
-    one = max((card["cpu_s"] for card in cards.values()), default=float("nan")) / 60.0
-    figure("learned_training_cpu_of_one_run", one, "min", "none", True)
-    total = sum(card["cpu_s"] for card in cards.values()) / 60.0
-    figure("learned_training_cpu_all_runs", total, "min", "none", True)
-    joules = sum(card["joules_estimated"] for card in cards.values())
-    figure("learned_training_energy_estimated", joules / 1e3, "kJ", "none", True)
-    seeds = len({name.split("-seed-")[1] for name in cards if name.startswith("fold-")})
-    figure("learned_training_seeds_shipped", seeds, "of_5", "5", seeds >= 5)
 
 
 def rehearsal_regret(count: int) -> None:
@@ -347,7 +324,6 @@ def main() -> None:
     quick, began = given.quick, time.monotonic()
     decision_time("learned", registry.load("learned"), rounds=400 if quick else 4000)
     part("environment", lambda: environment_speed(*((1.0, 8) if quick else (5.0, 64))), "learned_vector_env_steps")
-    part("training", training)
     part("regret", lambda: rehearsal_regret(6 if quick else 100))
     part("gap", lambda: gap(2 if quick else 10))
     part("lublin", lambda: lublin(1 if quick else batch.SEQUENCES))

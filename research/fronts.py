@@ -1,6 +1,6 @@
 """The front of waiting and joules: dials of the learned policy beside NSGA-II with sleep, given the same wall time.
 
-Waiting is the mean response of workflows. Ours decide as workflows arrive; NSGA-II (`plan.search_front`) knows them all
+Waiting is the mean response of workflows. Ours decide as workflows arrive; NSGA-II (`search_front`) knows them all
 beforehand. Hypervolume is the share of the rectangle between the origin and 1.1 × the worse of both sides' worst points
 that a front dominates; Zitzler and Thiele, 10.1109/4235.797969.
 """

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from research import evaluate, fronts, portfolio
+from research import evaluate, fronts, portfolio, search_front
 from research.evaluate import NETWORK, OURS, PORTFOLIO, REHEARSED, Place, Plan
 from research.fronts import Fronts
 from research.portfolio import BASELINE, Result
@@ -24,7 +24,7 @@ from wattflow.generate import Recipe
 from wattflow.learn.scenarios import Scenario
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.plan import annealing, search_front
+from wattflow.plan import annealing
 from wattflow.plan.measured import result_of, slower
 from wattflow.policy.base import Policy
 

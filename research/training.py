@@ -33,7 +33,7 @@ from wattflow.learn import scenarios, streams
 from wattflow.learn.evolve import Progress, Trainer
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge, Wish
-from wattflow.policy import placing, weights
+from wattflow.policy import weights
 
 Floats = NDArray[np.float64]
 _log = logging.getLogger(__name__)
@@ -46,17 +46,9 @@ CORE_W = 10.0
 """Watts of a busy core, assumed where joules of training are estimated."""
 
 
-LOOKS = 1
-"""Hidden units look in the same random directions at first, whatever the seed: so means over seeds are of one kind."""
-
-
-def start(seed: int = LOOKS) -> Progress:
-    """Begin at the heuristic: hidden units look in random directions and count for nothing yet."""
-    theta = np.zeros(weights.SIZE)
-    rng = np.random.default_rng([seed, 29])
-    first = theta[weights.PLACE : weights.PLACE + placing.N * weights.WIDTH].reshape(placing.N, weights.WIDTH)
-    first[:, : weights.HIDDEN] = rng.normal(0.0, 0.4, (placing.N, weights.HIDDEN))
-    return Progress.at(theta)
+def start() -> Progress:
+    """Begin at the heuristic: no fact counts yet."""
+    return Progress.at(np.zeros(weights.SIZE))
 
 
 def training_applications(fold: int) -> list[str]:
@@ -120,8 +112,7 @@ def quick(one: Judge, settings: ScratchSettings) -> bool:
 def teaches(one: Judge) -> bool:
     """Whether weights matter in a scenario: where one node is as good as another, there is nothing to learn."""
     rng = np.random.default_rng([one.seed, 47])
-    theta = start(1).theta
-    tries = [one.trial.run(theta + rng.normal(0.0, 0.15, weights.SIZE)).energy_j for _ in range(2)]
+    tries = [one.trial.run(rng.normal(0.0, 0.15, weights.SIZE)).energy_j for _ in range(2)]
     base = one.reference.energy_j
     return max(abs(joules / base - 1.0) for joules in tries) > 0.004
 
@@ -133,7 +124,7 @@ class ScratchTrainer(Trainer):
 
     def __init__(self, settings: ScratchSettings, workers: int = 1, progress: Progress | None = None) -> None:
         choosing = judges(settings, FIRST_SEED + 5000, settings.chosen_on, False)
-        super().__init__(settings, progress or start(LOOKS), (), choosing, workers)
+        super().__init__(settings, progress or start(), (), choosing, workers)
         self.stage: Stage | None = None
         self.use(self._stage())
 
@@ -187,7 +178,7 @@ class ScratchTrainer(Trainer):
         now = self.progress
         now.best_reward = self.judge(now.best)[0]
         if now.best_reward < 0.0:
-            now.best, now.best_reward = start(LOOKS).theta, 0.0
+            now.best, now.best_reward = start().theta, 0.0
 
 
 def save(path: Path, progress: Progress, settings: ScratchSettings) -> None:

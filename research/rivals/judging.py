@@ -1,7 +1,4 @@
-"""Rivals in the scenarios of the evaluation: same workloads, seeds and errors, weights that have not seen the fold.
-
-The rule distilled from the learned policy is judged with them, on top of the same dials as the network has.
-"""
+"""Rivals in the scenarios of the evaluation: same workloads, seeds and errors, weights that have not seen the fold."""
 
 from __future__ import annotations
 
@@ -10,13 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from research import evaluate, parts, portfolio, shipped
+from research import evaluate, parts
 from research.evaluate import Place, Plan, Row, scenario_of
 from research.rivals import files, play
-from wattflow.policy import distilled, weights
 
-RULE = "distilled"
-NAMES = (*files.RIVALS, RULE)
+NAMES = files.RIVALS
 """Policies that are judged here."""
 
 
@@ -31,20 +26,7 @@ def judge(place: Place, plan: Plan, folder: Path | None = None) -> list[Row]:
             agent = files.load(path)
             found = tuple(play.roll(agent, play.open_stream(agent, scenario, seed)) for seed in range(plan.seeds))
             rows.append(Row(place, name, path.stem, found))
-    return [*rows, by_rule(place, plan)]
-
-
-def by_rule(place: Place, plan: Plan) -> Row:
-    """The distilled rule of the weights that have not seen the fold."""
-    name = f"fold-{place.fold}" if place.fold >= 0 else "rule"
-    policy = distilled.with_rule(weights.load(shipped.rule_of(place.fold))[0])
-    policy = policy.with_params(**evaluate.dials(place.fold, place.load))
-    scenario = scenario_of(place, plan)
-    found = tuple(
-        portfolio.measure(scenario.draw(seed), scenario.cluster, policy, seed, scenario.options)
-        for seed in range(plan.seeds)
-    )
-    return Row(place, RULE, f"{RULE} {name}", found)
+    return rows
 
 
 def judge_all(

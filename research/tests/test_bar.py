@@ -10,7 +10,7 @@ import pytest
 from research import portfolio, portfolio_judge, training
 from research.portfolio_judge import BarJudge
 from research.recipe import SCRATCH
-from wattflow.learn import evolve, scenarios, streams
+from wattflow.learn import scenarios, streams
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Wish
 from wattflow.policy import weights
@@ -56,7 +56,7 @@ def test_plain_steps_follow_the_slope_and_the_mean_counts_later_ones_more(
         trainer._step(slope)
         trainer.progress.generation += 1
         way.append(trainer.progress.theta)
-    moved = evolve.movable(True) * settings.rate
+    moved = np.ones(weights.SIZE) * settings.rate
     assert [(theta - start).tobytes() for theta in way[:1]] == [moved.tobytes()]
     assert way[2] == pytest.approx(start + 3.0 * moved)
     # Shares of 1, 3 / 4 and 3 / 5 of what is new.

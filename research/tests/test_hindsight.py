@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research import evaluate, fronts, hindsight, portfolio, shipped, sweep
+from research import evaluate, fronts, hindsight, portfolio, search_front, shipped, sweep
 from research.evaluate import Place
 from research.portfolio import Result
 from wattflow.learn import streams
 from wattflow.learn.scenarios import Scenario
-from wattflow.plan import search_front
 from wattflow.plan.annealing import Game
 from wattflow.policy import registry, weights
 

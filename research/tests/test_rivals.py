@@ -78,7 +78,7 @@ def test_a_rival_is_judged_in_the_very_scenario_that_a_policy_is(small: Scenario
     folder = Path(small.stream.instances[0]).parents[1]
     place, plan = Place("app", -1, 0.6, "edge-cloud", str(folder)), Plan(seeds=2, tasks=100)
     rows = {row.policy: row for row in judging.judge_all([place], plan, 1, folder=tmp_path)}
-    assert list(rows) == [flagship.name, "distilled"]
+    assert list(rows) == [flagship.name]
     scenario = evaluate.scenario_of(place, plan)
     expected = tuple(
         portfolio.measure(scenario.draw(seed), scenario.cluster, "wattflow", seed, scenario.options)

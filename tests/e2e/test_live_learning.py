@@ -77,7 +77,7 @@ def test_weights_that_turn_out_worse_are_taken_back(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     learning.folder_of(home).mkdir(parents=True, mode=0o700)
     bad = np.zeros(weights.SIZE)
-    bad[weights.PLACE + placing.AROUND_N * weights.WIDTH + weights.HIDDEN] = -8.0  # the dearest place is the best
+    bad[weights.PLACE + placing.AROUND_N] = -8.0  # the dearest place is the best
     weights.save(learning.folder_of(home) / "bad.npz", bad, {})
     learning.Standing(present=str(learning.folder_of(home) / "bad.npz"), since_s=1.0).write(home)
     server = up(home)

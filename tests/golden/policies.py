@@ -27,7 +27,7 @@ from wattflow.testing.sample_states import Sample
 
 SEARCHING = ("nsga2", "distilled", "planned")
 NAMES = tuple(name for name in (*registry.names(), *registry.ALIASES) if name not in SEARCHING)
-"""Not those that search (uncompiled it takes minutes), nor the distilled one, whose rule is data; names of 0.1 too,
+"""Not those that search (uncompiled it takes minutes), nor `distilled`, which is `learned` now; names of 0.1 too,
 which must decide as they did."""
 
 

@@ -6,6 +6,7 @@ What is left from before stands in a list here; nothing may be added to it.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -42,6 +43,22 @@ def test_the_package_does_not_need_the_research_beside_it() -> None:
     assert [str(path) for path in MODULES if "research" in imported(path)] == []
     told = [str(path) for path in MODULES if '"research.' in path.read_text(encoding="utf-8")]
     assert told == [], "nor by a name that is imported later"
+
+
+def test_benchmarks_that_need_research_or_the_rig_are_given_the_path() -> None:
+    """A script's own folder is all that Python looks in; `make` must name the others where they are imported."""
+    needy = []
+    for make in [*ROOT.glob("make/*.mk"), *ROOT.glob("benchmarks/*.mk"), ROOT / "Makefile"]:
+        for script in re.findall(r"\$\(RUN\) benchmarks/(\w+)\.py", make.read_text(encoding="utf-8")):
+            seen, todo = set[str](), [script]
+            while todo:
+                name = todo.pop()
+                file = ROOT / "benchmarks" / f"{name}.py"
+                if name not in seen and file.exists():
+                    todo += imported(file)
+                seen.add(name)
+            needy += [f"{make.name}: {script} imports {name}" for name in ("research", "kuberig") if name in seen]
+    assert needy == [], "written with $(BENCH) these are found"
 
 
 def test_no_modules_import_each_other_in_a_circle(sources: ModuleType) -> None:

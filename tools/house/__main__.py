@@ -11,6 +11,8 @@ read from the results of `make mutants` where they are there.
 from __future__ import annotations
 
 import argparse
+import base64
+import hashlib
 import json
 import shutil
 import subprocess
@@ -70,15 +72,20 @@ def wheel() -> None:
 
 
 def packed(scratch: Path) -> int:
-    """Bytes of a wheel of what git tracks, deflated; the few lines of metadata left out."""
+    """Bytes of a wheel of what git tracks, deflated, with a record of hashes, the README and the licence."""
     source, site = scratch / "source", scratch / "site"
     subprocess.run(["git", "-C", str(ROOT), "checkout-index", "-a", "-f", f"--prefix={source}/"], check=True)
     build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(site)]
     subprocess.run(build, cwd=source, check=True, capture_output=True)
     with zipfile.ZipFile(scratch / "wheel.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(site.rglob("*")):
-            if path.is_file():
-                archive.write(path, path.relative_to(site))
+        record = []
+        for path in sorted(path for path in site.rglob("*") if path.is_file()):
+            archive.write(path, name := path.relative_to(site))
+            digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
+            record.append(f"{name},sha256={digest},{path.stat().st_size}")
+        archive.writestr("wattflow.dist-info/RECORD", "\n".join(record))  # not small: hashes do not deflate
+        for page in ("README.md", "LICENSE"):
+            archive.write(source / page, f"wattflow.dist-info/{page}")
     return (scratch / "wheel.zip").stat().st_size
 
 

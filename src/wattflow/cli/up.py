@@ -33,7 +33,8 @@ PATIENCE_S, END_S = 10.0, 25.0
 """How long processes that were asked to end are waited for; the server, which may have much to write, longer."""
 _LEARNER = "wattflow.server.learning"
 LEAST_LOST_S = 1.0
-LEAST_FREE = 64 * 1024
+LEAST_FREE = 1 << 20
+"""Bytes that a store and a log take at their smallest."""
 COMPILING_S = 4.0
 """A server that takes longer than this is compiling."""
 
@@ -165,6 +166,7 @@ def up(
     if lost_after_s < LEAST_LOST_S:
         raise InvalidInput("--lost-after", f"{lost_after} is too short to tell silence by: at least {LEAST_LOST_S:g} s")
     place.make()
+    _check_room(place.folder)
     processes.end(place.folder / LEARNER, PATIENCE_S, command=_LEARNER)  # of a server that was killed
     if learn:
         from wattflow.server.learning import present_policy
@@ -283,6 +285,17 @@ def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool)
             said = lines[-1].removeprefix("error: ") if lines else _why_silent(place.folder)
             raise InvalidInput("the server did not start", said)
         time.sleep(0.02)
+
+
+def _check_room(folder: Path) -> None:
+    """Refuse a folder on a full disk now: the server would say so only after compiling for a minute."""
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_FREE:
+        raise InvalidInput(
+            str(folder),
+            f"its disk is full: {free} bytes are free, a store and a log need {LEAST_FREE} at least; make room, or "
+            "name another folder with --home",
+        )
 
 
 def _why_silent(folder: Path) -> str:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -288,16 +287,6 @@ def _residual(x: NDArray[np.float64], at: float, columns: NDArray[np.float64]) -
     left = columns - design @ (np.linalg.pinv(design) @ columns)
     squared: NDArray[np.float64] = (left**2).sum(axis=0)
     return squared
-
-
-def read_document(path: Path) -> Mapping[str, object]:
-    """Read a measured document; an unknown version is an error."""
-    document = json.loads(path.read_text())
-    if document.get("version") != VERSION:
-        raise InvalidInput(
-            str(path), f"version {document.get('version')} of a GPU profile; this program reads {VERSION}"
-        )
-    return dict(document)
 
 
 def shipped() -> dict[str, Mapping[str, object]]:

@@ -132,12 +132,3 @@ def components_of(frame: Frame) -> list[str]:
         "data manager": frame.data is not None,
     }
     return [name for name in COMPONENTS if there[name]]
-
-
-def needs_of(frame: Frame) -> dict[str, list[str]]:
-    """List the components that a frame's mechanisms need, each with the forms that ask for it."""
-    wanted: dict[str, list[str]] = {}
-    for _, form in forms_of(frame):
-        for need in form.needs:
-            wanted.setdefault(need, []).append(form.name)
-    return wanted

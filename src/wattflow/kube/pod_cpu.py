@@ -10,8 +10,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wattflow.energy.cpu_time import DEFAULT_ROOT
-
+DEFAULT_ROOT = Path("/sys/fs/cgroup")
 # systemd: "kubepods-burstable-pod<uid with _>.slice"; cgroupfs: "pod<uid>".
 _POD = re.compile(r"(?:.*-)?pod([0-9a-f]{8}[-_][0-9a-f_-]{27})(?:\.slice)?")
 

@@ -31,7 +31,7 @@ VARIANT, NODE = 0, 1
 
 
 class Desk(caller_choice.Ask):
-    """What passes between the caller who chooses and the compiled code that asks, and what this keeps.
+    """Buffers between the caller who chooses and the compiled code that asks, and what that code keeps.
 
     ``closed``: the epoch up to which a shape is known to have no open place. ``opening``: the node where a shape was
     last seen to have one, or −1. ``follows``: `FOLLOWS` for a variant whose candidates are among those of the variant

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.learn.trial import Judge, beyond
-from wattflow.policy import placing, weights
+from wattflow.policy import weights
 
 Floats = NDArray[np.float64]
 DEARER, CHEAPER = 1.25, 0.93
@@ -37,7 +37,6 @@ class EvolutionSettings:
         tries: Scenarios on which a pair is tried.
         sigma, rate: Length of a trial step in each weight; Adam's step.
         decay: Weights shrink by this share in each generation.
-        warm: Generations before hidden units learn what to look at.
         adam: Whether Adam scales the step; else it is ``rate`` × the slope, and the weights are a mean over the way.
         prices: Least and most of the price of penalties.
         most: Differences of rewards beyond this count as this: a single wild scenario must not drown the others.
@@ -49,7 +48,6 @@ class EvolutionSettings:
     sigma: float = 0.2
     rate: float = 0.015
     decay: float = 0.001
-    warm: int = 100
     adam: bool = True
     prices: tuple[float, float] = (1.0, 8.0)
     most: float = 0.15
@@ -85,13 +83,9 @@ class Progress:
         return cls(theta.copy(), zeros, zeros.copy(), theta.copy(), best=theta.copy(), **known)
 
 
-def movable(warm: bool) -> Floats:
-    """Mark the weights that training moves: at first not what the hidden units look at (random directions do)."""
-    mask = np.ones(weights.SIZE)
-    if warm:
-        first = mask[weights.PLACE : weights.PLACE + (placing.N + 1) * weights.WIDTH]
-        first.reshape(placing.N + 1, weights.WIDTH)[:, : weights.HIDDEN] = 0.0
-    return mask
+def movable(theta: Floats) -> Floats:
+    """Mark the weights that training moves: the numbers that the rule has; all of them where it begins with none."""
+    return np.where(theta != 0.0, 1.0, 0.0) if theta.any() else np.ones_like(theta)
 
 
 class Trainer:
@@ -106,6 +100,7 @@ class Trainer:
         workers: int = 1,
     ) -> None:
         self.settings, self.progress = settings, progress
+        self.mask = movable(progress.theta)
         self.scenarios, self.choosing = list(scenarios), list(choosing)
         self.pool = ThreadPoolExecutor(workers)
         self.flagship_kept = float(np.mean([one.keeps(one.reference) for one in self.choosing]))
@@ -128,7 +123,7 @@ class Trainer:
         # By the generation, not one stream for all: a run that goes on from a file draws what it would have drawn.
         rng = np.random.default_rng([settings.seed, now.generation, 31])
         ways = rng.normal(0.0, 1.0, (settings.directions, len(now.theta)))
-        ways *= movable(now.generation < settings.warm)
+        ways *= self.mask
         chosen = self.drawn(rng)
 
         def pair(i: int) -> Floats:
@@ -154,7 +149,7 @@ class Trainer:
     def _step(self, slope: Floats) -> None:
         """Move uphill: Adam, or a plain step."""
         now, t = self.progress, self.progress.generation + 1
-        mask = movable(now.generation < self.settings.warm)
+        mask = self.mask
         if not self.settings.adam:
             now.theta = now.theta + mask * (self.settings.rate * slope - self.settings.decay * now.theta)
             share = (1.0 + LATER) / (t - now.began + LATER)

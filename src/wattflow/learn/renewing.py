@@ -28,7 +28,7 @@ bring them back."""
 
 
 class Course(Tables):
-    """What an episode is measured by, and what it begins with.
+    """Measure and beginning of an episode.
 
     ``due`` and ``excused``: when each workflow should have ended, and 1 where it counts for nothing if it did not;
     ``end``: room for when it did. ``state_now`` … are the memory of State and World, now and before the first event,

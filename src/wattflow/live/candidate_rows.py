@@ -34,7 +34,7 @@ ASK = np.dtype([
 
 
 class Ask(Tables):
-    """What passes between the caller who chooses and the compiled code that asks."""
+    """Buffers between the caller who chooses and the compiled code that asks."""
 
     __slots__ = ("ask", "rows")
     NAMES: ClassVar[tuple[str, ...]] = ("ask", "rows")

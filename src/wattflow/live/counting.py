@@ -21,7 +21,7 @@ _RULES = {tallies.APART: "apart from", tallies.TOGETHER: "together with", tallie
 
 
 class Rule(NamedTuple):
-    """What a row of masks is for: a constraint, for tasks that carry these groups."""
+    """Purpose of a row of masks: a constraint, for tasks that carry these groups."""
 
     constraint: Constraint
     groups: tuple[str, ...]

@@ -27,7 +27,7 @@ _UNTOLD = -1
 
 
 class Inbox:
-    """What one engine was told since its last step.
+    """Events that one engine was told since its last step.
 
     Attributes:
         count: Events on the desk.

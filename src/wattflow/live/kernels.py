@@ -17,7 +17,7 @@ from wattflow.policy import bind
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """What Python calls; see `stepping`."""
+    """Compiled functions that Python calls; see `stepping`."""
 
     fold_events: Any
     decide_all: Any

@@ -1,4 +1,4 @@
-"""What Python keeps beside an engine's tables, copied for a fork and written as plain data for a file.
+"""Objects that Python keeps beside an engine's tables, copied for a fork and written as plain data for a file.
 
 Books, extents and facts are ordinary objects that point at each other and at the tables. `cloned` copies what can
 change and shares what cannot. `encoded` and `decoded` go through JSON and make objects of this package's own classes

@@ -1,4 +1,4 @@
-"""What a driver and the live engine say to each other: kinds of events, results of a step, ids, errors.
+"""Protocol between a driver and the live engine: kinds of events, results of a step, ids, errors.
 
 Nothing here decides anything; `wattflow.live.engine.Engine` takes the events and gives the results.
 """
@@ -145,7 +145,7 @@ class Rejected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step decided. Unpacks as ``placements, actions, wake_at``.
+    """Decisions of one step. Unpacks as ``placements, actions, wake_at``.
 
     Attributes:
         wake_at: Call `step` again by then even if nothing happens; `inf` when only events matter.
@@ -174,7 +174,7 @@ class Event(NamedTuple):
 
 
 class Driver(Protocol):
-    """What owns time and effects. `wattflow.live.loop.run` joins one to an Engine; asyncio drivers have their own loop.
+    """Owner of time and effects. `wattflow.live.loop.run` joins one to an Engine; asyncio drivers have their own loop.
 
     All methods return at once. What happened later comes back through `events`.
     """

@@ -1,4 +1,4 @@
-"""What an engine answers about itself, on demand and without effects: why a task waits, what each candidate would cost,
+"""Answers of an engine about itself, on demand and without effects: why a task waits, what each candidate would cost,
 and the present facts of a row in plain words and SI units."""
 
 from __future__ import annotations

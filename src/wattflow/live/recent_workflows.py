@@ -1,4 +1,4 @@
-"""What has arrived at a live engine of late, and how long its tasks took: what a look back replays.
+"""Workflows that arrived at a live engine of late, and how long their tasks took: a look back replays them.
 
 An engine forgets a workflow when its last task has ended, so this is told of after every step (`note`): it reads the
 step's events and placements off the engine's desk. Seconds on a node become seconds on a node of speed 1 by what the

@@ -51,7 +51,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What one policy would do until a time.
+    """Forecast of one policy until a time.
 
     Attributes:
         energy_j: All nodes from now on, simulated.

@@ -22,7 +22,7 @@ from wattflow.model.workflow import Function, Variant
 
 @dataclass(frozen=True, slots=True)
 class ShapeFacts:
-    """What a shape is: the same facts give the same row."""
+    """Facts of a shape: the same facts give the same row."""
 
     variants: tuple[Variant, ...]
     function: str

@@ -1,4 +1,4 @@
-"""What passes between Python and the compiled step: events in, placements and rejections out, and a few words."""
+"""Buffers between Python and the compiled step: events in, placements and rejections out, and a few words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy notes of workflows when they arrive or change: ranks, slack, plans. Once per workflow and change."""
+"""Notes of a policy about workflows when they arrive or change: ranks, slack, plans. Once per workflow and change."""
 
 from __future__ import annotations
 

@@ -30,32 +30,14 @@ def jit(function):
 def evaluate(game, tables, choice, slots):
     """Fill start and end; returns (joules, last end, how much later than due the latest is)."""
     estimate, ready, _, input_bytes, parent_start, parent, parent_bytes, free_tasks, until, due = game
-    (
-        seconds,
-        cores,
-        joules,
-        device,
-        cls,
-        size,
-        slices,
-        above_w,
-        still_w,
-        busy_w,
-        sleep_j,
-        per_byte,
-        latency,
-        gaps,
-        awake_s,
-        sleeps,
-    ) = tables
+    seconds, cores, joules, device, cls, size, slices, _, _, _, _, per_byte, latency, _, awake_s, _ = tables
     order, node_of, option_of = choice
-    start, end, lane_s, lane_n, head, count, spare, free, stamp, last, used, turn = slots
+    start, end, _, _, _, _, _, free, stamp, _, _, turn = slots
     # A new turn instead of clearing every node: a node's row is reset when its stamp is an old one.
     turn[0] += 1.0
     total = 0.0
     finish = 0.0
     late = 0.0
-    room = lane_s.shape[1]
     fixed_n = order.size - free_tasks.size
     for i in range(order.size):
         t = order[i]
@@ -63,12 +45,7 @@ def evaluate(game, tables, choice, slots):
         o = option_of[t]
         c = cls[n]
         if stamp[n] != turn[0]:
-            stamp[n] = turn[0]
-            last[n] = used[n] = 0.0
-            head[n] = count[n] = 0
-            spare[n] = size[c]
-            for k in range(slices[c]):
-                free[n, k] = 0.0
+            _clear(slots, n, size[c], slices[c])
         # What has begun runs, whatever its node is said to be.
         begin = ready[t] if i < fixed_n else max(ready[t], awake_s[n])
         fetched = input_bytes[t]
@@ -77,21 +54,8 @@ def evaluate(game, tables, choice, slots):
             begin = max(begin, end[p])
             if node_of[p] != n:
                 fetched += parent_bytes[e]
-        # Cores never used first, then those that are free soonest; lanes are (time, cores) in a ring, by time.
         wide = min(cores[o], size[c])
-        lacking = wide - spare[n]
-        spare[n] = max(0, -lacking)
-        # Cores that are taken are given up in the order in which they come free; those left over stay in their lane.
-        while lacking > 0:
-            h = head[n]
-            begin = max(begin, lane_s[n, h])
-            if lane_n[n, h] > lacking:
-                lane_n[n, h] -= lacking
-                lacking = 0
-            else:
-                lacking -= lane_n[n, h]
-                head[n] = h + 1 if h + 1 < room else 0
-                count[n] -= 1
+        begin = _take_cores(slots, n, wide, begin)
         if device[o] == 1:
             begin = max(begin, free[n, 0])
         stop = begin + estimate[t] * seconds[o, c]
@@ -103,42 +67,108 @@ def evaluate(game, tables, choice, slots):
             stop = until[t]
         start[t] = begin
         end[t] = stop
-        at = head[n] + count[n]
-        at = at - room if at >= room else at
-        # Insertion from the end: most ends are the latest so far.
-        for _ in range(count[n]):
-            before = at - 1 if at > 0 else room - 1
-            if lane_s[n, before] <= stop:
-                break
-            lane_s[n, at] = lane_s[n, before]
-            lane_n[n, at] = lane_n[n, before]
-            at = before
-        if wide > 0:
-            lane_s[n, at] = stop
-            lane_n[n, at] = wide
-            count[n] += 1
+        _give_cores(slots, n, wide, stop)
         if device[o] == 1:
-            k = 1
-            # Slices of a device by the time at which they are free, as the lanes are.
-            while k < slices[c] and free[n, k] < stop:
-                free[n, k - 1] = free[n, k]
-                k += 1
-            free[n, k - 1] = stop
+            _give_slice(free, n, slices[c], stop)
         total += estimate[t] * joules[o, c]
-        # Joules are counted up to the last task placed so far; a gap that a later task fills
-        # is seen only in order of start, which is why `Game.schedule` evaluates once more.
-        if begin > last[n]:
-            # It sleeps at first: falling asleep was paid before, only waking is due.
-            if last[n] == 0.0 and sleeps[n] == 1:
-                used[n] += sleep_j[c, 1] - sleep_j[c, 0]
-            else:
-                used[n] += gap_j(above_w[c], sleep_j, c, gaps[0], begin - last[n])
-            last[n] = begin
-        if stop > last[n]:
-            used[n] += (above_w[c] + busy_w[c]) * (stop - last[n])
-            last[n] = stop
+        _count_joules(tables, slots, n, begin, stop)
         finish = max(finish, stop)
         late = max(late, stop - due[t])
+    return _with_rests(tables, slots, total, finish), finish, late
+
+
+@jit
+def _clear(slots, n, size, slices):
+    """Begin a node's row: nothing ran on it in this turn."""
+    _, _, _, _, head, count, spare, free, stamp, last, used, turn = slots
+    stamp[n] = turn[0]
+    last[n] = used[n] = 0.0
+    head[n] = count[n] = 0
+    spare[n] = size
+    for k in range(slices):
+        free[n, k] = 0.0
+
+
+@jit
+def _take_cores(slots, n, wide, begin):
+    """Take cores never used first, then those that are free soonest; returns when all of them are free.
+
+    Lanes are (time, cores) in a ring, by time.
+    """
+    _, _, lane_s, lane_n, head, count, spare, _, _, _, _, _ = slots
+    lacking = wide - spare[n]
+    spare[n] = max(0, -lacking)
+    # Cores that are taken are given up in the order in which they come free; those left over stay in their lane.
+    while lacking > 0:
+        h = head[n]
+        begin = max(begin, lane_s[n, h])
+        if lane_n[n, h] > lacking:
+            lane_n[n, h] -= lacking
+            lacking = 0
+        else:
+            lacking -= lane_n[n, h]
+            head[n] = h + 1 if h + 1 < lane_s.shape[1] else 0
+            count[n] -= 1
+    return begin
+
+
+@jit
+def _give_cores(slots, n, wide, stop):
+    """Put cores back as a lane that is free from ``stop`` on."""
+    _, _, lane_s, lane_n, head, count, _, _, _, _, _, _ = slots
+    room = lane_s.shape[1]
+    at = head[n] + count[n]
+    at = at - room if at >= room else at
+    # Insertion from the end: most ends are the latest so far.
+    for _ in range(count[n]):
+        before = at - 1 if at > 0 else room - 1
+        if lane_s[n, before] <= stop:
+            break
+        lane_s[n, at] = lane_s[n, before]
+        lane_n[n, at] = lane_n[n, before]
+        at = before
+    if wide > 0:
+        lane_s[n, at] = stop
+        lane_n[n, at] = wide
+        count[n] += 1
+
+
+@jit
+def _give_slice(free, n, slices, stop):
+    """Keep the slices of a device by the time at which they are free, as the lanes are."""
+    k = 1
+    while k < slices and free[n, k] < stop:
+        free[n, k - 1] = free[n, k]
+        k += 1
+    free[n, k - 1] = stop
+
+
+@jit
+def _count_joules(tables, slots, n, begin, stop):
+    """Count a node's joules up to the last task placed so far.
+
+    A gap that a later task fills is seen only in order of start, which is why `Game.schedule` evaluates once more.
+    """
+    _, _, _, _, cls, _, _, above_w, _, busy_w, sleep_j, _, _, gaps, _, sleeps = tables
+    _, _, _, _, _, _, _, _, _, last, used, _ = slots
+    c = cls[n]
+    if begin > last[n]:
+        # It sleeps at first: falling asleep was paid before, only waking is due.
+        if last[n] == 0.0 and sleeps[n] == 1:
+            used[n] += sleep_j[c, 1] - sleep_j[c, 0]
+        else:
+            used[n] += gap_j(above_w[c], sleep_j, c, gaps[0], begin - last[n])
+        last[n] = begin
+    if stop > last[n]:
+        used[n] += (above_w[c] + busy_w[c]) * (stop - last[n])
+        last[n] = stop
+
+
+@jit
+def _with_rests(tables, slots, total, finish):
+    """Add what every node draws beside its tasks until the end."""
+    _, _, _, _, cls, _, _, above_w, still_w, _, sleep_j, _, _, _, _, sleeps = tables
+    _, _, _, _, _, _, _, _, stamp, last, used, turn = slots
     for n in range(cls.size):
         c = cls[n]
         total += still_w[c] * finish
@@ -150,7 +180,7 @@ def evaluate(game, tables, choice, slots):
             rest = 0.0
         # After its last task a node idles to the end, or falls asleep once: whichever is less.
         total += min(above_w[c] * rest, sleep_j[c, 0])
-    return total, finish, late
+    return total
 
 
 @jit

@@ -8,7 +8,7 @@ random plans.
 
 O(population × generations) simulations. Same workload, cluster and ``seed``: same front. The policy follows the knee:
 the point of the front farthest from the line between its ends; ties go to the shorter makespan. A plan of a policy
-says nothing of sleep; `search_front` is the same search with it.
+says nothing of sleep; `research/search_front.py` is the same search with it.
 """
 
 from __future__ import annotations

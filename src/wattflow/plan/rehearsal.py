@@ -1,8 +1,8 @@
-"""The rehearsal without a shield: flagship or network, chosen with its dials by simulating what arrived.
+"""The rehearsal without a shield: flagship or learned rule, chosen with its dials by simulating what arrived.
 
 Experiments judge it, and `planned` looks at its settings; what users get is `wattflow.plan.shield`.
 
-Which dials are best differs between clusters and applications by more than a network has learned to tell, but a stream
+Which dials are best differs between clusters and applications by more than a rule can learn to tell, but a stream
 of the same workflows tells it at once. So when the first workflow is there, streams of such workflows (drawn again and
 again with the estimates that are known, Poisson arrivals at the ``load`` that the cluster usually has) are simulated
 under some three dozen settings; the one that would have cost the fewest joules, and made nobody wait, is used. On a
@@ -19,7 +19,7 @@ them. Settings are tried on two streams, the best twelve on two more, the best s
 The settings (data/learn/rehearsal.json) are those which together did best on other applications and clusters
 (`research/candidates.py`), four that make nobody wait whatever it costs, the tuned portfolio's for the load, and the
 `learned` policy with six: the rules are its own, which with ``lean`` = 0 are the flagship's to the bit, so the
-simulation decides between heuristic and network. The future is not looked at.
+simulation decides between heuristic and learned rule. The future is not looked at.
 
 ``sure`` above 0 asks for something else: less risk beside the tuned portfolio, not none (docs/learned.md has what it
 lost). Its setting for the load is used, and left only after `ENOUGH` workflows, for one of the flagship's that makes
@@ -80,7 +80,7 @@ LEANING: tuple[Dials, ...] = (
     {"late": 800.0, "merit": 6.0},
     {"second": 20.0, "idle": 4.0},
 )
-"""Dials below the network that are tried, beside the portfolio's own and the safest setting."""
+"""Dials below the learned rule that are tried, beside the portfolio's own and the safest setting."""
 ENOUGH, WORTH = 4, 0.05
 LOAD = 0.6
 
@@ -302,7 +302,7 @@ def tailored(policy: Policy, known: Sequence[Workload], cluster: Cluster, name: 
 REHEARSED = replace(
     learned.LEARNED,
     name="rehearsed",
-    summary="flagship or network, chosen with its dials by simulating what arrived",
+    summary="flagship or learned rule, chosen with its dials by simulating what arrived",
     params={**learned.DIAL.defaults, "lean": 0.0, "load": LOAD, "sure": 0.0},
     limits={**learned.LIMITS, "load": (0.0, 1.0), "sure": (0.0, math.inf)},
     tailor=tailored,

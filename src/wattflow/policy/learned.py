@@ -1,10 +1,10 @@
-"""learned: the flagship `wattflow`, corrected by a small network that was trained in simulation.
+"""learned: the flagship `wattflow`, corrected by a rule of twelve numbers that was learned in simulation.
 
-Every price of the flagship is multiplied by e^f, where f is what a network makes of about two dozen *relative* facts of
-the candidate (`placing`), so with weights of zero, or with ``lean`` = 0, it decides exactly as `wattflow`. The same
-weights hold four corrections:
+Every price of the flagship is multiplied by e^f, where f is a weighted sum of *relative* facts of the candidate
+(`placing`), so with weights of zero, or with ``lean`` = 0, it decides exactly as `wattflow`. The same weights hold four
+corrections:
 
-- *place*: price × e^f(candidate), a network with one hidden layer and a linear part beside it;
+- *place*: price × e^f(candidate);
 - *haste*: how likely seconds until a busy node has room are weighed against waking one;
 - *order*: latest start + h(task) × the workflow's critical path;
 - *sleep*: each class's idle seconds before sleep × e^g(class), and × e^d(node) by how busy the cluster is and was, how
@@ -12,8 +12,7 @@ weights hold four corrections:
 
 No fact is an identifier or an absolute size, so the weights apply to clusters and applications that were not trained
 on. They are read from a file (`wattflow.policy.weights`); docs/learned.md is the model card. ``energy`` …
-``utilisation`` say what counts; they, ``wait`` and ``lean`` are dials. O(candidates × (features × hidden + attempts on
-a node)).
+``utilisation`` say what counts; they, ``wait`` and ``lean`` are dials. O(candidates × (features + attempts on a node)).
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ import numpy as np
 
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
-from wattflow.policy import effects, moving, patient, placing, pricing, view, wattflow, weights
+from wattflow.policy import effects, patient, placing, pricing, view, wattflow, weights
 from wattflow.policy.base import Facts, Policy
 from wattflow.policy.jit import jit
 
 DIAL = view.dials(**wattflow.DIAL.defaults, lean=1.0, energy=1.0, response=0.0, makespan=0.0, cost=0.0, utilisation=0.0)
-"""The flagship's numbers in their places, how far the network is followed, and what counts."""
+"""The flagship's numbers in their places, how far the rule is followed, and what counts."""
 COUNTS = ("energy", "response", "makespan", "cost", "utilisation")
 """Objectives that may have a weight; one of them must."""
 LIMITS = {**wattflow.LIMITS, "lean": (0.0, 2.0), **dict.fromkeys(COUNTS, (0.0, 1e9))}
@@ -54,69 +53,18 @@ def soft(x):
 
 
 @jit
-def linear(state, first, count, weight):
-    """Bias and weighted sum of the features in the memory from ``first`` on."""
+def weighed(state, first, count, weight, total):
+    """Add the weighted features in the memory from ``first`` on to a sum."""
     memory = state.memory
-    total = memory[weight + count]
     for i in range(count):
         total += memory[weight + i] * memory[first + i]
     return total
 
 
 @jit
-def gather(state, first, count, weight, sums):
-    """Add the features' shares to the sums of the hidden units and, behind them, of the linear part.
-
-    Eight units written out: a loop over them could not keep them in registers, since all lies in one table.
-    """
-    memory = state.memory
-    a, b, c, d = memory[sums], memory[sums + 1], memory[sums + 2], memory[sums + 3]
-    e, f, g, h = memory[sums + 4], memory[sums + 5], memory[sums + 6], memory[sums + 7]
-    plain = memory[sums + 8]
-    at = weight
-    for i in range(count):
-        x = memory[first + i]
-        a += memory[at] * x
-        b += memory[at + 1] * x
-        c += memory[at + 2] * x
-        d += memory[at + 3] * x
-        e += memory[at + 4] * x
-        f += memory[at + 5] * x
-        g += memory[at + 6] * x
-        h += memory[at + 7] * x
-        plain += memory[at + 8] * x
-        at += weights.WIDTH
-    to = sums + weights.WIDTH
-    memory[to], memory[to + 1], memory[to + 2], memory[to + 3] = a, b, c, d
-    memory[to + 4], memory[to + 5], memory[to + 6], memory[to + 7] = e, f, g, h
-    memory[to + 8] = plain
-
-
-@jit
-def start_sums(state, first, weight, sums):
-    """Biases and the features that all candidates share; the candidates' own are added to a copy of these sums."""
-    biases = weight + placing.N * weights.WIDTH
-    for i in range(weights.WIDTH):
-        state.memory[sums + i] = state.memory[biases + i]
-    gather(state, first, placing.AROUND_N, weight, sums)
-    for i in range(weights.WIDTH):
-        state.memory[sums + i] = state.memory[sums + weights.WIDTH + i]
-
-
-@jit
-def network(state, first, weight, sums):
-    """Return the place head for one candidate: a linear part and one hidden layer."""
-    gather(
-        state, first + placing.AROUND_N, placing.N - placing.AROUND_N, weight + placing.AROUND_N * weights.WIDTH, sums
-    )
-    memory = state.memory
-    out = weight + (placing.N + 1) * weights.WIDTH
-    inside = sums + weights.WIDTH
-    total = memory[inside + weights.HIDDEN]
-    for i in range(weights.HIDDEN):
-        x = memory[inside + i]
-        total += memory[out + i] * x / (1.0 + abs(x))
-    return total
+def linear(state, first, count, weight):
+    """Sum the constant and the weighted features in the memory from ``first`` on."""
+    return weighed(state, first, count, weight, state.memory[weight + count])
 
 
 @jit
@@ -146,14 +94,16 @@ def correct(state, task, variant, longest, out):
         classes = view.place_of(state, NOTES.classes)
         parts = view.place_of(state, NOTES.kept)
         due = wattflow.due_s(state, task)
-        sums = first + placing.N
-        start_sums(state, first, theta + weights.PLACE, sums)
+        place = theta + weights.PLACE
+        # What all candidates share is summed once; each adds its own to it.
+        shared = weighed(state, first, placing.AROUND_N, place, state.memory[place + placing.N])
         for c in range(out.size):
             if out[c] < view.UNKNOWN_COST:
                 merit = state.memory[classes + CLASS_N * view.class_of(state, view.node_of(state, c))]
                 at = pricing.found(state, task, variant, c, parts)
                 placing.candidate(state, task, variant, c, at, first, facts, due, out[c], least, merit, longest)
-                f = network(state, first, theta + weights.PLACE, sums)
+                own_n = placing.N - placing.AROUND_N
+                f = weighed(state, first + placing.AROUND_N, own_n, place + placing.AROUND_N, shared)
                 out[c] = view.bounded(out[c] * math.exp(lean * soft(f)))
     return math.exp(lean * soft(linear(state, first, placing.AROUND_N, theta + weights.HASTE)))
 
@@ -337,7 +287,7 @@ def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
         theta=np.zeros(weights.SIZE),
         facts=placing.facts_of(state),
         classes=class_rows(state, cluster),
-        scratch=np.zeros(placing.N + 2 * weights.WIDTH),
+        scratch=np.zeros(placing.N),
         # The last is TIMER, which `watched_before` leaves out: no look is ordered yet.
         watched=[*seen, np.inf],
         longest=[0.0],
@@ -394,18 +344,21 @@ def write_facts(state, task, variant, out):
 
 
 def moved(state: Any, rows: Any, offers: Any) -> Any:
-    """Return how far each feature moved the logarithm of each price; nothing where the network is not asked."""
+    """Tell how far each feature, and last the constant, moved the logarithm of each price; 0 where no rule is asked.
+
+    The terms of the sum as they stand: f is their sum, before it is softly held.
+    """
     lean = float(state.params[DIAL.lean])
     if lean == 0.0 or state.params[DIAL.wait] == np.inf:
-        return np.zeros((len(rows), len(moving.NAMES)))
-    place = int(state.memory[NOTES.theta])
-    theta = np.asarray(state.memory[place : place + weights.SIZE])
-    return lean * moving.moved(theta, rows, MOST)
+        return np.zeros((len(rows), placing.N + 1))
+    place = int(state.memory[NOTES.theta]) + weights.PLACE
+    head = np.asarray(state.memory[place : place + placing.N + 1])
+    return lean * np.column_stack([rows * head[:-1], np.full(len(rows), head[-1])])
 
 
 LEARNED = Policy(
     "learned",
-    "the flagship, its prices, order and sleep corrected by a trained network",
+    "the flagship, corrected by a short rule of learned numbers",
     score=score,
     priority=priority,
     act=act,
@@ -418,10 +371,13 @@ LEARNED = Policy(
     slack=True,
     ready=weights.check,
     terms={**wattflow.WATTFLOW.terms, "kept awake": kept_awake, "correction": correction},
-    facts=Facts(placing.N, write_facts, moving.NAMES, moved),
+    facts=Facts(placing.N, write_facts, (*placing.AROUND, *placing.CANDIDATE, "constant"), moved),
 )
 
 
 def with_weights(theta: Any) -> Policy:
     """Return the policy with these weights, whatever file is in use."""
     return replace(LEARNED, prepare=functools.partial(prepare, theta=theta), ready=None)
+
+
+__doc__ = f"{__doc__}\nThe rule that is shipped:\n\n{weights.formula(weights.load(weights.shipped())[0])}\n"

@@ -25,8 +25,14 @@ CANDIDATE = (
     "merit", "idle watts", "crowding", "prolongs", "frequency", "companions",
 )  # fmt: skip
 """Names of the features of a row, in order: those of the decision, then those of the candidate."""
+ORDER = ("long path", "on path", "slack", "due", "wide", "response", "makespan")
+DOZE = (
+    "queue", "busy", "asleep", "merit", "all idle", "response", "makespan", "load of late", "wake over paths", "spare",
+)  # fmt: skip
+CLASS = ("merit", "threads", "size", "idle watts", "break-even", "wake", "few", "sleep watts")
+"""Names of the features of the order, sleep and class heads."""
 AROUND_N, N = len(AROUND), len(AROUND) + len(CANDIDATE)
-ORDER_N, DOZE_N = 7, 10
+ORDER_N, DOZE_N, CLASS_N = len(ORDER), len(DOZE), len(CLASS)
 AT, SEEN, PACE, LOAD, PEAK, BUSY, TIMER = range(7)
 WATCHED_N = 7
 """Notes kept as time passes: when, whether any task came, logarithm of the critical paths, mean and fading peak of

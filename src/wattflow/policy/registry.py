@@ -44,7 +44,6 @@ POLICIES = {
     "wattflow": "wattflow.policy.wattflow:WATTFLOW",
     "learned": "wattflow.policy.learned:LEARNED",
     "planned": "wattflow.plan.planned:PLANNED",
-    "distilled": "wattflow.policy.distilled:DISTILLED",
     "heft": "wattflow.policy.heft:HEFT",
     "peft": "wattflow.policy.peft:PEFT",
     "cpop": "wattflow.policy.cpop:CPOP",
@@ -67,6 +66,7 @@ ALIASES = {
     "fifo-sleep": "fifo:sleep=30",
     "hpe-sleep": "hpe:sleep=30",
     "rehearsed": "wattflow:shield=kubernetes",
+    "distilled": "learned",
 }
 """Names of before, accepted for one release more; they are listed nowhere."""
 UNLISTED = {"portfolio": "wattflow.policy.portfolio:PORTFOLIO"}
@@ -74,7 +74,7 @@ UNLISTED = {"portfolio": "wattflow.policy.portfolio:PORTFOLIO"}
 START = ("wattflow", "kubernetes", "least-energy", "eft", "heft")
 """Five to begin with."""
 GROUPS = {
-    "ours": ("wattflow", "learned", "planned", "distilled"),
+    "ours": ("wattflow", "learned", "planned"),
     "plain": (
         "fifo", "round-robin", "random", "most-allocated", "kubernetes", "sjf", "eft", "least-energy", "priced-energy",
         "weighted", "power-cap", "renewable",

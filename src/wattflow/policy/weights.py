@@ -1,5 +1,6 @@
-"""Weights of the learned policy: how they lie in one vector, and the file that they come from.
+"""The rule of the learned policy: its numbers in one vector, what they mean, and the file that they come from.
 
+Five weighted sums of relative facts (`placing`), most of whose weights are 0: the shipped rule has twelve that are not.
 A file is an ``.npz`` of plain arrays, read without pickle: ``theta`` (the vector), ``layout`` (the sizes below) and
 ``card`` (JSON: data, seeds, seconds and joules spent). ``WATTFLOW_WEIGHTS`` names another file than the shipped one.
 """
@@ -11,6 +12,7 @@ import json
 import os
 import zipfile
 import zlib
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,24 +25,59 @@ from wattflow.policy import placing
 
 Floats = NDArray[np.float64]
 
-HIDDEN = 8
-WIDTH = HIDDEN + 1
-"""Hidden units and the linear part."""
 PLACE = 0
-"""A row of WIDTH for each feature, one of biases, then the weight of each hidden unit in the sum."""
-HASTE = PLACE + (placing.N + 1) * WIDTH + HIDDEN
+"""A weight for each feature of a candidate, then the constant; the other heads lie in the same way."""
+HASTE = PLACE + placing.N + 1
 ORDER = HASTE + placing.AROUND_N + 1
 DOZE = ORDER + placing.ORDER_N + 1
 SLEEP = DOZE + placing.DOZE_N + 1
-SIZE = SLEEP + 9
-LAYOUT = (placing.N, HIDDEN, placing.AROUND_N, placing.ORDER_N, placing.DOZE_N, 9)
-"""Sizes that a file of weights must agree with."""
+SIZE = SLEEP + placing.CLASS_N + 1
+LAYOUT = (placing.N, placing.AROUND_N, placing.ORDER_N, placing.DOZE_N, placing.CLASS_N)
+"""What a file must agree with; those of 0.1 held a network, whose layout had one number more."""
 ENVIRONMENT = "WATTFLOW_WEIGHTS"
 
 
 def shipped() -> Path:
-    """Find the file in the package, which every application helped to train."""
+    """Find the file in the package: distilled from a network that every application helped to train."""
     return Path(str(files("wattflow") / "data" / "learned" / "weights.npz"))
+
+
+def heads(theta: Any) -> dict[str, tuple[tuple[str, ...], Any]]:
+    """List names and weights of each head, the constant last."""
+    return {
+        "f": ((*placing.AROUND, *placing.CANDIDATE), theta[PLACE:HASTE]),
+        "h": (placing.AROUND, theta[HASTE:ORDER]),
+        "o": (placing.ORDER, theta[ORDER:DOZE]),
+        "n": (placing.DOZE, theta[DOZE:SLEEP]),
+        "c": (placing.CLASS, theta[SLEEP:SIZE]),
+    }
+
+
+MEANINGS = {
+    "f": "price of a candidate × e^f",
+    "h": "likely seconds until a busy node has room × e^h",
+    "o": "latest start + o × critical path",
+    "n": "an idle node's seconds before sleep × e^2n",
+    "c": "and those of its class × e^1.5c",
+}
+
+
+def formula(theta: Any) -> str:
+    """Write the rule as text; heads without a term are left out."""
+    lines = []
+    for letter, (names, values) in heads(theta).items():
+        text = _sum((*names, ""), values)
+        if text:
+            lines.append(f"    {MEANINGS[letter]},\n      {letter} = {text}")
+    return "\n".join(lines)
+
+
+def _sum(names: Sequence[str], values: Any) -> str:
+    found = sorted(zip(np.asarray(values).tolist(), names, strict=True), key=lambda pair: -abs(pair[0]))
+    parts = [
+        f"{'−' if value < 0 else '+'} {abs(value):g}{' · ' if name else ''}{name}" for value, name in found if value
+    ]
+    return " ".join(parts).removeprefix("+ ")
 
 
 def save(path: Path, theta: Floats, card: dict[str, Any]) -> None:
@@ -57,10 +94,10 @@ def save(path: Path, theta: Floats, card: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> tuple[Floats, dict[str, Any]]:
-    """Weights and their card.
+    """Read weights and their card.
 
     Raises:
-        InvalidInput: No such file, one that is broken, or weights of another network.
+        InvalidInput: No such file, one that is broken, or weights of another layout.
     """
     parts = _parts(path)
     layout, theta = parts["layout"], parts["theta"]
@@ -125,6 +162,6 @@ def check() -> None:
 
 
 def current() -> Floats:
-    """The weights in use: of the file that the environment names, else the shipped ones; zeros where there are none."""
+    """Return the weights in use: those of the file that the environment names, else the shipped ones."""
     named = os.environ.get(ENVIRONMENT)
     return _loaded(named) if named else _shipped()

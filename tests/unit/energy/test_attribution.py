@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from wattflow.energy import activity
 from wattflow.energy.attribution import Attributor, DeviceUse, Sample, kepler_split
-from wattflow.energy.cpu_time import cgroup_cpu_s, ended_cpu_s, group_of
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import DeviceProfile, PowerProfile
 
@@ -83,33 +77,6 @@ def test_keplers_split_under_charges_on_a_concave_curve() -> None:
     charged = kepler_split(16, 1.0, 60.0, {"a": 1.0})
     assert charged["a"] == pytest.approx(60.0 / 16)
     assert charged["a"] < 40.0 / 10
-
-
-def test_cgroup_versions_and_absence(tmp_path: Path) -> None:
-    (tmp_path / "slice" / "a").mkdir(parents=True)
-    (tmp_path / "slice" / "a" / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
-    (tmp_path / "cpuacct" / "b").mkdir(parents=True)
-    (tmp_path / "cpuacct" / "b" / "cpuacct.usage").write_text("750000000\n")
-    assert cgroup_cpu_s("/slice/a", tmp_path) == pytest.approx(2.5)
-    assert cgroup_cpu_s("/b", tmp_path) == pytest.approx(0.75)
-    assert cgroup_cpu_s("/nowhere", tmp_path) is None
-
-
-def test_the_group_that_counts_cpu_time(tmp_path: Path) -> None:
-    (tmp_path / "7").mkdir()
-    (tmp_path / "7" / "cgroup").write_text("3:cpu,cpuacct:/old\n0::/new\n")
-    assert group_of(7, tmp_path) == "/old"
-    (tmp_path / "7" / "cgroup").write_text("0::/new\n")
-    assert group_of(7, tmp_path) == "/new"
-    assert group_of(8, tmp_path) is None
-
-
-def test_rusage_of_an_ended_process() -> None:
-    burn = "import time\nend = time.process_time() + 0.1\nwhile time.process_time() < end: pass"
-    process = subprocess.Popen([sys.executable, "-S", "-c", burn])
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert 0.1 <= ended_cpu_s(usage) < 1.0
 
 
 def test_concurrency_is_the_exact_overlap_with_each_second() -> None:

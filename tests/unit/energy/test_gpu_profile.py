@@ -167,13 +167,6 @@ def test_too_few_shares_are_refused() -> None:
         gpu_profile.knee([0.1, 0.5, 1.0], [[1.0]] * 3)
 
 
-def test_another_version_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "gpu.json"
-    path.write_text('{"version": 99}')
-    with pytest.raises(InvalidInput, match="version 99"):
-        gpu_profile.read_document(path)
-
-
 def test_a_gpu_without_a_counter_shows_watts_instead() -> None:
     device = Device()
 

@@ -40,7 +40,7 @@ def test_a_past_decision_names_its_candidates_with_their_costs(tmp_path: Path) -
         past_decisions.candidates(tmp_path, {"run": "run-1", "task": 1})
 
 
-@pytest.mark.parametrize("policy", ["learned", "distilled"])
+@pytest.mark.parametrize("policy", ["learned", "learned:lean=0.5"])
 def test_a_learned_decision_names_the_features_that_moved_it(policy: str, tmp_path: Path) -> None:
     decider = EngineDecider(policy)
     kept = Decisions.into(tmp_path, decider)

@@ -112,7 +112,7 @@ def test_fine_tuning_is_repeatable_and_no_worse_where_it_was_trained(small: Scen
     blocks = recorded.blocks("run", small.draw(3), small.cluster, most=2)
     judges = [Judge(one, seed) for one in blocks for seed in range(2)]
     present = np.zeros(weights.SIZE)
-    settings = evolve.EvolutionSettings(directions=4, tries=1, sigma=0.1, rate=0.05, decay=0.0, warm=0)
+    settings = evolve.EvolutionSettings(directions=4, tries=1, sigma=0.1, rate=0.05, decay=0.0)
     found = []
     for _ in range(2):
         tuner = finetune.FineTuner(present, judges, settings=settings)

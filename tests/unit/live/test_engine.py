@@ -38,6 +38,7 @@ from wattflow.live import (
     Toleration,
     UnknownId,
 )
+from wattflow.live.protocol import row_of
 from wattflow.model.cluster import Device, Node, Sleep
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
@@ -365,6 +366,19 @@ def test_planners_plan_only_where_tasks_may_go(policy: str) -> None:
             engine.put(FINISHED, pl.attempt)
     assert sorted(tag for tag, _ in seen) == [0, 1, 2, 3]
     assert sorted(node for _, node in seen) == sorted(slow * 2), "both of the nodes that may be used are used"
+
+
+def test_a_plan_holds_a_task_to_its_node_though_that_is_the_first() -> None:
+    engine = Engine("heft")
+    fast = engine.node(Node("fast", 1, 8 * GIB, speed=4.0, power=CURVE))
+    engine.node(Node("slow", 1, 8 * GIB, power=CURVE))
+    flow = engine.workflow()
+    first, second = (engine.put(TASK, one_core(engine), workflow=flow, estimate_s=10.0, tag=tag) for tag in range(2))
+    engine.put(EDGE, first, second)
+    engine.put(SEAL, flow)
+    (placed,) = engine.step(1.0).placements
+    assert placed.node == fast
+    assert int(engine.state.tasks.pinned[row_of(second)]) == row_of(fast)
 
 
 def test_planners_leave_a_task_free_where_no_node_takes_all() -> None:

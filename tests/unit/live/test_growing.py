@@ -25,7 +25,16 @@ from wattflow.live import (
     Taint,
 )
 from wattflow.live.fork import fork, load, save
-from wattflow.live.growth import Extents, empty_state, grow_attempts, grow_tasks, grow_workflows, grown, widened
+from wattflow.live.growth import (
+    Extents,
+    empty_state,
+    grow_attempts,
+    grow_nodes,
+    grow_tasks,
+    grow_workflows,
+    grown,
+    widened,
+)
 from wattflow.model.cluster import Device, Frequency, Node
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
@@ -127,10 +136,11 @@ def test_more_nodes_of_one_class_than_its_block_holds_keep_their_constraints() -
     validate_state(engine.state)
 
 
-def test_a_node_that_leaves_a_class_hands_its_place_on_with_every_bit() -> None:
-    """The last of the class takes its place: names, taints and likings go with it."""
+@pytest.mark.parametrize("others", [3, 64])
+def test_a_node_that_leaves_a_class_hands_its_place_on_with_every_bit(others: int) -> None:
+    """The last of the class takes its place: names, taints and likings go with it, from another word of bits too."""
     engine = Engine("fifo")
-    first = [engine.node(Node(f"n{i}", 1, GIB)) for i in range(3)]
+    first = [engine.node(Node(f"n{i}", 1, GIB)) for i in range(others)]
     last = engine.node(Node("last", 1, GIB), labels={"gold": "1"}, taints=(Taint("soft", effect="PreferNoSchedule"),))
     named = engine.constraint(Constraint(nodes=("last",)))
     liked = engine.constraint(Constraint(prefer=((5.0, (Match("gold"),)),)))
@@ -277,6 +287,14 @@ def test_what_was_put_but_not_folded_goes_into_forks_and_files(tmp_path: Path) -
         assert each.step(1.0).placements == [] and not each.nodes and each.counts["waiting"] == 2
         each.node(Node("other", 4, 8 * GIB))
         assert tags(each.step(2.0)) == [0, 1] and tags(each.step(5.0)) == [2]
+
+
+def test_a_step_has_room_for_every_action_that_it_may_order() -> None:
+    """Each attempt stopped, each node slept and woken, and 64 that a policy asks for: compiled code checks no bound."""
+    state = empty_state()
+    for grow, rows in ((grow_attempts, 3000), (grow_nodes, 500)):
+        grow(state, rows)
+        assert len(state.actions) >= len(state.attempts) + 4 * len(state.nodes) + 64
 
 
 def test_grown_and_widened_tables_keep_what_they_had() -> None:

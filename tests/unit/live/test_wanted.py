@@ -8,6 +8,7 @@ import pytest
 from wattflow.kernel import jit
 from wattflow.live import FINISHED, STARTED, TASK, Engine, Placement, caller_choice
 from wattflow.live.caller_choice import NONE, PLACE, SLEEP, WAIT, WantedMany
+from wattflow.live.protocol import row_of
 from wattflow.model.workflow import Function, Variant
 from wattflow.testing.sample_states import sample_states
 
@@ -172,3 +173,21 @@ def test_attempt_rows_grow_in_the_middle_of_an_instant() -> None:
     for tag in range(700):
         engine.put(TASK, shape, tag=tag)
     assert len(by_argmin(engine, 0.0)) == len(set(range(700)))
+
+
+def test_attempt_rows_grow_before_a_choice_that_finds_none_free() -> None:
+    engine = Engine("fifo", sample_states()[3].cluster)
+    shape = engine.shape((Variant(cores=0.001),), Function("small"))
+    full = len(engine.state.attempts)
+    for tag in range(full):
+        engine.put(TASK, shape, tag=tag)
+    assert len(engine.step(0.0).placements) == full
+    engine.put(TASK, shape, tag=full)
+    assert [one.tag for one in by_argmin(engine, 1.0)] == [full] and len(engine.state.attempts) > full
+
+
+def test_of_a_task_that_was_planned_only_the_planned_variant_is_shown() -> None:
+    engine = Engine("fifo", sample_states()[3].cluster)
+    task = engine.put(TASK, engine.shape((Variant(cores=1), Variant(cores=0.5))), tag=1)
+    engine.state.tasks.pinned_variant[row_of(task)] = 1  # as a planner pins it
+    assert [one.variant for one in by_argmin(engine, 0.0)] == [1]

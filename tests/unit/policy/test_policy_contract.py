@@ -16,7 +16,7 @@ from wattflow.testing import check_policy, sample_states
 from wattflow.testing.check_policy import costs_of, looks
 from wattflow.testing.uncompiled import uncompiled_costs
 
-LONG = ("nsga2", "planned", "distilled", "hpe-dial")
+LONG = ("nsga2", "planned", "hpe-dial")
 ALL = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in registry.names()]
 ONLINE = [name for name in registry.names() if registry.load(name).plan is None]
 

@@ -13,13 +13,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from research.floors import FloorFigure, leave_one_out
 from wattflow.cli.fit_command import fit
 from wattflow.cli.predict import predict
 from wattflow.model.errors import InvalidInput, MissingData
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
 from wattflow.predict import datasets, engine_estimates, modelfile, runtime, sources, user_tables, watts
-from wattflow.predict.evaluate import FloorFigure, HeldOut, group_folds, leave_one_out
+from wattflow.predict.evaluate import HeldOut, group_folds
 from wattflow.predict.observations import Observations, concatenate, of_workload
 
 LOTARU_HEAD = ("Label", "Machine", "Workflow", "Task", "Realtime", "%cpu", "cpus", "memory", "peak_rss",

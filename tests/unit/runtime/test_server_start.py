@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
 from wattflow.cli import up
+from wattflow.cli.main import app
 from wattflow.live import Engine
 from wattflow.runtime.first_use import rehearse
 from wattflow.server import __main__ as server
@@ -38,6 +41,15 @@ def test_a_server_that_could_not_even_write_its_log_is_explained(
     assert up._why_silent(tmp_path) == "it said nothing"
     monkeypatch.setattr("wattflow.cli.up.shutil.disk_usage", lambda folder: SimpleNamespace(free=0))
     assert "is full (0 bytes are free)" in up._why_silent(tmp_path)
+
+
+def test_a_full_disk_is_told_before_anything_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setattr("wattflow.cli.up.shutil.disk_usage", lambda folder: SimpleNamespace(free=100))
+    monkeypatch.setattr(up, "_spawn", lambda *_: pytest.fail("a server was started, which compiles first"))
+    done = CliRunner().invoke(app, ["up", "--home", str(home), "--port", "0", "--tasks-as", "self"])
+    assert done.exit_code == 2
+    assert re.search(r"disk is full: 100 bytes are free, .*; make room, or name another", " ".join(done.output.split()))
 
 
 _LOADED = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,11 +19,12 @@ from wattflow.live.protocol import Placement, Step
 from wattflow.runtime import compaction, turns
 from wattflow.runtime import messages as m
 from wattflow.runtime.aside import Aside
+from wattflow.runtime.cancelling import PIECE, Cancelling
 from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, Trace, WorkflowRecord, outcomes_after
 from wattflow.runtime.service import Service
 from wattflow.runtime.verdicts import KEPT, LONGEST_WAIT_S, LOSSES, REFUSALS, judge, met
 from wattflow.server import app
-from wattflow.store import journal, reads
+from wattflow.store import journal, reads, schema
 from wattflow.store.database import open_store
 
 from .test_recovery import NODE, Hand, closed, opened, task
@@ -498,7 +500,7 @@ def test_an_alarm_rings_once_and_never_where_it_has_no_time() -> None:
         assert alarm._timer is None
         alarm.set(3600.0)
         first = alarm._timer
-        assert first is not None
+        assert first is not None and first.when() > asyncio.get_running_loop().time() + 3000, "not before its time"
         alarm.set(-1.0)
         assert first.cancelled()
         await asyncio.wait_for(rung.wait(), 60)
@@ -562,3 +564,104 @@ def test_what_is_over_leaves_memory_while_a_snapshot_takes_long(monkeypatch: pyt
             loop.cancel()
 
     asyncio.run(body())
+
+
+def test_what_has_begun_is_not_cancelled_for_a_reason_and_what_is_over_not_at_all(tmp_path: Path) -> None:
+    """Between two pieces of a long cancelling a task may have begun, or ended: it is looked at again."""
+
+    async def body() -> None:
+        async with running(tmp_path, SMALL) as (service, driver):
+            await submit(service, *(task(key) for key in "abc"), seal=False)
+            await end(service, driver.leases[0])
+            over, begun, waits = (service.tasks[service.workflows["w"].keys[key]] for key in "abc")
+            assert [one.state for one in (over, begun, waits)] == ["done", "running", "waiting"]
+            told: list[int] = []
+            put = service.decider.put
+            service.decider.put = lambda kind, who, **more: told.append(who) or put(kind, who, **more)  # type: ignore
+            await Cancelling(service.decider, lambda: None).cancel([over, begun, waits], "too late")
+            assert told == [waits.engine] and (begun.reason, waits.reason) == (None, "too late")
+            await Cancelling(service.decider, lambda: None).cancel([over, begun])
+            assert told == [waits.engine, begun.engine]
+
+    run(body())
+
+
+def test_a_long_cancelling_lets_others_have_a_turn_after_each_piece(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as (service, _):
+            await submit(service, *(task(f"t{number}") for number in range(2 * PIECE + 3)), seal=False)
+            turns: list[int] = []
+            await Cancelling(service.decider, lambda: turns.append(1)).cancel(list(service.tasks.values()))
+            assert len(turns) == 3, "two whole pieces and the rest"
+
+    run(body())
+
+
+def test_what_is_stated_of_a_function_counts_until_something_is_known(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, SMALL) as (service, _):
+            await submit(service, task("a"), seal=False, functions=[m.Function(name="a", cold_start_s=3.0)])
+            assert service.decider.cold_start_s("a") == 3.0
+            service.decider.cold_start("a", 2.0)
+            await submit(service, task("b"), functions=[m.Function(name="a", cold_start_s=9.0)])
+            assert service.decider.cold_start_s("a") == 2.0, "what was measured stays"
+
+    run(body())
+
+
+def test_a_journal_that_a_snapshot_took_whole_goes_on_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number that is given twice would let a later start leave out the second entry."""
+    in_this_process(monkeypatch)
+    database = open_store(tmp_path / "s.db")
+
+    async def first() -> journal.Snapshot:
+        async with running(tmp_path, SMALL) as (service, _):
+            await submit(service, task("a"), seal=False)
+            await compaction.take_snapshot(service, database, tmp_path, 0)
+        return journal.snapshots(database)[-1]
+
+    async def again() -> int:
+        async with running(tmp_path) as (service, _):
+            return service.ledger.next_entry
+
+    kept = asyncio.run(first())
+    last = journal.head(kept.sequence, kept.checksum)
+    with database.begin() as store:  # without the turns since then, which an idle server need not have had
+        store.execute(schema.journal.delete())
+        store.execute(schema.meta.update().where(schema.meta.c.key == last["key"]).values(value=last["value"]))
+    assert asyncio.run(again()) == kept.sequence + 1
+
+
+def test_what_is_placed_while_a_server_ends_is_begun_by_the_next_one(tmp_path: Path) -> None:
+    async def first() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(SMALL)
+        asked = asyncio.create_task(submit(service, task("a")))
+        while not service.tasks:
+            await asyncio.sleep(0)
+        await closed(service, writer)
+        asked.cancel()
+        assert driver.leases == [], "its driver is gone"
+
+    async def again() -> None:
+        async with running(tmp_path) as (service, driver):
+            await service.stored()
+            assert [lease.spec.key for lease in (*driver.resumed, *driver.leases)] == ["a"]
+
+    run(first())
+    run(again())
+
+
+def test_turns_take_the_seconds_that_they_took(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, SMALL) as (service, _):
+            began = time.perf_counter()
+            await submit(service, task("a"))
+            await service.stored()
+            took = [service.turn_s.quantile(share) for share in (0.0, 1.0)]
+            assert all(0.0 <= one <= time.perf_counter() - began + 60.0 for one in took if one is not None)
+            assert len(took) == 2 and took[1] is not None
+
+    run(body())

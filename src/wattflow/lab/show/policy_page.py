@@ -48,7 +48,7 @@ MEANINGS = {
     "eco": "share of full watts that a capped node keeps",
     "peak": "the supply at its best, as a share of the watts of all nodes at full load",
     "battery_h": "hours that the battery carries that share",
-    "lean": "how far the network may move the flagship's decisions; 0: not at all",
+    "lean": "how far the learned rule may move the flagship's decisions; 0: not at all",
     "energy": "weight of joules", "response": "weight of response", "makespan": "weight of makespan",
     "cost": "weight of money", "utilisation": "weight of busy cores",
     "population": "plans of one generation", "generations": "generations of the search", "seed": "seed of the search",

@@ -136,7 +136,7 @@ class Coded:
 
 def jit(function):
     """Compile as the engine does, in a cache folder of its own."""
-    return engine_jit.jit(function, engine_jit.cache_folder("kernel", "plan/search_front.py"))
+    return engine_jit.jit(function, engine_jit.cache_folder("kernel", __file__))
 
 
 @jit
