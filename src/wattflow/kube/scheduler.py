@@ -357,6 +357,9 @@ class Scheduler:
 
     def _unwoken(self, name: str) -> None:
         for waiting, _ in self._for(name):
+            if self.sleeper is not None and name not in self.sleeper.states:
+                # gone, or another came in its place: no fault of the pod, which must not wait while that one idles
+                self._failures.pop(waiting[0], None)
             self._give_back(waiting[0], "the node did not wake")
 
     def _give_back(self, uid: str, reason: str) -> None:

@@ -241,6 +241,9 @@ class Sleeper:
         return held(node) if self.allowance is None else self.allowance.held(node)
 
     def _against(self, name: str) -> str | None:
+        node = self._nodes.get(name)
+        if node is not None and isinstance(self.hook, NodeClaims) and self.hook.awaited(node):
+            return "it comes for pods that wait"
         return None if self.allowance is None else self.allowance.against(name)
 
     def _say(self, name: str, reason: str, text: str) -> None:
@@ -314,6 +317,8 @@ class Sleeper:
                 self.failed(name)
             return
         finally:
+            if isinstance(self.hook, NodeClaims):
+                self.hook.coming.pop(name, None)
             if self._ready.get(name) is told:  # a node that was made anew meanwhile may be on its way itself
                 del self._ready[name]
         if name not in self._nodes or self.states.get(name) is not Power.WAKING:  # deleted while it woke
