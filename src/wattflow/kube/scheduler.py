@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 Step = Callable[[objects.Pod, str, Callable[[str | None], None]], bool]
 """Something to do before a binding; False where the pod needs none of it, else the callback is called at its end."""
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
-_GATHER_S = 0.002
+_GATHER_S, _HELD_S = 0.002, 0.1
 
 
 @dataclass(slots=True)
@@ -314,7 +314,9 @@ class Scheduler:
         self._order(chosen)
         if self.shadow is not None:
             self.shadow.settle()
-        return began_s if self.book.offers.waits(began_s) else chosen.wake_at_s
+        if self.book.offers.waits(began_s):
+            return began_s
+        return min(chosen.wake_at_s, began_s + _HELD_S) if self.book.offers.held_back else chosen.wake_at_s
 
     # nodes that sleep
 
