@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine import groups, tables
-from wattflow.engine.offers import Offer, device_can, fill_levels, has_level, level_count, offers_of
+from wattflow.engine.offers import Offer, device_can, has_level, level_count, level_tables, offers_of
 from wattflow.engine.settings import QUEUES, SELECTIONS, PolicySettings
 from wattflow.engine.tables import MICRO, State
 from wattflow.kernel.records import record_table
@@ -196,14 +196,8 @@ class _Builder:
 
     def _device_levels(self, kinds: dict[Device, int]) -> None:
         functions = [function.name for function in self.workload.functions]
-        width = max([1, *(level_count(device) for device in kinds)])
-        rows = (max(1, len(kinds)), len(functions) if width > 1 else 1, width)
-        seconds, power = np.ones(rows), np.ones(rows)
-        for device, c in kinds.items():
-            for f, name in enumerate(functions if width > 1 else ()):
-                fill_levels(seconds[c, f], power[c, f], device, name)
-        self.tables |= {"level_seconds": seconds, "level_power": power}
-        self.device_levels = width
+        rows = level_tables(self.tables["device_classes"], kinds, functions, len(functions))
+        self.tables |= dict(zip(("level_seconds", "level_power"), rows, strict=True))
 
     def _shapes(self) -> None:
         workload, settings = self.workload, self.settings
@@ -211,7 +205,7 @@ class _Builder:
         shapes["head"] = shapes["tail"] = -1
         rows: list[Offer] = []
         for s, shape in enumerate(workload.shapes):
-            offers = offers_of(shape.variants, shape.function, settings, self.device_levels)
+            offers = offers_of(shape.variants, shape.function, settings, self.tables["level_seconds"].shape[1])
             shapes[s].function, shapes[s].parts = shape.function, shape.parts
             shapes[s].variant_first, shapes[s].variant_n = len(rows), len(offers)
             rows += offers

@@ -65,7 +65,7 @@ def knows_level(state, variant, dcls):
     needs = state.variants[variant]
     if needs.level >= state.device_classes[dcls].level_n:
         return False
-    return state.level_seconds[dcls, needs.function, needs.level] < math.inf
+    return seconds_at(state, variant, dcls, needs.level) < math.inf
 
 
 @jit
@@ -74,7 +74,7 @@ def seconds_at(state, variant, dcls, level):
     # Whoever runs at full clock names no function; a device with one of those is never below it.
     if level == 0:
         return 1.0
-    return state.level_seconds[dcls, state.variants[variant].function, level]
+    return state.level_seconds[state.device_classes[dcls].level_first + state.variants[variant].function, level]
 
 
 @jit
@@ -83,7 +83,7 @@ def weight_at(state, variant, dcls, level):
     busy = busy_share(state, variant, dcls)
     if level == 0 or busy == 0:
         return busy
-    power = state.level_power[dcls, state.variants[variant].function, level]
+    power = state.level_power[state.device_classes[dcls].level_first + state.variants[variant].function, level]
     return max(np.int64(1), np.int64(round(busy * power)))
 
 

@@ -449,7 +449,7 @@ def _take_device(state, variant, device):
     device_row = state.devices[device]
     dcls = device_row.cls
     level = state.variants[variant].level
-    # The more urgent decides: a device runs as fast as the fastest that anybody on it asked for.
+    # The more urgent decides: a device runs as fast as any of its attempts asked for.
     device_row.level = level if device_row.tasks == 0 else min(device_row.level, level)
     device_row.tasks += turns(state, variant, dcls)
     device_row.memory += state.variants[variant].device_memory
@@ -484,12 +484,11 @@ def _give_devices(state, a):
     attempt = state.attempts[a]
     node = attempt.node
     variant = attempt.variant
-    taken = attempt.devices
     node_row = state.nodes[node]
     needs = state.variants[variant]
     first = node_row.device_first
     for d in range(first, first + node_row.device_n):
-        if holds(taken, d - first):
+        if holds(attempt.devices, d - first):
             dcls = state.devices[d].cls
             state.devices[d].tasks -= turns(state, variant, dcls)
             state.devices[d].memory -= needs.device_memory

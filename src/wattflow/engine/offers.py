@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,9 +61,27 @@ def level_count(device: Device) -> int:
     return 1 if device.levels is None else len(device.levels.values)
 
 
-def fill_levels(seconds: NDArray[np.float64], power: NDArray[np.float64], device: Device, function: str) -> None:
-    """Write a function's seconds and watts above idle at each level, over those at full clock; inf where unknown."""
-    seconds[1:], power[1:] = np.inf, 1.0
+def level_tables(
+    classes: Any, kinds: Mapping[Device, int], functions: Iterable[str], room: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Make ``level_seconds`` and ``level_power``, with so many rows for each class of devices, and number its rows.
+
+    Seconds and watts above idle of each function at each level, over those at full clock; inf seconds where unknown.
+    """
+    width = max([1, *map(level_count, kinds)])
+    # Nobody has levels: nobody looks.
+    if width == 1:
+        return np.ones((1, 1)), np.ones((1, 1))
+    seconds, power = np.ones((room * len(kinds), width)), np.ones((room * len(kinds), width))
+    for device, c in kinds.items():
+        classes["level_first"][c] = c * room
+        for f, name in enumerate(functions):
+            _fill_levels(seconds[c * room + f], power[c * room + f], device, name)
+    return seconds, power
+
+
+def _fill_levels(seconds: NDArray[np.float64], power: NDArray[np.float64], device: Device, function: str) -> None:
+    seconds[1:] = np.inf
     idle_w, full_w = device.power.idle_w, device.power.at(1.0)
     above_w = full_w - idle_w
     for level in range(1, level_count(device)):

@@ -109,8 +109,9 @@ DEVICE_CLASSES = np.dtype([
     ("kind", "i4"), ("model", "i4"), ("sharing", "i4"), ("slots", "i4"), ("memory", "i8"), ("speed", "f8"),
     ("interference", "f8"), ("switch_loss", "f8"), ("reconfigure_s", "f8"), ("idle_w", "f8"), ("full_w", "f8"),
     ("tdp_w", "f8"), ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_share", "f8"), ("level_n", "i4"),
-    ("unused", "i4"),
+    ("level_first", "i4"),
 ])  # fmt: skip
+"""From row ``level_first`` on: a row for each function in ``level_seconds`` and ``level_power``, a column a level."""
 FUNCTIONS = np.dtype([
     ("cold_start_s", "f8"), ("compute_bound", "f8"), ("failure_rate", "f8"), ("checkpoint_s", "f8"),
     ("checkpoint_cost_s", "f8"), ("first_container", "i4"), ("running", "i4"), ("started", "i8"), ("waiting", "i4"),

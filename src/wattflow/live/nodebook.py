@@ -11,7 +11,7 @@ import numpy as np
 
 from wattflow.engine import build, classes, groups, tables
 from wattflow.engine.build import Names, micro
-from wattflow.engine.offers import fill_levels, level_count
+from wattflow.engine.offers import level_tables
 from wattflow.engine.tables import COUNTABLE, State
 from wattflow.live import growth
 from wattflow.live.constraints import ConstraintBook, NodeFacts
@@ -338,24 +338,17 @@ class NodeBook:
             first = self._put_grid("device_grid", self._device_grid, grid)
             self.state.device_classes.grid_first[c], self.state.device_classes.grid_n[c] = first, len(grid)
             self._device_classes[device] = c
-            for name, f in self.functions.items():
-                self._fill_levels(device, c, name, f)
+            self._fill_levels()
         return self._device_classes[device]
 
-    def _fill_levels(self, device: Device, c: int, name: str, f: int) -> None:
-        """Write what a function loses and saves at each level of a class of devices, if it has any."""
-        if device.levels is None:
+    def _fill_levels(self) -> None:
+        """Write what functions lose and save at the levels of devices, where a device has any."""
+        if all(device.levels is None for device in self._device_classes):
             return
-        state = self.state
-        wanted = (len(state.device_classes), len(state.functions), level_count(device))
-        shape = tuple(max(pair) for pair in zip(state.level_seconds.shape, wanted, strict=True))
-        for table in ("level_seconds", "level_power"):
-            old = getattr(state, table)
-            if old.shape != shape:
-                made = np.ones(shape)
-                made[: old.shape[0], : old.shape[1], : old.shape[2]] = old
-                state.replace(**{table: made})
-        fill_levels(state.level_seconds[c, f], state.level_power[c, f], device, name)
+        # In the order of their numbers; made anew: a new function or class of devices with levels is rare.
+        names = sorted(self.functions, key=self.functions.__getitem__)
+        made = level_tables(self.state.device_classes, self._device_classes, names, len(names) + 1)
+        self.state.replace(level_seconds=made[0], level_power=made[1])
 
     def function_added(self, name: str, f: int) -> None:
         """Write the speeds of all classes for a new function."""
@@ -365,8 +358,7 @@ class NodeBook:
             state.replace(speed=widened(state.speed, 2 * f, 1.0))
         for kind in self._classes.values():
             state.speed[kind.row, f] = kind.example.function_speed.get(name, kind.example.speed)
-        for device, c in self._device_classes.items():
-            self._fill_levels(device, c, name, f)
+        self._fill_levels()
 
     def fill_class_ok(self, first: int, end: int) -> None:
         """Tell which classes suit new variants."""
