@@ -7,10 +7,10 @@ runs in a pod on each node that has something to set. The order is a JSON object
     {"clock_mhz": 2000, "cap_w": 150, "until_s": 1767225600}
 
 for all processors of the node, or by knob (``"cpu-policy0.clock_mhz": 2000``). What is not named is as it was, and so
-is everything once ``until_s`` (seconds since 1970) is over. Without it the order stands until it is taken away. The answer
-``wattflow.io/levels-status`` has the knobs with their ranges, what is in force, and what was refused and why. A device
-with a process of somebody else is never touched, so a GPU with pods on it says so. When the API server is not heard of
-for a while, everything is given back.
+is everything once ``until_s`` (seconds since 1970) is over; without it the order stands until it is taken away. The
+answer ``wattflow.io/levels-status`` has the knobs with their ranges, what is in force, and what was refused and why. A
+device with a process of somebody else is never touched, so a GPU with pods on it says so. When the API server is not
+heard of for a while, everything is given back.
 """
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ def test_without_an_estimate_the_flagship_keeps_full_clock() -> None:
 
 
 def test_slack_is_spent_on_a_lower_clock() -> None:
-    # Two branches of one workflow, a GPU for each: the long one is on the critical path, the short one may take as long.
-    # The node never sleeps, so its idle watts pass whatever is done: above them 1500 MHz takes 45 − 12.5 kJ and 1000 MHz
+    # Two branches of one workflow, a GPU for each: the long one is critical, the short one may take as long. The node
+    # never sleeps, so its idle watts pass whatever is done: above them 1500 MHz takes 45 − 12.5 kJ and 1000 MHz
     # 47.5 − 20 kJ, though the whole device needs fewer joules at 1500 MHz.
     card = (Variant("gpu", 1, 0, "gpu", 1, 1.0),)
     tasks = (
