@@ -52,6 +52,12 @@ def time_is_up(state, world, a, priority):
     life.failed(state, world, a, TIME_LIMIT, GIVE_UP, priority)
 
 
+@life.left_device.of(World)
+@inner
+def _left_device(state, world, node):
+    running.follow_levels(state, world, node)
+
+
 @life.fails.of(World)
 @inner
 def _fails(state, world, a, fate):
