@@ -35,6 +35,9 @@ ROUNDS = ((2, 8, 600), (2, 4, 1200), (3, 4, 2000))
 """Streams of each round, how many candidates are left after it, and about how many tasks a stream has."""
 FEWEST, MOST = 8, 80
 """Workflows of a stream."""
+WIDE = 2_500
+"""Tasks of a stream beyond which the flagship is left out: its cost grows with the tasks that wait, up to a hundred
+times a plain rule's, and a race must end."""
 KNOWN_GAPS = 12
 """Gaps between arrivals from which on they are drawn as they were; exponential before."""
 DOUBT, LIKELY = 0.05, 1.0
@@ -126,6 +129,8 @@ class Race:
         for streams, stay, tasks in ROUNDS:
             trials = [self._trial(number + i, tasks) for i in range(streams)]
             if number == 0:
+                wide = max(len(trial.workload) for trial, _ in trials) > WIDE
+                named = {name: dials for name, dials in named.items() if not wide or dials.get("rule") != FLAGSHIP}
                 named = self._careful(named, trials)
                 rows = {name: [] for name in named}
             for trial, usual in trials:
