@@ -77,7 +77,17 @@ def places(estimates: str = "20") -> list[Place]:
         Place(cluster, app, load, seed, estimates)
         for cluster in OTHERS for app in APPLICATIONS for load in LOADS for seed in OTHER_SEEDS
     ]  # fmt: skip
-    return [found[i] for i in np.random.default_rng(0).permutation(len(found)).tolist()]
+    return stratified([found[i] for i in np.random.default_rng(0).permutation(len(found)).tolist()])
+
+
+def stratified(drawn: list[Place]) -> list[Place]:
+    """The same places, in rounds of one on equal nodes and two on others at each load: a judge that has time for some
+    rounds alone has judged the ground in its proportions."""
+    cells = [(equal, load) for load in LOADS for equal in (True, False, False)]
+    queues = {
+        cell: [place for place in drawn if (place.cluster == EQUAL, place.load) == cell] for cell in dict.fromkeys(cells)
+    }
+    return [queues[cell].pop(0) for _ in range(len(drawn) // len(cells)) for cell in cells]
 
 
 @cache

@@ -33,9 +33,6 @@ SHAPE = Shape("kwok", cpu="32", memory="256Gi")
 RIGHTS = ("preempt", "volumes", "devices")
 """Overlays of deploy/ that give our account the rights of the settings below."""
 SETTINGS = [
-    # Spread and preferences as kube-scheduler's alone. As shipped (0.1) joules choose among nodes that are nearly as
-    # good: of 15 pods of a Service one zone may get 7 and another 3, where the spec allows a difference of 2.
-    "[scores]", "joules = 0",
     "[priority]", "preempt = true", "[volumes]", "provision = true", "[devices]", "allocate = true",
     # a busy machine must not cost us the lease: whoever loses it ends
     "[lease]", "lease_s = 60", "renew_s = 40",
@@ -78,13 +75,14 @@ def grant(rig: Rig, overlay: str) -> None:
                 rig.api.create(f"{group}/clusterrolebindings", body, exists_ok=True)
 
 
-def scheduler(rig: Rig, who: str) -> AbstractContextManager[object]:
+def scheduler(rig: Rig, who: str, joules: float) -> AbstractContextManager[object]:
     """Ours under the name of kube-scheduler; that one runs already where it is asked for."""
     if who == KUBE:
         return nullcontext()
     for overlay in RIGHTS:
         grant(rig, overlay)
-    return measure.ours(more=lambda _: SETTINGS, name=measure.DEFAULT)(rig)
+    settings = ["[scores]", f"joules = {joules:g}", *SETTINGS]
+    return measure.ours(more=lambda _: settings, name=measure.DEFAULT)(rig)
 
 
 def run(rig: Rig, names: Sequence[str], log: Path) -> dict[str, dict[str, object]]:
@@ -141,7 +139,9 @@ def all_names(rig: Rig, folder: Path) -> list[str]:
     return [full_name(one) for one in found if one["LeafNodeType"] == "It"]
 
 
-def play(who: str, names: Sequence[str], folder: Path, again: bool) -> dict[str, dict[str, object]]:
+def play(
+    who: str, names: Sequence[str], folder: Path, again: bool, joules: float = 0.0
+) -> dict[str, dict[str, object]]:
     """Run under one scheduler what has no result yet, and keep each result as soon as it is there."""
     kept = folder / f"{who}.json"
     results: dict[str, dict[str, object]] = json.loads(kept.read_text()) if kept.exists() else {}
@@ -151,7 +151,7 @@ def play(who: str, names: Sequence[str], folder: Path, again: bool) -> dict[str,
     rig = Rig.start(Options(scheduler=who == KUBE), die_with_parent=True)
     try:
         rig.add_kwok_nodes(NODES, [SHAPE])
-        with scheduler(rig, who):
+        with scheduler(rig, who, joules):
             add_system_pods(rig)
             for number, name in enumerate(todo, 1):
                 log = folder / f"{who}-{re.sub('[^a-zA-Z0-9]+', '-', name)[-80:]}.log"
@@ -185,6 +185,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("out/conformance"), metavar="FOLDER")
     parser.add_argument("--focus", default="", metavar="REGEX", help="only specs whose name it is found in")
     parser.add_argument("--again", action="store_true", help="run what has a result, too")
+    parser.add_argument("--joules", type=float, default=0.0, help="of [scores]; 0.1 is shipped, 0 leaves joules out")
     parser.add_argument("--names", action="store_true", help="list the suite's specs and end")
     asked = parser.parse_args(words)
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -197,7 +198,9 @@ def main(words: Sequence[str]) -> int:
         return 0
     listed = specs()
     names = [one.name for one in listed if not one.left_out and re.search(asked.focus, one.name)]
-    results = {who: play(who, names if who in asked.who else (), asked.out, asked.again) for who in (KUBE, OURS)}
+    results = {
+        who: play(who, names if who in asked.who else (), asked.out, asked.again, asked.joules) for who in (KUBE, OURS)
+    }
     judge(listed, results[KUBE], results[OURS])
     return 0
 

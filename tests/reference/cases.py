@@ -25,6 +25,7 @@ from wattflow.model.cluster import (
     Sleep,
     Zone,
 )
+from wattflow.model.device_levels import DeviceLevels, FunctionLevels
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
@@ -33,7 +34,7 @@ FEATURES = (
     "dag", "arrivals", "strict", "easy", "twins", "memory", "tags", "guarantee", "overcommit", "gpu",
     "multi_device", "fpga", "transfers", "zones", "cold", "sleep", "serverless", "rounds", "parts", "frequency",
     "carbon", "node_failures", "task_failures", "checkpoints", "message", "estimates", "zero_runtimes",
-    "duty",
+    "duty", "levels",
 )  # fmt: skip
 
 GIB = 2**30
@@ -50,6 +51,10 @@ def random_features(seed: int, share: float = 0.25) -> frozenset[str]:
         chosen -= {"task_failures", "checkpoints", "twins"}
     if "serverless" in chosen:
         chosen.discard("guarantee")
+    if "levels" in chosen:
+        chosen.add("gpu")
+        # What a checkpoint holds of an attempt whose clock changed is a matter of rounding to whole intervals.
+        chosen.discard("checkpoints")
     return frozenset(chosen)
 
 
@@ -59,7 +64,7 @@ def random_case(seed: int, features: Iterable[str] | None = None) -> tuple[Workl
     unknown = on - set(FEATURES)
     if unknown:
         raise ValueError(f"no features named {sorted(unknown)}; known: {', '.join(FEATURES)}")
-    if "duty" in on:
+    if on & {"duty", "levels"}:
         on |= {"gpu"}
     draw = _Draw(np.random.default_rng(seed), on)
     cluster = draw.cluster()
@@ -168,7 +173,23 @@ class _Draw:
             "gpu", "a" if self.chance() else "b", 16 * GIB, sharing, self.whole(1, 3) if sharing == "time-slice" else 1,
             self.real(0.5, 3), self.real(0, 1), power=self.card(),
             switch_loss=self.real(0, 1) if "duty" in self.on else 0.0,
+            levels=self.device_levels() if "levels" in self.on and self.chance(0.8) else None,
         )  # fmt: skip
+
+    def device_levels(self) -> DeviceLevels:
+        """Two or three clocks: some functions' responses, and for the others a share or nothing."""
+        count = self.whole(2, 3)
+        clocks = (1000.0, self.real(700, 950), self.real(300, 600))[:count]
+        rows = [
+            FunctionLevels(f"f{i}", (1.0, *self.reals(count - 1, 1, 1.8)), (1.0, *self.reals(count - 1, 0.5, 1.2)))
+            for i in range(3)
+            if self.chance()
+        ]
+        share = self.real(0, 1) if self.chance() else None
+        return DeviceLevels("clock_mhz", clocks, tuple(rows), share)
+
+    def reals(self, count: int, low: float, high: float) -> tuple[float, ...]:
+        return tuple(self.real(low, high) for _ in range(count))
 
     def card(self) -> DeviceProfile:
         idle_w, half_w, full_w = self.real(5, 40), self.real(60, 150), self.real(160, 300)
@@ -262,7 +283,7 @@ class _Draw:
         return Options(
             queue="strict" if "strict" in on else "easy-backfill" if "easy" in on else "skip",
             guarantees=offered if "guarantee" in on else (1.0,),
-            levels=tuple(range(self.levels)),
+            levels=tuple(range(max(self.levels, 3 if "levels" in on else 1))),
             round_s=float(self.pick((0.5, 1.0, 2.5))) if "rounds" in on else None,
             message_s=self.real(0.01, 0.5) if "message" in on else 0.0,
             see_sleeping="sleep" in on and self.chance(0.3),

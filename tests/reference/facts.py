@@ -20,13 +20,18 @@ class Stuck(Exception):
 
 @dataclass(frozen=True)
 class Offer:
-    """One way to run a task: a base variant (``base`` is its number) with a guarantee and a frequency level."""
+    """One way to run a task: a base variant (``base`` is its number) with a guarantee, at a level of cores or device.
+
+    ``clock`` is the level of the device; of whom it asks for, ``function`` says how it responds.
+    """
 
     index: int
     base: int
     variant: Variant
     guarantee: float = 1.0
     level: int = 0
+    clock: int = 0
+    function: str = ""
 
     @cached_property
     def guaranteed_cores(self) -> float:
@@ -49,7 +54,7 @@ class Options:
     Attributes:
         queue: ``skip``, ``strict`` or ``easy-backfill``.
         guarantees: Shares of the request that may be guaranteed, in the order offered.
-        levels: Frequency levels offered (indices into the node's list), in that order.
+        levels: Frequency levels offered (indices into the node's or the device's list), in that order.
         round_s: Decisions only at multiples of this; None: at every instant.
         message_s: Fixed time between placement and the next stage.
         see_sleeping: Offer nodes that are not on beside those that are.

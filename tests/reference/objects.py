@@ -64,6 +64,27 @@ class Attempt:
         return busy_share(device, self.offer.variant)
 
 
+def at_clock(device: Device, function: str, clock: int) -> tuple[float, float]:
+    """Seconds and watts above idle at a level of a device, over those at full clock."""
+    if clock == 0:
+        return 1.0, 1.0
+    assert device.levels is not None
+    idle_w, full_w = device.power.at(0), device.power.at(1)
+    cost = device.levels.cost(function, clock, idle_w / full_w)
+    assert cost is not None
+    seconds, joules = cost
+    watts = full_w * joules / seconds  # joules are the whole device's
+    return seconds, max(0.01, (watts - idle_w) / (full_w - idle_w))
+
+
+def has_clock(device: Device, offer: Offer) -> bool:
+    """Whether a device has the offer's level and knows how its function responds."""
+    if offer.clock == 0:
+        return True
+    levels = device.levels
+    return levels is not None and offer.clock < len(levels.values) and levels.cost(offer.function, 1) is not None
+
+
 def share_taken(device: Device, variant: Variant) -> float:
     """Exclusive and time-sliced devices are taken as a whole, MIG in sevenths, MPS as asked."""
     if device.sharing == "mps":
@@ -124,12 +145,12 @@ class LiveNode:
             (offer, devices)
             for offer in offers
             if offer.guaranteed_cores <= free_cores and offer.variant.memory_bytes <= free_bytes and self.suits(offer)
-            for devices in self.device_choices(offer.variant)
+            for devices in self.device_choices(offer)
         ]
 
     def rooms(self, offer: Offer, gone: set[int], now_s: float) -> int:
         """How often an offer's cores and memory would fit if the attempts in ``gone`` had ended."""
-        if self.state == "lost" or not self.suits(offer) or not self.has_devices(offer.variant):
+        if self.state == "lost" or not self.suits(offer) or not self.has_devices(offer):
             return 0
         left = [a for a in self.attempts if a.sequence not in gone]
         free_cores = self.offered_cores(now_s) - sum(a.offer.guaranteed_cores for a in left)
@@ -139,14 +160,16 @@ class LiveNode:
             count = min(count, free_bytes // offer.variant.memory_bytes)
         return max(0, count)
 
-    def has_devices(self, variant: Variant) -> bool:
+    def has_devices(self, offer: Offer) -> bool:
         """Whether an empty node would have the devices."""
+        variant = offer.variant
         able = [
             d
             for d in self.facts.devices
             if d.kind == variant.device
             and variant.device_memory_bytes <= d.memory_bytes
             and (not variant.device_models or d.model in variant.device_models)
+            and has_clock(d, offer)
         ]
         return variant.device is None or len(able) >= max(1, variant.devices)
 
@@ -159,18 +182,25 @@ class LiveNode:
             and set(variant.features) <= set(facts.features)
         )
 
-    def device_choices(self, variant: Variant) -> list[tuple[int, ...]]:
+    def device_choices(self, offer: Offer) -> list[tuple[int, ...]]:
         """``[()]`` without a device; else each device that has room, or the first free ones together."""
+        variant = offer.variant
         if variant.device is None:
             return [()]
         count = max(1, variant.devices)
-        able = [d for d in range(len(self.facts.devices)) if self.device_fits(d, variant, count > 1)]
+        able = [d for d in range(len(self.facts.devices)) if self.device_fits(d, offer, count > 1)]
         if count == 1:
             return [(d,) for d in able]
         return [tuple(able[:count])] if len(able) >= count else []
 
-    def device_fits(self, index: int, variant: Variant, whole: bool) -> bool:
-        device, tenants = self.facts.devices[index], self.tenants(index)
+    def clock(self, index: int) -> int:
+        """The level that a device has: the fastest that one of its attempts asked for; full without any."""
+        return min((a.offer.clock for a in self.tenants(index)), default=0)
+
+    def device_fits(self, index: int, offer: Offer, whole: bool) -> bool:
+        device, tenants, variant = self.facts.devices[index], self.tenants(index), offer.variant
+        if not has_clock(device, offer) or (tenants and offer.clock > self.clock(index)):
+            return False
         if device.kind != variant.device or (variant.device_models and device.model not in variant.device_models):
             return False
         used_bytes = sum(a.offer.variant.device_memory_bytes for a in tenants)
@@ -213,6 +243,12 @@ class LiveNode:
             return 1.0 / (1.0 + device.interference * shares * (count - 1) / count)
         return 1.0
 
+    def clocked_rate(self, index: int, attempt: Attempt) -> float:
+        """A device's rate for an attempt whose work is told at the clock that it asked for."""
+        device, offer = self.facts.devices[index], attempt.offer
+        asked_s = at_clock(device, offer.function, offer.clock)[0]
+        return self.device_rate(index) * asked_s / at_clock(device, offer.function, self.clock(index))[0]
+
     def set_rates(self, now_s: float) -> None:
         """Give every attempt its present rate; its due time moves only if the rate changed."""
         cpu_rate = self.cpu_rate()
@@ -221,7 +257,7 @@ class LiveNode:
             if attempt.stage == "bytes":
                 rate = self.facts.network.bandwidth_bytes_per_s / transfers
             elif attempt.stage == "run":
-                rate = min(self.device_rate(d) for d in attempt.devices) if attempt.devices else cpu_rate
+                rate = min(self.clocked_rate(d, attempt) for d in attempt.devices) if attempt.devices else cpu_rate
             else:
                 continue
             if rate != attempt.rate:
@@ -266,5 +302,6 @@ class LiveNode:
             total = sum(a.busy_share_of(device) for a in running)
             used = busy_together(device, [a.offer.variant for a in running])
             above_w = device.power.at(used) - device.power.at(0)
-            shares += [(a, above_w * a.busy_share_of(device) / total) for a in running]
+            power = {id(a): at_clock(device, a.offer.function, self.clock(index))[1] for a in running}
+            shares += [(a, above_w * a.busy_share_of(device) * power[id(a)] / total) for a in running]
         return shares

@@ -11,7 +11,7 @@ from itertools import count, product
 
 from reference.facts import Offer, Options, Policy, Record, Result, Stuck
 from reference.meter import Meter
-from reference.objects import INF, TOLERANCE, Attempt, LiveNode
+from reference.objects import INF, TOLERANCE, Attempt, LiveNode, at_clock
 from reference.view import View
 from wattflow.model.cluster import Cluster
 from wattflow.model.workflow import Variant
@@ -65,7 +65,10 @@ class Simulation:
         self.release_s = workload.release_s.tolist()
         self.runtime_s = workload.runtime_s.tolist()
         self.shape = [workload.shapes[s] for s in workload.shape.tolist()]
-        self.offers = {id(shape): self._offers(shape.variants) for shape in workload.shapes}
+        self.offers = {
+            id(shape): self._offers(shape.variants, workload.functions[shape.function].name)
+            for shape in workload.shapes
+        }
         self.missing_parents = [len(p) for p in self.parents]
         self.ready_s = [math.nan] * len(workload)
         self.open = set(tasks)
@@ -91,14 +94,22 @@ class Simulation:
         self.meter = Meter(cluster, self.nodes)
         self.view = View(self)
 
-    def _offers(self, variants: tuple[Variant, ...]) -> list[Offer]:
+    def _offers(self, variants: tuple[Variant, ...], function: str) -> list[Offer]:
         combined = [
             (base, variant, guarantee, level)
             for base, variant in enumerate(variants)
             for guarantee in self.options.guarantees
             for level in self.options.levels
         ]
-        return [Offer(i, *offer) for i, offer in enumerate(combined)]
+        # Levels of devices come after all others, at the nominal level of the node's cores.
+        clocked = [
+            (base, variant, guarantee, 0, clock, function)
+            for base, variant in enumerate(variants)
+            for guarantee in self.options.guarantees
+            for clock in self.options.levels
+            if clock > 0 and variant.device is not None
+        ]
+        return [Offer(i, *offer) for i, offer in enumerate([*combined, *clocked])]
 
     # Time (section 1)
 
@@ -327,7 +338,8 @@ class Simulation:
         """W: seconds of work alone on that node or device, at that frequency (section 6)."""
         function = self.workload.functions[self.shape[task].function]
         if devices:
-            speed = min(node.facts.devices[d].speed for d in devices)
+            cards = [node.facts.devices[d] for d in devices]
+            speed = min(card.speed / at_clock(card, function.name, offer.clock)[0] for card in cards)
         else:
             speed = node.facts.function_speed.get(function.name, node.facts.speed)
         bound, level = function.compute_bound, node.facts.frequencies[offer.level]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reference.facts import Offer
-from reference.objects import busy_together
+from reference.objects import at_clock, busy_share, busy_together
 
 if TYPE_CHECKING:
+    from reference.objects import LiveNode
     from reference.simulator import Simulation
 
 
@@ -49,7 +50,7 @@ class View:
         live = self._simulation.nodes[node]
         devices: tuple[int, ...] = () if device < 0 else (device,)
         if offer.variant.devices > 1:
-            devices = live.device_choices(offer.variant)[0]
+            devices = live.device_choices(offer)[0]
         return self._simulation.work_s(self.estimate_s(task), task, offer, live, devices)
 
     def added_w(self, offer: Offer, node: int, device: int) -> float:
@@ -67,9 +68,27 @@ class View:
             card = facts.devices[device]
             there = [a.offer.variant for a in live.tenants(device)]
             used, more_used = busy_together(card, there), busy_together(card, [*there, offer.variant])
-            added = card.power.at(more_used) - card.power.at(used)
-            watts += added * max(1, offer.variant.devices)
+            idle_w, used_w, more_w = (card.power.at(k) for k in (0, used, more_used))
+            old, new = self._powers(live, device, offer)
+            watts += ((more_w - idle_w) * new - (used_w - idle_w) * old) * max(1, offer.variant.devices)
         return watts
+
+    def _powers(self, live: LiveNode, device: int, offer: Offer) -> tuple[float, float]:
+        """Mean watts above idle at the clocks before and with the offer, over those at full clock.
+
+        With it, those who are there count by the work that they do: watts times seconds over their seconds now.
+        """
+        card, there = live.facts.devices[device], live.tenants(device)
+        now = live.clock(device)
+        then = min([offer.clock, *([now] if there else [])])
+        old = new = total = 0.0
+        for tenant in there:
+            share, function = tenant.busy_share_of(card), tenant.offer.function
+            (now_s, now_w), (then_s, then_w) = (at_clock(card, function, clock) for clock in (now, then))
+            total, old, new = total + share, old + share * now_w, new + share * then_w * then_s / now_s
+        own = busy_share(card, offer.variant)
+        new += own * at_clock(card, offer.function, then)[1]
+        return old / total if total > 0 else 1.0, new / (total + own) if total + own > 0 else 1.0
 
     def priced_w(self, offer: Offer, node: int, device: int) -> float:
         """Watts added and, where cores are shared, the watts of the time by which all that share run longer."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wattflow.lab.run.points import Setup
+    from wattflow.model.cluster import Series
     from wattflow.sim import SimOptions
 
 
@@ -131,6 +132,14 @@ SleepAfter = Annotated[
         "--sleep-after", metavar="SECONDS", min=0.0, help="Idle seconds before a node with a sleep state falls asleep."
     ),
 ]
+CapW = Annotated[
+    str | None,
+    typer.Option(
+        "--cap-w",
+        metavar="WATTS|FILE",
+        help="With -p power-cap: keep the cluster at or below so many watts; a FILE is a CSV of times and watts.",
+    ),
+]
 _WORKERS = "N|dask://HOST:PORT"
 Workers = Annotated[
     str,
@@ -197,6 +206,25 @@ def sim_options(
         runtime_error=errors[0],
         power_error=errors[1],
     )
+
+
+def cap_series(text: str, policy: str) -> Series:
+    """Return the cap that was typed, as a series of watts."""
+    from wattflow.clusters.carbon import read_csv
+    from wattflow.model.cluster import Series
+
+    if policy.split(":")[0] != "power-cap":
+        raise InvalidInput("--cap-w", f"is held by the policy power-cap alone, not by {policy}; write -p power-cap")
+    try:
+        watts = float(text)
+    except ValueError:
+        # Times in the file are dates; a run begins at the first.
+        series = read_csv(Path(text)).series
+    else:
+        series = Series(3600.0, (watts,)) if math.isfinite(watts) else Series(3600.0, (0.0,))
+    if min(series.values) <= 0:
+        raise InvalidInput("--cap-w", f"{text}: a cap is above 0 W")
+    return series
 
 
 def names_of(text: str) -> list[str]:

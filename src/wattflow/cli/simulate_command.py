@@ -45,6 +45,7 @@ def simulate(
     queue: o.QueueRule = None,
     round_s: o.RoundS = 0.0,
     sleep_after: o.SleepAfter = None,
+    cap_w: o.CapW = None,
     force: o.Force = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -58,13 +59,14 @@ def simulate(
     from wattflow.cli.estimated_input import estimated
     from wattflow.clusters import load_cluster
     from wattflow.lab.compare.comparison import check_seeds, of_one_run
+    from wattflow.lab.figures.cap_kept import cap_kept
     from wattflow.lab.figures.ideal import ideal_s
     from wattflow.lab.figures.metrics import metrics as figures_of
     from wattflow.lab.run.points import Setup
     from wattflow.lab.run.run_file import write_run
     from wattflow.lab.show.result_tables import metric_names, run_rows, run_table
     from wattflow.model.workload import Workload
-    from wattflow.policy import registry
+    from wattflow.policy import power_cap, registry
     from wattflow.sim import simulate as run_simulator
     from wattflow.sim.inputs import source_of
 
@@ -77,6 +79,9 @@ def simulate(
     # As an option of the command line, not in the middle of a run.
     check_seeds([seed])
     chosen = registry.load(policy)
+    cap = None if cap_w is None else o.cap_series(cap_w, policy)
+    if cap is not None:
+        chosen = power_cap.following(cap)
     workload = source if isinstance(source, Workload) else source.draw(seed)
     options = o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error))
     with progress_bar(quiet) as progress:
@@ -86,6 +91,9 @@ def simulate(
             workload, machine, chosen, seed=seed, options=replace(options, record_power=True), progress=told
         )
     tell_choices(run, quiet)
+    if cap is not None:
+        kept = cap_kept(run, cap)
+        remark(f"cap: above it {100 * kept.time:.3g} % of the time, by {100 * kept.over:.3g} % of its joules", quiet)
     values = figures_of(run, ideal_s(workload, machine))
     about = Setup(options=options).about()
     if attempts is not None:

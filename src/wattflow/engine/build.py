@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine import groups, tables
+from wattflow.engine.offers import Offer, device_can, has_level, level_count, level_tables, offers_of
 from wattflow.engine.settings import QUEUES, SELECTIONS, PolicySettings
 from wattflow.engine.tables import MICRO, State
 from wattflow.kernel.records import record_table
@@ -191,20 +192,20 @@ class _Builder:
             classes.grid_first[c], classes.grid_n[c] = sum(len(g) for g in grids), len(grid)
             grids.append(grid)
         self.tables |= {"devices": devices, "device_classes": classes, "device_grid": np.concatenate(grids)}
+        self._device_levels(kinds)
+
+    def _device_levels(self, kinds: dict[Device, int]) -> None:
+        functions = [function.name for function in self.workload.functions]
+        rows = level_tables(self.tables["device_classes"], kinds, functions, len(functions))
+        self.tables |= dict(zip(("level_seconds", "level_power"), rows, strict=True))
 
     def _shapes(self) -> None:
         workload, settings = self.workload, self.settings
         shapes = record_table(tables.SHAPES, max(1, len(workload.shapes)))
         shapes["head"] = shapes["tail"] = -1
-        rows: list[tuple[Variant, float, int, int]] = []
+        rows: list[Offer] = []
         for s, shape in enumerate(workload.shapes):
-            offers = [
-                # Ties go to the earlier offer, so this order is part of the rules (docs/physics.md, section 4).
-                (variant, guarantee, level, base)
-                for base, variant in enumerate(shape.variants)
-                for guarantee in settings.guarantees
-                for level in settings.frequencies
-            ]
+            offers = offers_of(shape.variants, shape.function, settings, self.tables["level_seconds"].shape[1])
             shapes[s].function, shapes[s].parts = shape.function, shape.parts
             shapes[s].variant_first, shapes[s].variant_n = len(rows), len(offers)
             rows += offers
@@ -214,7 +215,8 @@ class _Builder:
             fill_variant(variants[v], offer, self.names)
             self.tables["rules"].bare |= is_bare(variants[v])
             for c, node in enumerate(self.class_example):
-                class_ok[v, c] = why_not(offer[0], node, offer[1], offer[2]) is None
+                fits = why_not(offer.variant, node, offer.guarantee, offer.frequency) is None
+                class_ok[v, c] = fits and has_level(offer, node, workload.functions)
         functions = record_table(tables.FUNCTIONS, max(1, len(workload.functions)))
         functions.first_container = -1
         for f, function in enumerate(workload.functions):
@@ -408,12 +410,13 @@ def fill_class(row: Any, node: Node, names: Names) -> None:
     row.price_s = node.price_per_hour / 3600.0
 
 
-def fill_variant(row: Any, offer: tuple[Variant, float, int, int], names: Names) -> None:
-    """Write one offer (variant, guarantee, frequency level, number of the variant) into a row."""
-    variant, guarantee, level, base = offer
+def fill_variant(row: Any, offer: Offer, names: Names) -> None:
+    """Write one offer into a row."""
+    variant, guarantee = offer.variant, offer.guarantee
     row.cores_u, row.need_u = micro(variant.cores), micro(variant.cores * guarantee)
     row.memory, row.factor, row.guarantee = variant.memory_bytes, variant.runtime_factor, guarantee
-    row.origin, row.frequency = base, level
+    row.origin, row.frequency = offer.base, offer.frequency
+    row.level, row.function = offer.level, offer.function
     if variant.device is not None:
         row.device, row.devices = _KINDS[variant.device], max(1, variant.devices)
         row.share_u, row.device_memory = micro(variant.device_share), variant.device_memory_bytes
@@ -437,6 +440,7 @@ def fill_device_class(row: Any, device: Device, names: Names) -> None:
     row.switch_loss = device.switch_loss
     row.idle_w, row.full_w = device.power.idle_w, device.power.at(1.0)
     row.tdp_w = device.tdp_w if device.tdp_w is not None else row.full_w
+    row.level_n = level_count(device)
 
 
 def why_not(variant: Variant, node: Node, guarantee: float, level: int) -> str | None:
@@ -455,17 +459,11 @@ def why_not(variant: Variant, node: Node, guarantee: float, level: int) -> str |
         return f"needs frequency level {level}"
     if variant.device is None:
         return None
-    fitting = [d for d in node.devices if _device_can(variant, d)]
+    fitting = [d for d in node.devices if device_can(variant, d)]
     if len(fitting) < max(1, variant.devices):
         models = f" of model {' or '.join(variant.device_models)}" if variant.device_models else ""
         return f"needs {max(1, variant.devices)} {variant.device}(s){models} that fit, a node has {len(fitting)}"
     return None
-
-
-def _device_can(variant: Variant, device: Device) -> bool:
-    if device.kind != variant.device or variant.device_memory_bytes > device.memory_bytes:
-        return False
-    return not variant.device_models or device.model in variant.device_models
 
 
 __all__ = ["build_state", "uniform_grid", "why_not"]

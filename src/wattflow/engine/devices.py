@@ -54,7 +54,52 @@ def device_suits(state, variant, device):
     models = needs.models
     if models != np.uint64(0) and (models >> np.uint64(device_kind.model)) & np.uint64(1) == np.uint64(0):
         return False
+    if needs.level > 0 and not knows_level(state, variant, state.devices[device].cls):
+        return False
     return needs.device_memory <= device_kind.memory
+
+
+@jit
+def knows_level(state, variant, dcls):
+    """Tell whether a device class has the variant's level, and what it does to the variant's function is known."""
+    needs = state.variants[variant]
+    if needs.level >= state.device_classes[dcls].level_n:
+        return False
+    return seconds_at(state, variant, dcls, needs.level) < math.inf
+
+
+@jit
+def seconds_at(state, variant, dcls, level):
+    """Return a variant's seconds at a level of a device class, over those at full clock."""
+    # Whoever runs at full clock names no function; a device with one of those is never below it.
+    if level == 0:
+        return 1.0
+    return state.level_seconds[state.device_classes[dcls].level_first + state.variants[variant].function, level]
+
+
+@jit
+def weight_at(state, variant, dcls, level):
+    """Return the busy share that a variant counts for in a device's watts at a level, in whole millionths."""
+    busy = busy_share(state, variant, dcls)
+    if level == 0 or busy == 0:
+        return busy
+    power = state.level_power[state.device_classes[dcls].level_first + state.variants[variant].function, level]
+    return max(np.int64(1), np.int64(round(busy * power)))
+
+
+@jit
+def level_among(state, node, device, skip):
+    """Return the highest clock that an attempt on a device asks for, one of them left out; 0 (full) without any."""
+    first = state.nodes[node].device_first
+    lowest = -1
+    a = state.nodes[node].first_attempt
+    while a >= 0:
+        attempt = state.attempts[a]
+        if a != skip and attempt.device >= 0 and holds(attempt.devices, device - first):
+            level = state.variants[attempt.variant].level
+            lowest = level if lowest < 0 else min(lowest, level)
+        a = attempt.next
+    return max(0, lowest)
 
 
 @jit
@@ -67,6 +112,9 @@ def device_fits(state, variant, device):
     if not device_suits(state, variant, device):
         return False
     if device_row.memory + needs.device_memory > device_kind.memory:
+        return False
+    # One clock for all: beside somebody who runs faster there is no slower place.
+    if device_row.tasks > 0 and needs.level > device_row.level:
         return False
     sharing = device_kind.sharing
     if sharing == EXCLUSIVE:
@@ -93,22 +141,30 @@ def speed_ahead(state, variant, node, device):
     """Return the speed of a device, or of the slowest of those that a variant of several would take."""
     wanted = state.variants[variant].devices
     if wanted <= 1:
-        return state.device_classes[state.devices[device].cls].speed
+        return speed_at(state, variant, state.devices[device].cls)
     node_row = state.nodes[node]
     slowest = math.inf
     for d in range(node_row.device_first, node_row.device_first + node_row.device_n):
         if wanted > 0 and whole_free(state, variant, d):
-            slowest = min(slowest, state.device_classes[state.devices[d].cls].speed)
+            slowest = min(slowest, speed_at(state, variant, state.devices[d].cls))
             wanted -= 1
     return slowest
 
 
 @jit
-def speed_taken(state, node, taken):
-    """Return the speed of the slowest of the devices that an attempt holds."""
+def speed_at(state, variant, dcls):
+    """Return the speed of a device class at the variant's level."""
+    speed = state.device_classes[dcls].speed
+    level = state.variants[variant].level
+    return speed / seconds_at(state, variant, dcls, level) if level > 0 else speed
+
+
+@jit
+def speed_taken(state, variant, node, taken):
+    """Return the speed of the slowest of the devices that an attempt holds, at its level."""
     node_row = state.nodes[node]
     slowest = math.inf
     for place in range(node_row.device_n):
         if holds(taken, place):
-            slowest = min(slowest, state.device_classes[state.devices[node_row.device_first + place].cls].speed)
+            slowest = min(slowest, speed_at(state, variant, state.devices[node_row.device_first + place].cls))
     return slowest

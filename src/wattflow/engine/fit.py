@@ -6,7 +6,7 @@ import numpy as np
 from numba import types
 
 from wattflow.engine import groups, view
-from wattflow.engine.devices import busy_share, device_fits, holds, share_on, turns, whole_free
+from wattflow.engine.devices import busy_share, device_fits, holds, level_among, share_on, turns, whole_free
 from wattflow.engine.parts import RICH
 from wattflow.engine.tables import ASLEEP, COUNTABLE, FALLING, NO_DEVICE, ON, WAKING
 from wattflow.kernel.jit import inner, jit, optional
@@ -29,6 +29,7 @@ def _same_device(state, a, b):
         and device_row_a.busy_u == device_row_b.busy_u
         and device_row_a.duty_u == device_row_b.duty_u
         and device_row_a.loaded == device_row_b.loaded
+        and device_row_a.level == device_row_b.level
     )
 
 
@@ -447,6 +448,9 @@ def _take_devices(state, variant, node, device):
 def _take_device(state, variant, device):
     device_row = state.devices[device]
     dcls = device_row.cls
+    level = state.variants[variant].level
+    # The more urgent decides: a device runs as fast as any of its attempts asked for.
+    device_row.level = level if device_row.tasks == 0 else min(device_row.level, level)
     device_row.tasks += turns(state, variant, dcls)
     device_row.memory += state.variants[variant].device_memory
     device_row.share_u += share_on(state, variant, dcls)
@@ -470,22 +474,27 @@ def give_back(state, a):
     if needs.counts_n > 0:
         _take_counts(state, variant, node, -1)
     if attempt.device >= 0:
-        _give_devices(state, variant, node, attempt.devices)
+        _give_devices(state, a)
     node_row.running -= 1
     groups.rejoin(state, node)
 
 
 @optional(RICH)
-def _give_devices(state, variant, node, taken):
+def _give_devices(state, a):
+    attempt = state.attempts[a]
+    node = attempt.node
+    variant = attempt.variant
     node_row = state.nodes[node]
     needs = state.variants[variant]
     first = node_row.device_first
     for d in range(first, first + node_row.device_n):
-        if holds(taken, d - first):
+        if holds(attempt.devices, d - first):
             dcls = state.devices[d].cls
             state.devices[d].tasks -= turns(state, variant, dcls)
             state.devices[d].memory -= needs.device_memory
             state.devices[d].share_u -= share_on(state, variant, dcls)
             state.devices[d].busy_u -= busy_share(state, variant, dcls)
             state.devices[d].duty_u -= needs.duty_u
+            if state.device_classes[dcls].level_n > 1:
+                state.devices[d].level = level_among(state, node, d, a)
     node_row.device_key = groups.device_key(state, node)

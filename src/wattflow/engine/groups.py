@@ -70,6 +70,7 @@ def device_key(state, node):
         part += np.uint64(state.devices[d].memory) * _C + np.uint64(state.devices[d].tasks) * _D
         part += np.uint64(state.devices[d].loaded + 1) * _E
         part += np.uint64(state.devices[d].busy_u) * _F + np.uint64(state.devices[d].duty_u) * _A * _B
+        part += np.uint64(state.devices[d].level) * _C * _D
         key += mix(part)
     return key
 

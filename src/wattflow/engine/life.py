@@ -136,6 +136,11 @@ def closes(state, driver, a, outcome):
 
 
 @hook
+def left_device(state, driver, node):
+    """Take notice that an attempt gave back a device of a node: who shares it may run at another level now."""
+
+
+@hook
 def fails(state, driver, a, fate):
     """Ask the other parts of a failed attempt's task to stop; returns the task's fate."""
     structure.stop_others(state, a)
@@ -364,9 +369,12 @@ def fall_asleep(state, driver, node):
 def close(state, driver, a, outcome):
     """Give back what an attempt held and free its row."""
     node = state.attempts[a].node
+    device = state.attempts[a].device
     # The hook reads the attempt and its node as they ran, so nothing is given back before.
     closes(state, driver, a, outcome)
     check_later(state, driver, node, fold.end_attempt(state, a))
+    if device >= 0:
+        left_device(state, driver, node)
 
 
 @inner

@@ -102,13 +102,16 @@ CLASSES = np.dtype([
 """As of a node, the first 64 bytes are what most decisions read."""
 DEVICES = np.dtype([
     ("node", "i4"), ("cls", "i4"), ("share_u", "i8"), ("memory", "i8"), ("tasks", "i4"), ("loaded", "i4"),
-    ("busy_u", "i8"), ("duty_u", "i8"),
+    ("busy_u", "i8"), ("duty_u", "i8"), ("level", "i4"), ("unused", "i4"),
 ])  # fmt: skip
+"""``level``: the clock that it has now, 0 for full; the highest that one of its attempts asked for."""
 DEVICE_CLASSES = np.dtype([
     ("kind", "i4"), ("model", "i4"), ("sharing", "i4"), ("slots", "i4"), ("memory", "i8"), ("speed", "f8"),
     ("interference", "f8"), ("switch_loss", "f8"), ("reconfigure_s", "f8"), ("idle_w", "f8"), ("full_w", "f8"),
-    ("tdp_w", "f8"), ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_share", "f8"),
+    ("tdp_w", "f8"), ("grid_first", "i4"), ("grid_n", "i4"), ("grid_per_share", "f8"), ("level_n", "i4"),
+    ("level_first", "i4"),
 ])  # fmt: skip
+"""From row ``level_first`` on: a row for each function in ``level_seconds`` and ``level_power``, a column a level."""
 FUNCTIONS = np.dtype([
     ("cold_start_s", "f8"), ("compute_bound", "f8"), ("failure_rate", "f8"), ("checkpoint_s", "f8"),
     ("checkpoint_cost_s", "f8"), ("first_container", "i4"), ("running", "i4"), ("started", "i8"), ("waiting", "i4"),
@@ -123,8 +126,9 @@ VARIANTS = np.dtype([
     ("cores_u", "i8"), ("need_u", "i8"), ("memory", "i8"), ("share_u", "i8"), ("device_memory", "i8"), ("duty_u", "i8"),
     ("origin", "i4"), ("device", "i4"), ("devices", "i4"), ("frequency", "i4"), ("factor", "f8"), ("guarantee", "f8"),
     ("models", "u8"), ("features", "u8"), ("counts_n", "i4"), ("architecture", "i4"), ("likeness", "u8"),
-    ("board", "i4"), ("unused", "i4"),
+    ("board", "i4"), ("level", "i4"), ("function", "i4"), ("unused", "i4"),
 ])  # fmt: skip
+"""``frequency`` is a level of the node's cores, ``level`` one of its device; ``function`` is set beside the latter."""
 TASKS = np.dtype([
     ("release", "f8"), ("estimate", "f8"), ("ready", "f8"), ("key", "f8"), ("sequence", "i8"),
     ("form", "i4"), ("workflow", "i4"), ("pending", "i4"), ("next", "i4"), ("previous", "i4"), ("node", "i4"),
@@ -209,7 +213,8 @@ TABLES = (
     "shapes", "variants", "tasks",
     "extra", "attempts", "groups", "group_bits", "group_slots", "active_groups", "active_shapes", "candidates", "cost",
     "containers", "actions", "workflows", "placed", "class_ok", "speed", "frequency_speed", "frequency_power", "grid",
-    "device_grid", "links", "child", "parent", "parent_bytes", "gang", "scratch", "params", "memory", "marks",
+    "device_grid", "level_seconds", "level_power",
+    "links", "child", "parent", "parent_bytes", "gang", "scratch", "params", "memory", "marks",
     "node_marks", "node_counts", "other_counts", "variant_counts", "masks", "freed", "timers", "ended", "blocks",
     "mask_rows", "bases", "wishes", "wish_weights", "terms", "conditions", "counted", "tallies", "domains",
     "domain_bits", "boards", "board_costs", "board_lows", "board_synced", "touches", "touched",

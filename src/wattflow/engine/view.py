@@ -117,7 +117,43 @@ def device_added_w(state, variant, device):
     before = devices.busy_together(state, dcls, device_row.busy_u, device_row.duty_u)
     busy_u = device_row.busy_u + devices.busy_share(state, variant, dcls)
     after = devices.busy_together(state, dcls, busy_u, device_row.duty_u + needs.duty_u)
+    if needs.level > 0 or device_row.level > 0:
+        return _levelled_w(state, variant, device, before, after) * needs.devices
     return (device_watts(state, dcls, after) - device_watts(state, dcls, before)) * needs.devices
+
+
+@jit
+def _levelled_w(state, variant, device, before, after):
+    """Return the same where a lower clock is held or asked for; ``before`` and ``after`` are its busy shares.
+
+    Those who are there run at the clock that results. Their watts count by the work that they do: a higher clock ends
+    them sooner, so theirs are multiplied by their seconds there over those at the present clock.
+    """
+    device_row = state.devices[device]
+    dcls = device_row.cls
+    node = device_row.node
+    first = state.nodes[node].device_first
+    own = state.variants[variant].level
+    level = own if device_row.tasks == 0 else min(own, device_row.level)
+    were = 0.0
+    then = float(devices.weight_at(state, variant, dcls, level))
+    a = state.nodes[node].first_attempt
+    while a >= 0:
+        attempt = state.attempts[a]
+        if attempt.device >= 0 and devices.holds(attempt.devices, device - first):
+            who = attempt.variant
+            were += devices.weight_at(state, who, dcls, device_row.level)
+            faster = devices.seconds_at(state, who, dcls, level) / devices.seconds_at(
+                state, who, dcls, device_row.level
+            )
+            then += devices.weight_at(state, who, dcls, level) * faster
+        a = attempt.next
+    idle = state.device_classes[dcls].idle_w
+    busy_u = device_row.busy_u + devices.busy_share(state, variant, dcls)
+    added = (device_watts(state, dcls, after) - idle) * then / max(1, busy_u)
+    if device_row.busy_u > 0:
+        added -= (device_watts(state, dcls, before) - idle) * were / device_row.busy_u
+    return added
 
 
 @jit

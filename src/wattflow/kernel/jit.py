@@ -88,6 +88,14 @@ def inner(function: Any) -> Any:
     return dispatcher
 
 
+def copied(function: Any) -> Any:
+    """Like `inner`, for a function of the hottest path that LLVM would leave a call: it is copied into its callers."""
+    made = inner(function)
+    if COMPILED:
+        linking.COPIED.add(made.py_func.__qualname__)
+    return made
+
+
 def jit(function: Any, folder: str | None = None) -> Any:
     """Compile a function when it is first used; the identity when compilation is switched off.
 

@@ -31,6 +31,8 @@ INNER: set[str] = set()
 """Full names of the functions that only compiled code calls."""
 APART: set[str] = set()
 """Those of them that stay functions of their own: code for what not everybody needs, which many places call."""
+COPIED: set[str] = set()
+"""Those that are copied into every caller, even where LLVM would count that as too dear."""
 _state = {"tried": False, "installed": False}
 
 
@@ -115,6 +117,8 @@ def _add_ir_module(usual: Any) -> Any:
                 set.add(function.attributes, _BONUS)
                 if library.name in APART:
                     function.attributes.add("noinline")
+                elif library.name in COPIED:
+                    function.attributes.add("alwaysinline")
         usual(library, module)
 
     return add_ir_module

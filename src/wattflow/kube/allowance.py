@@ -191,6 +191,8 @@ class Allowance:
         return "enough nodes were switched this hour" if 0 < self.per_hour <= len(self._switches) else None
 
     def _too_few(self, name: str, view: snapshot.NodeView) -> str | None:
+        if not self.min_on and not self.headroom_m:
+            return None  # a walk over all nodes for each that falls asleep
         stay = [one for key, one in self.views.items() if key != name and self._stays(key, one)]
         if sum(_zone(one) == _zone(view) for one in stay) < self.min_on:
             return f"{self.min_on} nodes of its zone stay on"

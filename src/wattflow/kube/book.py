@@ -15,13 +15,13 @@ from wattflow.kube import accounting, changes, gangs, gpus, objects, power
 from wattflow.kube.decider_port import Decider, Wanted
 from wattflow.kube.filters import feasible, interpod, snapshot, volumes
 from wattflow.kube.grouping import Groups, Rules
+from wattflow.kube.last_look import KEPT, LastLook
 from wattflow.kube.nominated import Nominations
 from wattflow.kube.reflect import DELETED
 from wattflow.kube.scores.node_offers import Offers
 from wattflow.model.profile import PowerProfile
 
 log = logging.getLogger(__name__)
-_KEPT = "room that is kept for a pod of higher priority"
 PowerOf = Callable[[objects.Node], PowerProfile | None]
 
 
@@ -78,7 +78,7 @@ class Book:
     _now_s: float = 0.0
     _by_node: dict[str, set[str]] = field(default_factory=dict)
     _dirty: set[str] = field(default_factory=set)
-    _shy: dict[str, objects.Pod] = field(default_factory=dict)
+    _last: LastLook = field(init=False)
     _claiming: set[str] = field(default_factory=set)
     _doubted: set[str] = field(default_factory=set)
     _groups: Groups = field(default_factory=Groups)
@@ -88,6 +88,7 @@ class Book:
 
     def __post_init__(self) -> None:
         self.offers = Offers(self.cluster, serves=lambda node: self.serves(node))  # late: frames set it
+        self._last = LastLook(self.cluster, self.nominated)
 
     # what watches say
 
@@ -181,10 +182,10 @@ class Book:
         if pod is None or view is None or not self.serves(view.node):
             return "the pod or the node is gone"
         amounts = self._amounts.get(uid) or accounting.pod_requests(pod)
-        reason = self._against(pod, amounts, view) or self.cluster.assume(pod, view.node)
+        reason = self._last.against(pod, amounts, view) or self.cluster.assume(pod, view.node)
         if reason is not None:
             # The engine has counted otherwise, or knows nothing of kept room: it would choose the same node again.
-            if uid in self._rules and (reason == _KEPT or not self._unsure(pod)):
+            if uid in self._rules and (reason == KEPT or not self._unsure(pod)):
                 self._doubted.add(uid)
                 self._counted[uid] = -1
             return reason
@@ -225,7 +226,7 @@ class Book:
             return "the pod or the node is gone"
         view.remove(record.pod.metadata.uid)
         try:
-            return self._against(changes.noted(record.pod, {gpus.INDEX: None}), record.amounts, view)
+            return self._last.against(changes.noted(record.pod, {gpus.INDEX: None}), record.amounts, view)
         finally:
             view.add(record.pod, record.amounts)
 
@@ -440,7 +441,7 @@ class Book:
             view.add(record.pod, record.amounts)
         shy = bool(interpod.anti_affinity_terms(record.pod))
         if shy:
-            self._shy[uid] = record.pod
+            self._last.shy[uid] = record.pod
         if shy and uid not in self._rules:
             self._rules_of(record.pod)
         if shy or len(self._groups):  # tens of thousands come at a start, most of them plain
@@ -457,7 +458,7 @@ class Book:
         view = self.cluster.nodes.get(record.node)
         if view is not None:
             view.remove(uid)
-        self._shy.pop(uid, None)
+        self._last.shy.pop(uid, None)
         self.offers.left(uid)
         self._groups.left(uid)
         if not record.held:
@@ -472,29 +473,3 @@ class Book:
                 for name, value in record.amounts.items():
                     total[name] = total.get(name, 0) + value
         return total
-
-    def _is_counted(self, pod: objects.Pod) -> bool:
-        """Tell whether other pods may keep it from a node, whoever counts them."""
-        if feasible.is_counted(pod):
-            return True
-        names = self.cluster.namespaces
-        return any(
-            interpod.selects(term, other, pod, names)
-            for other in self._shy.values()
-            for term in interpod.anti_affinity_terms(other)
-        )
-
-    def _against(self, pod: objects.Pod, amounts: accounting.Amounts, view: snapshot.NodeView) -> str | None:
-        """The last look before a binding: amounts always, standing reasons, and counted ones where there can be any.
-
-        By the filters, also where the engine has counted itself: its counters save work, they are not trusted alone.
-        """
-        short = feasible.lacking(amounts, view)
-        if short is not None:
-            return f"too little {short}"
-        if self.nominated and self.nominated.keep_off(pod, amounts, view):
-            return _KEPT
-        reason = feasible.standing(pod, view.node) or feasible.unsupported(pod, self.cluster)
-        if reason is None and self._is_counted(pod):
-            reason = feasible.counted_against(feasible.Question.of(pod, self.cluster), view)
-        return reason

@@ -9,8 +9,8 @@ One node at a time gets our taint, is emptied, and falls asleep by the policy li
 from __future__ import annotations
 
 import asyncio
-import copy
 import datetime
+import itertools
 import logging
 import math
 import time
@@ -23,11 +23,10 @@ import msgspec
 from wattflow.kube import accounting, gangs, objects, sleep_facts, sleeping
 from wattflow.kube.binder import Binder
 from wattflow.kube.book import Book
-from wattflow.kube.client import MERGE, ApiError, Client
+from wattflow.kube.client import MERGE, ApiError
+from wattflow.kube.eviction import Evictor
 from wattflow.kube.filters import feasible, snapshot
 from wattflow.kube.power import Watts
-from wattflow.kube.preempt import BUDGETS, Budget
-from wattflow.kube.reflect import DELETED, Mirror
 from wattflow.kube.tenant import PREFIX
 from wattflow.live.protocol import Power
 from wattflow.model.cluster import Sleep
@@ -40,7 +39,7 @@ _HORIZON_S = 3600.0
 """Load changes: no node is believed to stay asleep for longer than this."""
 _RESTART_S = 60.0
 """A pod that is moved starts anew elsewhere, draws its watts and serves nobody for about so long."""
-_MOST_PODS = 10
+_MOST_PODS, _MOST_TRIALS = 10, 20
 _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _STAY = "karpenter.sh/do-not-disrupt"
 _LOCAL = ("emptyDir", "hostPath")
@@ -74,7 +73,7 @@ class Emptying:
 class Consolidator:
     """Empties one node after another."""
 
-    client: Client
+    evictor: Evictor
     book: Book
     binder: Binder
     watts: Watts
@@ -82,21 +81,9 @@ class Consolidator:
     usual: Sleep
     clock: Callable[[], float]
     wall: Callable[[], float] = time.time
-    budgets: dict[str, Budget] = field(default_factory=dict)
     emptying: str = ""
     _since_s: float = 0.0
     _not_before_s: dict[str, float] = field(default_factory=dict)
-
-    def mirror(self) -> Mirror[Budget]:
-        """Return what follows the budgets."""
-        return Mirror(self.client, BUDGETS, Budget, self.on_budget)
-
-    def on_budget(self, change: str, budget: Budget) -> None:
-        """Take up a budget."""
-        if change == DELETED:
-            self.budgets.pop(budget.key, None)
-        else:
-            self.budgets[budget.key] = budget
 
     async def run(self, may_write: Callable[[], bool]) -> None:
         """Look again and again."""
@@ -132,7 +119,10 @@ class Consolidator:
     def best(self) -> Emptying | None:
         """Return the node whose emptying saves most, within everybody's wishes; None where none is worth it."""
         found = [one for one in map(self._worth, list(self.book.cluster.nodes.values())) if one is not None]
-        return max(found, key=lambda one: (one.saved_j - one.moved_j, one.node), default=None)
+        found.sort(key=lambda one: (one.saved_j - one.moved_j, one.node), reverse=True)
+        # each trial copies all nodes: in a large full cluster hundreds of them would keep bindings waiting
+        tried = itertools.islice(found, _MOST_TRIALS)
+        return next((one for one in tried if self._fit_elsewhere(one.pods, one.node)), None)
 
     # inside
 
@@ -144,7 +134,7 @@ class Consolidator:
         if not 0 < len(pods) <= _MOST_PODS or not sleeping.may_sleep(view.node) or name in sleeper.states:
             return None
         against = None if sleeper.allowance is None else sleeper.allowance.against(name)
-        if against is not None or any(stays(one) is not None for one in pods) or not self._within_budgets(pods):
+        if against is not None or any(stays(one) is not None for one in pods) or self.evictor.protected(pods):
             return None
         idle_w = self.watts.node_w(view, -view.requested.get(accounting.CPU, 0))
         if idle_w is None:
@@ -152,7 +142,7 @@ class Consolidator:
         sleep = sleep_facts.of(view.node, self.usual)
         saved_j = (idle_w - sleep.watts) * _HORIZON_S - idle_w * (sleep.wake_s + sleep.enter_s)
         moved_j = sum(self._moving_j(one, view) for one in pods)
-        return Emptying(name, pods, saved_j, moved_j) if saved_j > moved_j and self._fit_elsewhere(pods, name) else None
+        return Emptying(name, pods, saved_j, moved_j) if saved_j > moved_j else None
 
     def _moving_j(self, pod: objects.Pod, view: snapshot.NodeView) -> float:
         """Joules of what is done twice: a start, and of a pod that runs to an end all that it has done."""
@@ -168,22 +158,13 @@ class Consolidator:
             return 0.0
         return max(0.0, self.wall() - datetime.datetime.fromisoformat(began.replace("Z", "+00:00")).timestamp())
 
-    def _within_budgets(self, pods: Iterable[objects.Pod]) -> bool:
-        left = {key: budget.status.disruptions_allowed for key, budget in self.budgets.items()}
-        for pod in pods:
-            for key, budget in self.budgets.items():
-                if budget.covers(pod):
-                    left[key] -= 1
-        return all(count >= 0 for count in left.values())
-
     def _fit_elsewhere(self, pods: Iterable[objects.Pod], name: str) -> bool:
         """Tell whether nodes that are on take them all, by the same filters as every binding, one after another."""
-        nodes = {}
-        for key, view in self.book.cluster.nodes.items():
-            if key != name and self.sleeper.states.get(key, Power.ON) is Power.ON:
-                nodes[key] = trial = copy.copy(view)
-                for table in ("requested", "pods", "taken", "gpus", "used_ports"):
-                    setattr(trial, table, dict(getattr(view, table)))
+        nodes = {
+            key: view.copy()
+            for key, view in self.book.cluster.nodes.items()
+            if key != name and self.sleeper.states.get(key, Power.ON) is Power.ON
+        }
         cluster = self.book.cluster.among(nodes)
         for pod in pods:
             free = accounting.pod_requests(pod)
@@ -213,20 +194,13 @@ class Consolidator:
 
     async def _evict(self, pods: Iterable[objects.Pod]) -> None:
         for pod in pods:
-            about = pod.metadata
-            body = {
-                "apiVersion": "policy/v1", "kind": "Eviction",
-                "metadata": {"name": about.name, "namespace": about.namespace},
-                "deleteOptions": {"preconditions": {"uid": about.uid}},
-            }  # fmt: skip
             try:
-                await self.client.call("POST", f"/api/v1/namespaces/{about.namespace}/pods/{about.name}/eviction", body)
+                await self.evictor.evict(pod)
             except ApiError as error:
-                if error.code == 429:  # a budget: the rest stays, and with it the node
-                    self._since_s = -math.inf
-                    return
-                if error.code != 404:
+                if error.code != 429:
                     raise
+                self._since_s = -math.inf  # a budget: the rest stays, and with it the node
+                return
 
     def _marked(self, node: objects.Node) -> bool:
         return any(one.key == EMPTYING and one.value == self.sleeper.owner for one in node.spec.taints)
@@ -234,7 +208,7 @@ class Consolidator:
     async def _mark(self, name: str, on: bool) -> bool:
         """Put our taint on a node or take it off; written only as it was read, since taints are one list for all."""
         path = f"/api/v1/nodes/{name}"
-        node = await self.client.get(path, dict)
+        node = await self.evictor.client.get(path, dict)
         if on and node["spec"].get("unschedulable"):
             return False
         rest = [one for one in node["spec"].get("taints") or [] if one["key"] != EMPTYING]
@@ -242,7 +216,7 @@ class Consolidator:
         version = {"resourceVersion": node["metadata"]["resourceVersion"]}
         try:
             body = {"metadata": version, "spec": {"taints": rest + mine}}
-            await self.client.call("PATCH", path, body, content=MERGE)
+            await self.evictor.client.call("PATCH", path, body, content=MERGE)
         except ApiError as error:
             if error.code != 409:
                 raise

@@ -34,12 +34,23 @@ class NodeClaims:
 
     Attributes:
         successors: Names of the nodes that came back, by the names they had before.
+        coming: Claims that were made anew, by the nodes that they replace, until the pods which wait for those can go.
     """
 
     def __init__(self, client: Client, owner: str, namespace: str) -> None:
         self._client, self._owner = client, owner
         self._kept = f"/api/v1/namespaces/{namespace}/configmaps"
         self.successors: dict[str, str] = {}
+        self.coming: dict[str, str] = {}
+
+    def awaited(self, node: objects.Node) -> bool:
+        """Tell whether pods are still meant for the node that this one replaces: it is idle, but not unwanted.
+
+        By its owner, which Karpenter writes when it takes off the taint of an unregistered node, so there is no moment
+        at which the node could be ours to switch and not be known.
+        """
+        owners = node.metadata.owner_references
+        return any(one.kind == "NodeClaim" and one.name in self.coming.values() for one in owners)
 
     def covers(self, node: str) -> bool:
         """Every node; one that has no claim is told to be none of Karpenter's when it shall sleep."""
@@ -68,13 +79,17 @@ class NodeClaims:
             raise HookFailed(f"nothing is kept of {node}: its ConfigMap was deleted")
         claim = msgspec.json.decode(kept["data"]["claim"])
         name = claim["metadata"]["name"]
+        self.coming[node] = name
+        await self._make(name, claim)
+        self.successors[node] = await self._until_there(name)
+
+    async def _make(self, name: str, claim: Any) -> None:
         try:
             # the same name, so that an order that was given twice (a restart in between) makes one claim
             await self._client.call("POST", CLAIMS, claim)
         except ApiError as error:
             if error.code != 409:
                 raise HookFailed(f"Karpenter's NodeClaim {name}: {error}") from None
-        self.successors[node] = await self._until_there(name)
 
     async def watts(self, node: str) -> float | None:
         """A machine that was given back is nobody's to read."""

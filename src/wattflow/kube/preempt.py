@@ -17,18 +17,16 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 
 import aiohttp
-import msgspec
 
 from wattflow.kube import accounting, gangs, objects
 from wattflow.kube.binder import Binder
 from wattflow.kube.book import Book
-from wattflow.kube.client import MERGE, ApiError, Client
-from wattflow.kube.filters import feasible, selectors, snapshot
+from wattflow.kube.client import MERGE, ApiError
+from wattflow.kube.eviction import Budget, Evictor, protected
+from wattflow.kube.filters import feasible, snapshot
 from wattflow.kube.nominated import Nominated
-from wattflow.kube.reflect import DELETED, Mirror
 
 log = logging.getLogger(__name__)
-BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 _LOOK_S, _AFTER_S, _AGAIN_S = 1.0, 1.0, 10.0
 _LOST = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
 _THINK_S = 0.2
@@ -36,32 +34,6 @@ _THINK_S = 0.2
 leaves the loop to others, and a slow API server must not make us take one pod a second."""
 _MOST_NODES = 100
 """Nodes on which victims are looked for, at a time."""
-
-
-class BudgetSpec(objects.Object):
-    selector: objects.LabelSelector | None = None
-
-
-class BudgetStatus(objects.Object):
-    disruptions_allowed: int = 0
-
-
-class Budget(objects.Object):
-    """A PodDisruptionBudget: how many of the pods that it selects may be disturbed now."""
-
-    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
-    spec: BudgetSpec = msgspec.field(default_factory=BudgetSpec)
-    status: BudgetStatus = msgspec.field(default_factory=BudgetStatus)
-
-    @property
-    def key(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
-
-    def covers(self, pod: objects.Pod) -> bool:
-        """Tell whether the budget is about a pod."""
-        return self.metadata.namespace == pod.metadata.namespace and selectors.matches(
-            self.spec.selector, pod.metadata.labels
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,27 +96,11 @@ def _victims(trial: _Trial, lower: Sequence[objects.Pod], budgets: Sequence[Budg
     """Let back whom there is room for; nobody is evicted where a budget would be broken."""
     rest = sorted(lower, key=lambda one: (-one.spec.priority, one.status.start_time or ""))
     # no budget can keep who is on the way out already
-    tight = _protected([one for one in rest if one.metadata.deletion_timestamp is None], budgets)
+    tight = protected([one for one in rest if one.metadata.deletion_timestamp is None], budgets)
     # those whom a budget protects come back first, then the others; the higher the priority the sooner
     rest.sort(key=lambda one: one.metadata.uid not in tight)
     victims = [one for one in rest if not trial.lets_back(one)]
     return victims if tight.isdisjoint(one.metadata.uid for one in victims) else []
-
-
-def _protected(pods: Sequence[objects.Pod], budgets: Sequence[Budget]) -> set[str]:
-    """Tell whose eviction would break a budget if all of those before went, by uid.
-
-    The API server evicts no pod that several budgets cover, whatever they allow; so such a pod counts as protected.
-    """
-    left = {budget.key: budget.status.disruptions_allowed for budget in budgets}
-    found: set[str] = set()
-    for pod in pods:
-        covering = [budget.key for budget in budgets if budget.covers(pod)]
-        for key in covering:
-            left[key] -= 1
-        if len(covering) > 1 or any(left[key] < 0 for key in covering):
-            found.add(pod.metadata.uid)
-    return found
 
 
 @dataclass(slots=True)
@@ -179,23 +135,11 @@ class _Trial:
 class Preemptor:
     """Looks for pods that wait in vain, and has victims evicted for them, one pod at a time."""
 
-    client: Client
+    evictor: Evictor
     book: Book
     binder: Binder
     clock: Callable[[], float]
-    budgets: dict[str, Budget] = field(default_factory=dict)
     _tried_s: dict[str, float] = field(default_factory=dict)
-
-    def mirror(self) -> Mirror[Budget]:
-        """Return what follows the budgets."""
-        return Mirror(self.client, BUDGETS, Budget, self.on_budget)
-
-    def on_budget(self, change: str, budget: Budget) -> None:
-        """Take up a budget."""
-        if change == DELETED:
-            self.budgets.pop(budget.key, None)
-        else:
-            self.budgets[budget.key] = budget
 
     async def run(self, may_write: Callable[[], bool]) -> None:
         """Look again and again."""
@@ -272,7 +216,7 @@ class Preemptor:
         if self._fits(pod):
             return None
         cluster = self.book.nominated.counted(pod, self.book.cluster)
-        return plan(pod, cluster, self.budgets.values(), self.book.serves)
+        return plan(pod, cluster, self.evictor.budgets.values(), self.book.serves)
 
     async def _carry_out(self, pod: objects.Pod, found: Plan) -> None:
         try:
@@ -287,18 +231,8 @@ class Preemptor:
         """Tell in the pod's status which node is kept for it, or that none is."""
         path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
         body: Mapping[str, object] = {"status": {"nominatedNodeName": node}, "metadata": {"uid": pod.metadata.uid}}
-        await self.client.call("PATCH", path, body, content=MERGE)
+        await self.evictor.client.call("PATCH", path, body, content=MERGE)
 
     async def _evict(self, victim: objects.Pod, pod: objects.Pod, node: str) -> None:
-        about = victim.metadata
-        body = {
-            "apiVersion": "policy/v1", "kind": "Eviction",
-            "metadata": {"name": about.name, "namespace": about.namespace},
-            "deleteOptions": {"preconditions": {"uid": about.uid}},
-        }  # fmt: skip
-        try:
-            await self.client.call("POST", f"/api/v1/namespaces/{about.namespace}/pods/{about.name}/eviction", body)
-        except ApiError as error:
-            if error.code != 404:  # it is gone: that is what was wanted
-                raise
+        await self.evictor.evict(victim)
         self.binder.event(victim, "Normal", "Preempted", f"Preempted by {pod.key} on {node}")

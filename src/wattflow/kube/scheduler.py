@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wattflow.kube import accounting, carbon_hold, node_switches, objects, sleep_facts, sleeping, telling
+from wattflow.kube import carbon_hold, node_switches, objects, sleep_facts, sleeping, telling
 from wattflow.kube.binder import Binder, BindingEnd, Bound
 from wattflow.kube.book import Book, Record
 from wattflow.kube.claims import Claims
 from wattflow.kube.client import Client, uncollected
+from wattflow.kube.cluster_cap import ClusterCap
 from wattflow.kube.decider_port import Choice, Chosen, Decider
 from wattflow.kube.dra.claim_writer import ClaimWriter
 from wattflow.kube.estimates import Estimates
@@ -40,13 +41,14 @@ from wattflow.kube.shadow import Shadow
 from wattflow.kube.sleeping import Sleeper
 from wattflow.kube.storage import Shelves
 from wattflow.kube.telling import Teller
+from wattflow.kube.waking import Late
 from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
 Step = Callable[[objects.Pod, str, Callable[[str | None], None]], bool]
 """Something to do before a binding; False where the pod needs none of it, else the callback is called at its end."""
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
-_GATHER_S = 0.002
+_GATHER_S, _HELD_S = 0.002, 0.1
 
 
 @dataclass(slots=True)
@@ -77,6 +79,8 @@ class Scheduler:
     shadow: Shadow | None = None
     note_of: Callable[[str], dict[str, object]] = lambda uid: {}
     aside: Aside = field(init=False)
+    late: Late = field(init=False)
+    cap: ClusterCap = field(init=False)
     mirrors: list[Mirror[Any]] = field(init=False)
     extra: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -84,7 +88,6 @@ class Scheduler:
     _outcomes: list[BindingEnd] = field(default_factory=list)
     _failures: dict[str, int] = field(default_factory=dict)
     _integrated_s: float = 0.0
-    _drawn_w: float = 0.0
     _until_awake: dict[str, list[tuple[str, str, float]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -101,6 +104,7 @@ class Scheduler:
             power_of=self.watts.profile_of,
             estimate_of=self.estimates.of,
         )
+        self.late, self.cap = Late(self.book), ClusterCap(settings.cluster_cap_w, self.watts, self.book)
         self.estimates.speed_of = self.book.speed_of
         self.book.offers.joules = 1.0 if settings.mode == "extender" else settings.joules
         self.book.offers.capped = self.watts.capped
@@ -296,8 +300,8 @@ class Scheduler:
         self._outcomes.clear()
         self.book.flush(began_s)
         chosen = self.decider.step(began_s)
-        if chosen.choices and self.settings.cluster_cap_w is not None:
-            self._drawn_w = self.watts.cluster_w(self.book.cluster)
+        if chosen.choices:
+            self.cap.look()
         self.metrics.algorithm_s.observe(self.clock() - began_s)
         together: dict[int, list[Choice]] = {}
         for choice in chosen.choices:
@@ -310,7 +314,9 @@ class Scheduler:
         self._order(chosen)
         if self.shadow is not None:
             self.shadow.settle()
-        return began_s if self.book.offers.waits(began_s) else chosen.wake_at_s
+        if self.book.offers.waits(began_s):
+            return began_s
+        return min(chosen.wake_at_s, began_s + _HELD_S) if self.book.offers.held_back else chosen.wake_at_s
 
     # nodes that sleep
 
@@ -325,12 +331,15 @@ class Scheduler:
             self.sleeper.wake(name)  # type: ignore[union-attr]
 
     def _wake_ahead(self) -> None:
-        """Wake what the operator wants on, and nodes for tasks that will be wanted about when these are ready."""
+        """Wake what the operator wants on, nodes for tasks that will be wanted about when these are ready, and for pods
+        that have waited too long for room elsewhere."""
         assert self.sleeper is not None
         for name in self.sleeper.keep_on():
             self.decider.powered(name, Power.WAKING)
-        missing_m = self.decider.coming_m(self.settings.wake_s) if self.sleeper.states else 0
-        for name in self.sleeper.wake_ahead(missing_m, self.book.cluster.nodes) if missing_m else ():
+        if not self.sleeper.states:
+            return
+        missing_m = self.decider.coming_m(self.settings.wake_s)
+        for name in self.sleeper.wake_ahead(missing_m, self.late, self.clock()):
             self.decider.powered(name, Power.WAKING)
 
     def _powered(self, name: str, state: Power) -> None:
@@ -357,6 +366,9 @@ class Scheduler:
 
     def _unwoken(self, name: str) -> None:
         for waiting, _ in self._for(name):
+            if self.sleeper is not None and name not in self.sleeper.states:
+                # gone, or another came in its place: no fault of the pod, which must not wait while that one idles
+                self._failures.pop(waiting[0], None)
             self._give_back(waiting[0], "the node did not wake")
 
     def _give_back(self, uid: str, reason: str) -> None:
@@ -373,7 +385,7 @@ class Scheduler:
                     self.decider.refused(choice.uid, ready_s)
                 return
         for i, choice in enumerate(choices):
-            reason = self._capped(choice) or self.book.assume(choice.uid, choice.node)
+            reason = self.cap.against(choice) or self.book.assume(choice.uid, choice.node)
             if reason is not None:
                 for done in choices[:i]:
                     self.book.forget(done.uid, began_s)
@@ -413,17 +425,6 @@ class Scheduler:
             if step(self.book.records[uid].pod, node, functools.partial(done, rest=steps[number:])):
                 return
         self._queue.put_nowait([waiting])
-
-    def _capped(self, choice: Choice) -> str | None:
-        cap_w = self.settings.cluster_cap_w
-        view, pod = self.book.cluster.nodes.get(choice.node), self.book.waiting.get(choice.uid)
-        if cap_w is None or view is None or pod is None:
-            return None
-        added = self.watts.added_w(view, accounting.pod_requests(pod).get(accounting.CPU, 0)) or 0.0
-        if self._drawn_w + added > cap_w:
-            return "the cluster's power cap"
-        self._drawn_w += added  # what is refused after all is counted until the next step: never too little
-        return None
 
     def _undo(self, uid: str, reason: str, now_s: float, conflict: bool = False) -> None:
         self.metrics.refused.add(reason=reason[:60])

@@ -24,6 +24,7 @@ from wattflow.kube.consolidation import Consolidator
 from wattflow.kube.dra import claim_writer
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.estimates import Estimates
+from wattflow.kube.eviction import Evictor
 from wattflow.kube.executions import Executions
 from wattflow.kube.frame import fleet
 from wattflow.kube.frame.broker import Broker
@@ -159,16 +160,17 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
     if chosen.joules < 1 and not extends:
         # Before pods, so that most owners are listed when their pods come.
         scheduler.mirrors[:0] = scheduler.book.offers.replicas.mirrors(client)
+    evictor = Evictor(client)
+    if (chosen.preempt and chosen.mode == "schedule") or (chosen.consolidate and scheduler.sleeper is not None):
+        scheduler.mirrors.insert(0, evictor.mirror())
     if chosen.preempt and chosen.mode == "schedule":
-        preemptor = Preemptor(client, scheduler.book, scheduler.binder, scheduler.clock)
-        scheduler.mirrors.insert(0, preemptor.mirror())
+        preemptor = Preemptor(evictor, scheduler.book, scheduler.binder, scheduler.clock)
         scheduler.extra.append(lambda: preemptor.run(lambda: scheduler.may_bind and scheduler.book.live))
     if chosen.consolidate and scheduler.sleeper is not None:
         watts, sleeper = scheduler.watts, scheduler.sleeper
         emptier = Consolidator(
-            client, scheduler.book, scheduler.binder, watts, sleeper, chosen.sleep_state, scheduler.clock
+            evictor, scheduler.book, scheduler.binder, watts, sleeper, chosen.sleep_state, scheduler.clock
         )
-        scheduler.mirrors.insert(0, emptier.mirror())
         scheduler.extra.append(lambda: emptier.run(lambda: scheduler.may_bind and scheduler.book.live))
     if flows is not None:
         told = scheduler.aside.told

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import aiohttp
 import msgspec
 
-from wattflow.kube import accounting, objects, sleep_facts
+from wattflow.kube import objects, sleep_facts, waking
 from wattflow.kube.allowance import OF_SLEEP, SWITCH, Allowance, held, windows
 from wattflow.kube.client import MERGE, ApiError, Client
 from wattflow.kube.filters import snapshot
@@ -196,18 +196,16 @@ class Sleeper:
         await asyncio.sleep(_LEASE_S)  # for the watch to tell of it
         self._tidying.discard(name)
 
-    def wake_ahead(self, missing_m: int, views: Mapping[str, snapshot.NodeView]) -> list[str]:
-        """Wake nodes until those that are on or waking have so many more milli-cores free; returns which."""
-        for name, view in views.items():
-            if self.states.get(name) in (None, Power.WAKING):
-                missing_m -= view.allocatable.get(accounting.CPU, 0) - view.requested.get(accounting.CPU, 0)
-        woken = []
-        for name in sorted(name for name, state in self.states.items() if state is Power.ASLEEP):
-            if missing_m <= 0:
-                break
-            if name in views and self._held(views[name].node) is None:
-                missing_m -= views[name].allocatable.get(accounting.CPU, 0)
-                woken.append(name)
+    def wake_ahead(self, missing_m: int, late: waking.Late, now_s: float) -> list[str]:
+        """Wake nodes for so many milli-cores that are about to be wanted, and for pods that are late; returns which."""
+        views = late.book.cluster.nodes
+        ours: waking.Free = lambda view: self._held(view.node) is None  # noqa: E731
+        woken = waking.for_cores(missing_m, views, self.states, ours) if missing_m > 0 else []
+        states = {**self.states, **dict.fromkeys(woken, Power.WAKING)}
+        pods = late.pods(now_s)
+        for name, helped in waking.for_pods(pods, views, states, ours).items() if pods else ():
+            woken.append(name)
+            late.helped(helped)
         for name in woken:
             self.wake(name)
         return woken
@@ -241,6 +239,9 @@ class Sleeper:
         return held(node) if self.allowance is None else self.allowance.held(node)
 
     def _against(self, name: str) -> str | None:
+        node = self._nodes.get(name)
+        if node is not None and isinstance(self.hook, NodeClaims) and self.hook.awaited(node):
+            return "it comes for pods that wait"
         return None if self.allowance is None else self.allowance.against(name)
 
     def _say(self, name: str, reason: str, text: str) -> None:
@@ -314,6 +315,8 @@ class Sleeper:
                 self.failed(name)
             return
         finally:
+            if isinstance(self.hook, NodeClaims):
+                self.hook.coming.pop(name, None)
             if self._ready.get(name) is told:  # a node that was made anew meanwhile may be on its way itself
                 del self._ready[name]
         if name not in self._nodes or self.states.get(name) is not Power.WAKING:  # deleted while it woke

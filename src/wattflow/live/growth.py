@@ -34,6 +34,7 @@ def empty_state() -> State:
     made |= {
         "class_nodes": np.full(_SOME, -1, np.int32), "class_ok": np.zeros((_SOME, _FEW), np.uint8),
         "speed": np.ones((_FEW, _FEW)), "frequency_speed": np.ones((_FEW, _LEVELS)),
+        "level_seconds": np.ones((1, 1)), "level_power": np.ones((1, 1)),
         "frequency_power": np.ones((_FEW, _LEVELS)), "params": np.zeros(tables.PARAMS),
         "freed": np.full(_RING, -1, np.int32), "blocks": np.full(_SOME, -1, np.int64),
         "variant_counts": np.zeros((_SOME, COUNTABLE), np.int64), "masks": np.full((1, 1), ~np.uint64(0), np.uint64),

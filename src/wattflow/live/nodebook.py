@@ -11,6 +11,7 @@ import numpy as np
 
 from wattflow.engine import build, classes, groups, tables
 from wattflow.engine.build import Names, micro
+from wattflow.engine.offers import level_tables
 from wattflow.engine.tables import COUNTABLE, State
 from wattflow.live import growth
 from wattflow.live.constraints import ConstraintBook, NodeFacts
@@ -321,7 +322,7 @@ class NodeBook:
         for d, device in enumerate(node.devices, first):
             entry = state.devices[d]
             entry.node, entry.cls, entry.loaded = row, self._device_class(device), -1
-            entry.share_u = entry.memory = entry.tasks = 0
+            entry.share_u = entry.memory = entry.tasks = entry.level = 0
 
     def _device_class(self, device: Device) -> int:
         if device not in self._device_classes:
@@ -337,7 +338,17 @@ class NodeBook:
             first = self._put_grid("device_grid", self._device_grid, grid)
             self.state.device_classes.grid_first[c], self.state.device_classes.grid_n[c] = first, len(grid)
             self._device_classes[device] = c
+            self._fill_levels()
         return self._device_classes[device]
+
+    def _fill_levels(self) -> None:
+        """Write what functions lose and save at the levels of devices, where a device has any."""
+        if all(device.levels is None for device in self._device_classes):
+            return
+        # In the order of their numbers; made anew: a new function or class of devices with levels is rare.
+        names = sorted(self.functions, key=self.functions.__getitem__)
+        made = level_tables(self.state.device_classes, self._device_classes, names, len(names) + 1)
+        self.state.replace(level_seconds=made[0], level_power=made[1])
 
     def function_added(self, name: str, f: int) -> None:
         """Write the speeds of all classes for a new function."""
@@ -347,6 +358,7 @@ class NodeBook:
             state.replace(speed=widened(state.speed, 2 * f, 1.0))
         for kind in self._classes.values():
             state.speed[kind.row, f] = kind.example.function_speed.get(name, kind.example.speed)
+        self._fill_levels()
 
     def fill_class_ok(self, first: int, end: int) -> None:
         """Tell which classes suit new variants."""

@@ -95,6 +95,7 @@ class Placement(NamedTuple):
         devices: Bit mask of the node's devices that it holds; 0 without any.
         frequency: Frequency level of the node's list.
         guarantee: Share of the asked cores that is guaranteed; 1 unless the policy offers less.
+        level: Level of its device's list, 0 for full clock.
     """
 
     attempt: int
@@ -107,6 +108,7 @@ class Placement(NamedTuple):
     devices: int
     frequency: int
     guarantee: float
+    level: int = 0
 
 
 class Action(NamedTuple):

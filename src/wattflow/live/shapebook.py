@@ -12,6 +12,7 @@ import numpy as np
 
 from wattflow.engine import build
 from wattflow.engine.build import Names, container_table
+from wattflow.engine.offers import MOST_LEVELS, Offer, offers_of
 from wattflow.engine.settings import PolicySettings
 from wattflow.engine.tables import State
 from wattflow.live.growth import Extents, grown
@@ -115,12 +116,9 @@ class ShapeBook:
     def _offer(self, row: int) -> None:
         """Write a shape's variants as the policy offers them."""
         facts, settings, state = self.facts[row], self.settings, self.state
-        offers = [
-            (variant, guarantee, level, base)
-            for base, variant in enumerate(facts.variants)
-            for guarantee in settings.guarantees
-            for level in settings.frequencies
-        ]
+        function = int(state.shapes.function[row])
+        # Whatever levels its devices have: nodes come and go, and `class_ok` says which of them take an offer.
+        offers = offers_of(facts.variants, function, settings, MOST_LEVELS)
         first = self._variants.take(len(offers))
         if self._variants.used > len(state.variants):
             rows = 2 * self._variants.used
@@ -135,8 +133,8 @@ class ShapeBook:
         self.nodes.variants_used = self._variants.used
         self.nodes.fill_class_ok(first, first + len(offers))
 
-    def _write(self, v: int, offer: tuple[Variant, float, int, int], facts: ShapeFacts) -> None:
-        state, variant = self.state, offer[0]
+    def _write(self, v: int, offer: Offer, facts: ShapeFacts) -> None:
+        state, variant = self.state, offer.variant
         for model in variant.device_models:
             intern_bit(self.names.models, model, "device models")
         # The block may have been another shape's: whatever `fill_variant` does not write must be 0.
@@ -210,8 +208,9 @@ def _likeness(row: Any, counts: Any) -> int:
 
 
 def _distance(a: Any, b: Any) -> tuple[bool, float, bool]:
-    """Tell how far an offer is from another: other variant, other guarantee, other frequency."""
-    return (bool(a.origin != b.origin), abs(float(a.guarantee - b.guarantee)), bool(a.frequency != b.frequency))
+    """Tell how far an offer is from another: other variant, other guarantee, other level of cores or device."""
+    other = bool(a.frequency != b.frequency or a.level != b.level)
+    return (bool(a.origin != b.origin), abs(float(a.guarantee - b.guarantee)), other)
 
 
 def shape_facts(

@@ -12,6 +12,7 @@ EVENT_FORMAT = "=qqqqqd"
 PLACEMENT = np.dtype([
     ("attempt", "i8"), ("task", "i8"), ("node", "i8"), ("tag", "i8"), ("part", "i8"), ("attempt_no", "i8"),
     ("variant", "i8"), ("devices", "u8"), ("frequency", "i8"), ("guarantee", "f8"),
+    ("level", "i8"),
 ])  # fmt: skip
 ACTION = np.dtype([("kind", "i8"), ("who", "i8"), ("value", "i8")])
 REJECTED = np.dtype([("kind", "i8"), ("who", "i8"), ("reason", "i8")])

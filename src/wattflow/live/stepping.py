@@ -84,6 +84,7 @@ def _list_placements(state, desk):
         row.variant = needs.origin
         row.devices = attempt.devices if attempt.device >= 0 else np.uint64(0)
         row.frequency = needs.frequency
+        row.level = needs.level
         row.guarantee = needs.guarantee
     counts.placed_n = 0
 

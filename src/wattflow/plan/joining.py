@@ -80,7 +80,7 @@ def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workl
     if submit_s is not None:
         parts = [_moved(part, at) for part, at in zip(parts, submit_s.tolist(), strict=True)]
     shapes: dict[Shape, int] = {}
-    number = [np.array([shapes.setdefault(one, len(shapes)) for one in part.shapes], np.int32) for part in parts]
+    number = [_numbered(part, shapes) for part in parts]
     sizes = np.array([len(part) for part in parts])
     base = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     flows = np.concatenate([[0], np.cumsum([len(part.workflow_names) for part in parts])[:-1]])
@@ -110,6 +110,15 @@ def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workl
         ),
         edge_bytes=np.concatenate([part.parent_bytes for part in parts]),
     )
+
+
+def _numbered(part: Workload, shapes: dict[Shape, int]) -> NDArray[np.int32]:
+    """Return the number of each of a part's shapes, those that it uses put into the list."""
+    # A workflow of a long stream carries the shapes of all others, and each costs rows of an engine's tables.
+    number = np.zeros(len(part.shapes), np.int32)
+    for shape in np.unique(part.shape).tolist():
+        number[shape] = shapes.setdefault(part.shapes[shape], len(shapes))
+    return number
 
 
 def _moved(part: Workload, submit_s: float) -> Workload:

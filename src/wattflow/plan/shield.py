@@ -34,10 +34,10 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 from wattflow.plan import joining, race
+from wattflow.plan.shadow import MOST_TASKS, Shadow, filled
 from wattflow.policy import registry
 from wattflow.policy.base import Policy, Seen, Steering
 from wattflow.policy.portfolio import PORTFOLIO, REFERENCE
-from wattflow.sim import simulate
 
 Floats = NDArray[np.float64]
 KEPT = 100
@@ -60,8 +60,6 @@ BOUND, STRICTER = 1.015, 0.005
 """The ratio of responses that a race's intervals may reach; less by so much after each time the budget was spent."""
 RECENT, LARGEST = 32, 1_500
 """Workflows that a race draws from, at most, and tasks of the largest of them."""
-MOST_TASKS = 12_000
-"""Tasks of a window that is replayed, at most; a driver's window has far fewer unless workflows are large."""
 
 
 class Ledger:
@@ -145,12 +143,11 @@ class Shield:
         self.notes: list[dict[str, object]] = []
         self.ledger = Ledger()
         self._policy, self._cluster, self._tries = policy, cluster, tries
-        self._reference = registry.load(reference)
+        self._shadow = Shadow(cluster, registry.load(reference))
         self._spent, self._times, self._care, self._response_s = False, 0, 1.0, math.nan
         self._looked, self._raced, self._race_at, self._raced_load = 0, 0, FIRST, math.nan
         self._ranking: list[race.Tried] = []
         self._recent: dict[int, Workload] = {}
-        self._backlog: dict[int, tuple[Workload, float]] = {}
         self._name, self._dials = "reference", dict(REFERENCE)
         self._saves, self._saved, self._forbidden = 0.0, 0.0, ""
 
@@ -163,6 +160,7 @@ class Shield:
         """Nodes came or left: what was rehearsed without them says nothing."""
         if cluster != self._cluster:
             self._cluster, self._race_at, self._ranking = cluster, FIRST, []
+            self._shadow.cluster = cluster
 
     def is_due(self, arrived: int) -> bool:
         """Every few arrivals, less often in a long stream."""
@@ -173,15 +171,16 @@ class Shield:
         arrived = seen.number + len(seen.flows)
         self._saved += self._saves * (arrived - self._looked)
         self._looked = arrived
-        flows = filled(seen)
+        flows, error = filled(seen)
         if sum(map(len, flows)) > MOST_TASKS:
             return None  # one workflow alone is too much to replay: nothing is known of it, so nothing changes
         self._remember(seen, flows)
-        self._observe(now_s, seen, flows)
+        self._observe(now_s, seen, flows, math.exp(error))
         load = load_of(flows[-LATELY:])
         drifted = arrived >= self._raced + RARELY and self._has_drifted(load)
         measurable = all(node.power is not None for node in self._cluster.nodes)
-        if measurable and (arrived >= self._race_at or drifted):
+        # While the budget is spent the reference decides, whatever a race would find.
+        if measurable and not self._spent and (arrived >= self._race_at or drifted):
             self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load
             self._ease()
             some = [self._recent[number] for number in sorted(self._recent)]
@@ -206,14 +205,13 @@ class Shield:
     def _has_drifted(self, load: float) -> bool:
         return not math.isnan(self._raced_load) and not 1.0 / DRIFT <= load / max(1e-12, self._raced_load) <= DRIFT
 
-    def _observe(self, now_s: float, seen: Seen, flows: Sequence[Workload]) -> None:
-        """Replay the window under the reference, and enter what has ended."""
-        before = self._still_open(seen, MOST_TASKS - sum(map(len, flows)))
-        window = joining.together([*before, *flows])
-        shadow_s = responses(simulate(window, self._cluster, self._reference).end_s_by_task(), window)[len(before) :]
-        for number, (flow, response_s) in enumerate(zip(flows, shadow_s.tolist(), strict=True), seen.number):
-            if math.isfinite(response_s):  # one that was given up holds nothing
-                self._backlog[number] = flow, float(flow.workflow_submit_s[0]) + response_s
+    def _observe(self, now_s: float, seen: Seen, flows: Sequence[Workload], doubt: float) -> None:
+        """Replay the window under the reference, and enter what has ended.
+
+        The shadow of an open workflow rests on estimates: it is overdue beyond ``doubt`` times that, as its runtimes
+        are as likely to be longer than estimated as its places are to be worse.
+        """
+        shadow_s = self._shadow.responses(seen.number, flows)
         begin = 0 if seen.number == 0 else len(flows) // 4
         late_s = open_s = 0.0
         for i, (flow, end_s) in enumerate(zip(flows, seen.end_s.tolist(), strict=True)):
@@ -221,30 +219,17 @@ class Shield:
             if not math.isnan(end_s):
                 if i >= begin or number not in self.ledger:
                     self.ledger.note(number, end_s - submit_s, float(shadow_s[i]))
-            elif now_s - submit_s > shadow_s[i]:
-                late_s, open_s = late_s + now_s - submit_s - shadow_s[i], open_s + shadow_s[i]
-        self.ledger.note_open(late_s, open_s)
+            elif now_s - submit_s > doubt * shadow_s[i]:
+                late_s, open_s = late_s + now_s - submit_s - doubt * shadow_s[i], open_s + shadow_s[i]
+        self.ledger.note_open(float(late_s), float(open_s))
         self._response_s = float(shadow_s[np.isfinite(shadow_s)].mean())
-        late, tail, doubt = self.ledger.late, self.ledger.tail, self.ledger.doubt
-        if not self._spent and (late > LATE + doubt or tail > TAIL + 2.0 * doubt):
+        late, tail, noise = self.ledger.late, self.ledger.tail, self.ledger.doubt
+        if not self._spent and (late > LATE + noise or tail > TAIL + 2.0 * noise):
             self._spent = True
             if self._name != "reference":
                 self._times, self._care = self._times + 1, self._care * CAREFUL
         elif self._spent and late < RECOVERED[0] and tail < RECOVERED[1]:
             self._spent = False
-
-    def _still_open(self, seen: Seen, room: int) -> list[Workload]:
-        """Workflows that have left the window and were open under the shadow when it begins: its backlog."""
-        begin_s = float(seen.flows[0].workflow_submit_s[0])
-        for number in [n for n, (_, end_s) in self._backlog.items() if n < seen.number and end_s <= begin_s]:
-            del self._backlog[number]
-        found: list[Workload] = []
-        for number in sorted((n for n in self._backlog if n < seen.number), reverse=True):
-            room -= len(self._backlog[number][0])
-            if room < 0:
-                break
-            found.insert(0, self._backlog[number][0])
-        return found
 
     def _rest_s(self, waiting: float) -> float:
         """The least time-out of a rule that has this ratio of waiting while all nodes are on."""
@@ -331,34 +316,10 @@ def summed(summary: Mapping[str, object]) -> str:
     )
 
 
-def filled(seen: Seen) -> list[Workload]:
-    """Each workflow with the runtimes that were measured, else its estimates as far off as those of ended tasks were.
-
-    Where nothing was estimated, the mean of what has ended stands in.
-    """
-    told = np.concatenate([flow.estimate_s for flow in seen.flows])
-    known = np.concatenate(list(seen.runtime_s))
-    both = np.isfinite(told) & np.isfinite(known)
-    bias = float(known[both].sum() / max(1e-9, told[both].sum())) if both.sum() >= FIRST else 1.0
-    usual_s = float(np.nanmean(known)) if np.isfinite(known).any() else 1.0
-    found = []
-    for flow, runtime_s in zip(seen.flows, seen.runtime_s, strict=True):
-        guess_s = np.where(np.isfinite(flow.estimate_s), flow.estimate_s * bias, usual_s)
-        found.append(replace(flow, runtime_s=np.maximum(1e-3, np.where(np.isfinite(runtime_s), runtime_s, guess_s))))
-    return found
-
-
 def load_of(flows: Sequence[Workload]) -> float:
     """Core-seconds that arrive in a second; NaN where they came at once."""
     span_s = float(flows[-1].workflow_submit_s[0]) - float(flows[0].workflow_submit_s[0])
     return sum(joining.core_seconds(flow) for flow in flows[1:]) / span_s if span_s > 0 else math.nan
-
-
-def responses(end_s: Floats, workload: Workload) -> Floats:
-    """End − submission of each workflow; one that was given up never ends."""
-    last = np.zeros(len(workload.workflow_names))
-    np.maximum.at(last, workload.workflow, np.where(np.isnan(end_s), np.inf, end_s))
-    return last - workload.workflow_submit_s
 
 
 def steer(policy: Policy, cluster: Cluster) -> Steering:
@@ -382,4 +343,4 @@ def shielded(policy: Policy, reference: str) -> Policy:
     return replace(PORTFOLIO.with_params(**{**given, **REFERENCE}), steer=steer)
 
 
-__all__ = ["Ledger", "Shield", "filled", "shielded", "steer", "summed", "told"]
+__all__ = ["Ledger", "Shield", "shielded", "steer", "summed", "told"]

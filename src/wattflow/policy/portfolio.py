@@ -105,7 +105,7 @@ def score(state, task, variant, out):
     whole = view.variant_guarantee(state, variant) >= 1.0
     if rule == FLAGSHIP and not whole:
         learned.fill_costs(state, task, variant, out)
-    elif rule > FLAGSHIP and whole and view.variant_frequency(state, variant) == 0:
+    elif rule > FLAGSHIP and whole and view.variant_level(state, variant) == 0:
         fill_plain(state, task, variant, rule, out)
     else:
         for c in range(out.size):

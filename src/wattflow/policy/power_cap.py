@@ -1,10 +1,12 @@
 """A power cap over time: the cluster (or a zone) stays below a series of watts.
 
-Caps come from contracts, cooling or the grid; a series holds for one step at a time and repeats, as carbon does. A task
-starts only where the watts that it adds keep the capped nodes below the cap of this moment (fewest added joules among
-those places); else it is held until the next step or the next end. Where the cap falls below what already runs, `act`
-lowers frequencies, the hungriest node first, and raises them again when there is room. A cluster without anything
-running takes a task even above the cap, so that nothing waits for ever.
+Caps come from contracts, cooling or the grid; a series holds for one step at a time and repeats, as carbon does. The
+cap is held by levels first: a task starts wherever the capped nodes, slowed down as far as they go, stay below the cap
+of this moment with it (fewest added joules among those places), and in the same instant `act` lowers frequencies, the
+hungriest node first, until the cap is kept, and raises them again when there is room: slowed cores do more work for a
+watt, so all of them slower do more than some of them at full clock. By holding back last: a task that even the slowest
+clocks leave no room for waits until the next step or the next end. A cluster without anything running takes a task even
+above the cap, so that nothing waits for ever.
 
 `following` makes the policy for a series in watts; the registered one caps the whole cluster at a share of its full
 watts. Watts are those of the profiles at the present allocation. O(nodes) per task and instant. Ties go to the lower
@@ -43,14 +45,49 @@ def present_w(state):
     return total
 
 
+@jit
+def slowest_power(state, node):
+    """Return watts above idle at the node's thriftiest level, over those at the nominal one."""
+    least = 1.0
+    for level in range(1, view.frequencies_of(state, node)):
+        least = min(least, view.frequency_power(state, node, level))
+    return least
+
+
+@jit
+def slowing(state, variant, node):
+    """Return what a variant's watts become when its node goes down to its thriftiest level."""
+    # Devices have a clock of their own, which nobody lowers here.
+    if view.variant_needs_device(state, variant) or view.frequencies_of(state, node) == 1:
+        return 1.0
+    return slowest_power(state, node) / view.frequency_power(state, node, int(view.recall(state, NOTES.level, node)))
+
+
+@jit
+def slowed_w(state):
+    """Return watts of the capped nodes as they are allocated now, each at its thriftiest level."""
+    total = 0.0
+    for node in range(view.nodes_n(state)):
+        if view.recall(state, NOTES.capped, node) == 1.0:
+            now_w = view.node_now_w(state, node)
+            if view.is_on(state, node) and view.frequencies_of(state, node) > 1:
+                idle_w = view.node_idle_w(state, node)
+                level = int(view.recall(state, NOTES.level, node))
+                now_w = idle_w + (now_w - idle_w) * slowest_power(state, node) / view.frequency_power(
+                    state, node, level
+                )
+            total += now_w
+    return total
+
+
 def score(state, task, variant, out):
-    """Added joules; inf where the cap would be exceeded while anything runs."""
+    """Added joules; inf where the cap would be exceeded at the slowest clocks while anything runs."""
     now = view.now_s(state)
-    room_w = series.value(state, CAP, now) - present_w(state)
+    room_w = series.value(state, CAP, now) - slowed_w(state)
     held = False
     for c in range(out.size):
         node = view.node_of(state, c)
-        added_w = view.added_w(state, task, variant, c)
+        added_w = view.added_w(state, task, variant, c) * slowing(state, variant, node)
         if view.is_asleep(state, node):
             # Waking adds the whole idle draw, not only what the task adds.
             added_w += view.node_idle_w(state, node) - view.node_sleep_w(state, node)

@@ -22,9 +22,10 @@ from wattflow.policy.base import Policy, Prepare
 
 log = logging.getLogger(__name__)
 
-SETTINGS = ("sleep", "queue", "order", "shield")
+SETTINGS = ("sleep", "queue", "order", "levels", "shield")
 """Keys that every policy takes: idle seconds before a node sleeps; what happens when the first task does not fit; the
-queue by workflow, least work or shortest critical path first; the scheduler that bounds what anybody waits."""
+queue by workflow, least work or shortest critical path first; lower clocks, `off` for none; the scheduler that bounds
+what anybody waits."""
 
 
 def split(text: str) -> list[str]:
@@ -72,6 +73,10 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
             policy = replace(policy, settings=replace(policy.settings, queue=value))
         elif key == "order":
             policy = workflow_order.ordered(policy, value)
+        elif key == "levels":
+            if value != "off":
+                raise InvalidInput(text, f"levels is off or not written, not {value!r}")
+            policy = policy.with_settings(frequencies=(0,))
         elif key == "shield":
             shield = value
         elif key == "weights" and policy.name == "learned":

@@ -3,6 +3,7 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from wattflow.engine import devices
 from wattflow.engine.tables import MICRO
 from wattflow.policy.jit import jit
 
@@ -29,6 +30,27 @@ def variant_guarantee(state, variant):
 def variant_frequency(state, variant):
     """Frequency level of the variant; 0 is nominal."""
     return state.variants[variant].frequency
+
+
+@jit
+def variant_level(state, variant):
+    """Level of the variant, of its cores or of its device; 0 is nominal."""
+    needs = state.variants[variant]
+    # An offer lowers one of the two.
+    return max(needs.frequency, needs.level)
+
+
+@jit
+def level_seconds(state, task, variant, candidate):
+    """Return the task's seconds at the variant's level on a candidate, over those at the nominal one."""
+    needs = state.variants[variant]
+    place = state.candidates[candidate]
+    if needs.level > 0:
+        return devices.seconds_at(state, variant, state.devices[place.device].cls, needs.level)
+    if needs.frequency == 0:
+        return 1.0
+    bound = state.functions[state.shapes[state.tasks[task].form].function].compute_bound
+    return (1.0 - bound) + bound / state.frequency_speed[state.nodes[place.node].cls, needs.frequency]
 
 
 @jit

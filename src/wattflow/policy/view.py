@@ -132,10 +132,12 @@ from wattflow.policy.node_view import (
 from wattflow.policy.node_view import variant_device as variant_needs_device
 from wattflow.policy.sizes_view import candidate_room, first_variants, shape_count
 from wattflow.policy.variant_view import (
+    level_seconds,
     variant_cores,
     variant_frequency,
     variant_guarantee,
     variant_guaranteed,
+    variant_level,
     variants_of,
 )
 
@@ -149,7 +151,8 @@ __all__ = [
     "finish_and_worth", "finish_in_s", "first_attempt", "first_variants", "free_cores", "free_u", "frequencies_of",
     "frequency_power", "function_arrived", "function_of", "function_running", "function_waiting", "functions_n",
     "has_estimate", "has_profile", "idle_containers", "idle_since_s", "idle_w", "is_asleep", "is_gone", "is_gpu",
-    "is_on", "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "load", "lost_s", "mean_w",
+    "is_on", "is_serverless", "is_waking", "keep_alive_s", "latest_start_s", "lay_out", "level_seconds", "load",
+    "lost_s", "mean_w",
     "memory_share", "next_attempt", "next_room", "node_added_w", "node_cores", "node_idle_w", "node_memory",
     "node_now_w", "node_of", "node_sleep_w", "node_tdp_w", "node_threads", "node_wake_s", "nodes_n", "notes", "now_s",
     "objective_weight",
@@ -157,7 +160,8 @@ __all__ = [
     "requested", "running", "runtime_s", "shape_count", "shape_seen", "slack_s", "sleep_after_s", "sleep_cycle_j",
     "spare_containers", "stands_for", "submit_s", "taken_u", "tasks_on", "throughput", "transfer_j", "transfer_s",
     "typical_s", "unasked", "variant_cores", "variant_devices", "variant_frequency", "variant_guarantee",
-    "variant_guaranteed", "variant_need_u", "variant_needs_device", "variant_share_u", "variants_of", "wait_s",
+    "variant_guaranteed", "variant_level", "variant_need_u", "variant_needs_device", "variant_share_u", "variants_of",
+    "wait_s",
     "waited_s", "waiting", "wake_j", "wants_gpu", "warm", "warming_s", "watts_at", "worth_j", "zone_of",
 ]  # fmt: skip
 

@@ -12,6 +12,8 @@ Every candidate is priced in joules:
 - *idle*: (idle − sleep) watts for as long as the task keeps a node that can sleep awake beyond what already runs
   there; waking and idling are shared by (α of) the n waiting tasks that could fill the node now.
 - *seconds* until the end, crowding by hardware threads counted in, cost σ watts each; those after the due time λ more.
+- A lower clock (of cores or of a device) is part of the place and priced alike. Its additional seconds cost no σ, but
+  it takes no more than the slack there is: a task that it would make late, or of unknown length, has full clock.
 - On nodes that are awake, the seconds that the task takes from those that run there already (χ of them at λ watts)
   choose among them.
 - A place where the task would be late and take 1 + ρ times as long as it would by waiting for one of those under way to
@@ -52,6 +54,8 @@ DIAL = view.dials(
 """How long people may wait (in critical paths), λ and σ in watts, χ, α, ς, μ, ρ, and the margin kept (in paths)."""
 LIMITS = {**dict.fromkeys(DIAL.defaults, (0.0, math.inf)), "margin": (-10.0, 10.0)}
 """Nobody is paid for waiting, waking or being late: below 0 the rule would seek what it is to avoid."""
+LENIENT = 0.01
+"""A lower clock may make a task late by this part of its run: less than estimates err, so it counts as no time."""
 NOTES = view.notes("idle_w", "kept")
 """The cluster's idle watts; what is known of the candidates that were priced last (`pricing`)."""
 
@@ -75,6 +79,22 @@ def companions(state, variant, node):
 
 
 @jit
+def longer_s(state, task, variant, candidate, run_s):
+    """Return the seconds that a lower clock adds to a run; inf where nobody knows how long the task is."""
+    if view.variant_level(state, variant) == 0:
+        return 0.0
+    if not view.has_estimate(state, task):
+        return math.inf
+    return max(0.0, run_s * (1.0 - 1.0 / view.level_seconds(state, task, variant, candidate)))
+
+
+@jit
+def overdraws(longer_s, late_s, run_s):
+    """Tell whether a lower clock takes more than the slack there is: it makes its task late, or later than it is."""
+    return min(longer_s, late_s) > LENIENT * (run_s - longer_s)
+
+
+@jit
 def price_j(state, task, variant, candidate, due):
     """Price a candidate wholly, but for what it takes from those that run there. What the price is made of is kept."""
     memory = state.memory
@@ -83,10 +103,16 @@ def price_j(state, task, variant, candidate, due):
     price = view.UNKNOWN_COST
     if run_w < view.UNKNOWN_COST:
         finish_s = memory[at + pricing.FINISH]
+        run_s = memory[at + pricing.RUN]
         joules = memory[at + pricing.WORTH]
         joules += memory[at + pricing.AWAKE] / companions(state, variant, view.node_of(state, candidate))
-        joules += view.param(state, DIAL.second) * finish_s
         late_s = view.now_s(state) + finish_s - due
+        more_s = longer_s(state, task, variant, candidate, run_s)
+        if overdraws(more_s, late_s, run_s):
+            memory[at + pricing.PRICE] = math.inf
+            return math.inf
+        # Up to the due time slack is free: what a lower clock adds is not priced as seconds.
+        joules += view.param(state, DIAL.second) * (finish_s - more_s)
         if late_s > 0.0:
             joules += view.param(state, DIAL.late) * late_s
         price = view.bounded(joules)
@@ -138,7 +164,7 @@ def sooner(state, task, enough_s):
     best_node = np.int64(-1)
     first, last = view.variants_of(state, task)
     for variant in range(first, last):
-        if view.variant_frequency(state, variant) > 0:
+        if view.variant_level(state, variant) > 0:
             continue
         for cls in range(view.classes_n(state)):
             if not view.class_takes(state, variant, cls):

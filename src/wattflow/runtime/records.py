@@ -14,7 +14,7 @@ from msgspec import structs
 from wattflow.live.protocol import Placement
 from wattflow.model.errors import WattflowError
 from wattflow.model.own_code import own_fault
-from wattflow.runtime.messages import Blob, Lease, Level, Outcome, Outcomes, Submission, Task
+from wattflow.runtime.messages import Blob, Lease, Level, Node, Outcome, Outcomes, Submission, Task
 
 T = TypeVar("T")
 
@@ -237,10 +237,13 @@ class AttemptRecord:
             # A lease is frozen: it may be on its way to an agent already, which must not see half of a change.
             self.lease = structs.replace(self.lease, adopts=before)
 
-    def slow_down(self, frequency: int, clocks_mhz: Sequence[float]) -> None:
-        """Give its lease the clock of a frequency level, where its node announced that level."""
-        if 0 < frequency < len(clocks_mhz):
-            self.lease = structs.replace(self.lease, level=Level("clock_mhz", clocks_mhz[frequency]))
+    def slow_down(self, placement: Placement, node: Node) -> None:
+        """Give its lease the clock of its device's or its cores' level, where its node announced that level."""
+        level, clocks = placement.frequency, node.clocks_mhz
+        if placement.level > 0 and 0 <= self.device_of(placement) < len(node.devices):
+            level, clocks = placement.level, node.devices[self.device_of(placement)].clocks_mhz
+        if 0 < level < len(clocks):
+            self.lease = structs.replace(self.lease, level=Level("clock_mhz", clocks[level]))
 
 
 class Attempts(dict[int, AttemptRecord]):

@@ -8,7 +8,7 @@ from wattflow.engine import fold, life
 from wattflow.engine.parts import RICH
 from wattflow.engine.tables import GIVE_UP, MICRO, RETRY
 from wattflow.kernel import attempt_record
-from wattflow.kernel.jit import inner, optional
+from wattflow.kernel.jit import copied, inner, optional
 from wattflow.kernel.power_curve import COLD_J, LOST_J, RUN_J
 from wattflow.sim import clocks, faults, gang_barrier, running
 from wattflow.sim.world import (
@@ -50,6 +50,12 @@ def time_is_up(state, world, a, priority):
     """Enforce the platform's time limit: an attempt that still runs is ended and its task given up."""
     leave(state, world, a)
     life.failed(state, world, a, TIME_LIMIT, GIVE_UP, priority)
+
+
+@life.left_device.of(World)
+@inner
+def _left_device(state, world, node):
+    running.follow_levels(state, world, node)
 
 
 @life.fails.of(World)
@@ -148,7 +154,7 @@ def leave(state, world, a):
 
 
 @life.closes.of(World)
-@inner
+@copied  # as a call it costs every task of a plain run 5 % (`make bench-kernels`)
 def _closes(state, world, a, outcome):
     """Write the record."""
     clock = state.clock[0]

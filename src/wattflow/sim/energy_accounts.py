@@ -131,10 +131,10 @@ def account_device(state, world, d):
     """Close the interval since the device's last change; its joules go to the node's accounts by `account`."""
     use = world.devices[d]
     now = state.clock[0].now
-    share = use.busy_u
-    if share > 0:
-        # As for a node: joules of one unit of share so far.
-        use.integral += use.dynamic_w * (now - use.since) / share
+    weight = use.weight_u
+    if weight > 0:
+        # As for a node: joules of one unit of weight so far. At full clock weights are shares.
+        use.integral += use.dynamic_w * (now - use.since) / weight
     use.since = now
 
 
@@ -149,6 +149,8 @@ def refresh_device(state, world, d):
     watts = 0.0
     if use.tasks > 0:
         watts = (view.device_watts(state, dcls, busy) - device_kind.idle_w) * world.watt_error[device_row.node]
+        if use.weight_u != use.busy_u:
+            watts *= use.weight_u / use.busy_u
     # By difference, as for the cluster: a node with many devices is not summed up at each change.
     world.nodes[device_row.node].device_w += watts - use.dynamic_w
     use.dynamic_w = watts

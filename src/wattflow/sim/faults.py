@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from numba import types
+
 from wattflow.engine import agenda, devices, view
 from wattflow.engine.parts import RICH
 from wattflow.kernel.jit import inner, optional
@@ -43,9 +45,23 @@ def _factor(state, a):
     attempt = state.attempts[a]
     shape = state.tasks[attempt.task].form
     if state.variants[attempt.variant].devices > 1:
-        speed = devices.speed_taken(state, attempt.node, attempt.devices)
+        speed = devices.speed_taken(state, attempt.variant, attempt.node, attempt.devices)
         return view.factor_at(state, shape, attempt.variant, attempt.node, speed)
-    return view.work_factor(state, shape, attempt.variant, attempt.node, attempt.device)
+    factor = view.work_factor(state, shape, attempt.variant, attempt.node, attempt.device)
+    if attempt.device >= 0:
+        factor *= _clocked(state, attempt.variant, attempt.device)
+    return factor
+
+
+@optional(RICH, types.float64)
+def _clocked(state, variant, device):
+    """Return seconds at the clock that a device has, over those at the clock that a variant asked for."""
+    own = state.variants[variant].level
+    level = state.devices[device].level
+    if level == own:
+        return 1.0
+    dcls = state.devices[device].cls
+    return devices.seconds_at(state, variant, dcls, level) / devices.seconds_at(state, variant, dcls, own)
 
 
 @inner

@@ -145,6 +145,8 @@ def world_at(state: State, cluster: Cluster, coming: Longs) -> World:
     gangs["first_held"] = -1
     rows = record_table(world.NODES, nodes)
     rows["lane_first"] = -1
+    used = record_table(world.DEVICES, devices)
+    used["level"] = state.devices["level"]
     pulse = record_table(world.PULSE, 1)
     for name in ("round_at", "timer_at", "ramp_at"):
         pulse[name] = np.inf
@@ -160,7 +162,7 @@ def world_at(state: State, cluster: Cluster, coming: Longs) -> World:
         domains=domains,
         domain_heap=np.zeros(2 * nodes + devices, np.int32),
         nodes=rows,
-        devices=record_table(world.DEVICES, devices),
+        devices=used,
         energy=np.zeros((nodes, 8)),
         records=record_table(world.RECORDS, int(state.counts.open[0]) + attempts + 64),
         power_log=record_table(world.POWER_LOG, 1),

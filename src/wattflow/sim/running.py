@@ -128,8 +128,7 @@ def _leave_device(state, world, a):
     """End the run on the attempt's devices; returns joules of theirs that are its own."""
     attempt = state.attempts[a]
     device = attempt.device
-    share = devices.busy_share(state, attempt.variant, state.devices[device].cls)
-    joules = share * (_device_integral(state, world, a) - world.runs[a].device_mark)
+    joules = _device_joules(state, world, a)
     _use_devices(state, world, a, -1)
     clocks.set_rate(state, world, state.nodes.size + device, device_rate(state, world, device))
     return joules
@@ -149,12 +148,72 @@ def _use_devices(state, world, a, sign):
             world.devices[d].tasks += sign
             world.devices[d].busy_u += sign * devices.busy_share(state, variant, state.devices[d].cls)
             world.devices[d].duty_u += sign * state.variants[variant].duty_u
+            weight = devices.weight_at(state, variant, state.devices[d].cls, world.devices[d].level)
+            world.devices[d].weight_u += sign * weight
             energy_accounts.refresh_device(state, world, d)
 
 
 @inner
+def _device_joules(state, world, a):
+    """Return joules of its devices that are an attempt's own since its mark."""
+    attempt = state.attempts[a]
+    share = devices.busy_share(state, attempt.variant, state.devices[attempt.device].cls)
+    return share * (_device_integral(state, world, a) - world.runs[a].device_mark)
+
+
+@optional(RICH)
+def follow_levels(state, world, node):
+    """Have the devices of a node run at the levels that its attempts now ask for; who runs there goes on at them.
+
+    To be called when an attempt with a device was placed or has left: `fit` says then which level a device has.
+    """
+    node_row = state.nodes[node]
+    for d in range(node_row.device_first, node_row.device_first + node_row.device_n):
+        level = state.devices[d].level
+        if world.devices[d].level != level:
+            _change_level(state, world, node, d, level)
+
+
+@inner
+def _change_level(state, world, node, device, level):
+    """Change a device's level: joules so far are settled at the old one, work that is left takes as long as it says."""
+    energy_accounts.account(state, world, node)
+    energy_accounts.account_device(state, world, device)
+    use = world.devices[device]
+    dcls = state.devices[device].cls
+    before = use.level
+    use.level = level
+    a = state.nodes[node].first_attempt
+    while a >= 0:
+        attempt = state.attempts[a]
+        if attempt.stage == RUN and attempt.device == device:
+            variant = attempt.variant
+            use.level = before
+            world.runs[a].run_j += _device_joules(state, world, a)
+            use.level = level
+            world.runs[a].device_mark = _device_integral(state, world, a)
+            weight = devices.weight_at(state, variant, dcls, before)
+            use.weight_u += devices.weight_at(state, variant, dcls, level) - weight
+            old = devices.seconds_at(state, variant, dcls, before)
+            _stretch(state, world, a, devices.seconds_at(state, variant, dcls, level) / old)
+        a = attempt.next
+    energy_accounts.refresh_device(state, world, device)
+    energy_accounts.refresh(state, world, node)
+
+
+@inner
+def _weight(state, variant, device, level):
+    """Return what a unit of a variant's share counts for in a device's watts at a level."""
+    dcls = state.devices[device].cls
+    share = devices.busy_share(state, variant, dcls)
+    if level == 0 or share == 0:
+        return 1.0
+    return devices.weight_at(state, variant, dcls, level) / share
+
+
+@inner
 def _device_integral(state, world, a):
-    """Return joules per share above idle so far, over all devices of an attempt."""
+    """Return joules above idle so far that one unit of an attempt's share would have had, over all its devices."""
     attempt = state.attempts[a]
     node_row = state.nodes[attempt.node]
     first = node_row.device_first
@@ -162,7 +221,7 @@ def _device_integral(state, world, a):
     for d in range(first, first + node_row.device_n):
         if devices.holds(attempt.devices, d - first):
             energy_accounts.account_device(state, world, d)
-            total += world.devices[d].integral
+            total += world.devices[d].integral * _weight(state, attempt.variant, d, world.devices[d].level)
     return total
 
 
@@ -229,7 +288,6 @@ def _reweigh(state, world, a):
 @inner
 def _rework(state, world, a, before, after):
     """Rescale an attempt's remaining work to another frequency level of its node."""
-    run = world.runs[a]
     attempt = state.attempts[a]
     node_row = state.nodes[attempt.node]
     shape = state.tasks[attempt.task].form
@@ -237,7 +295,13 @@ def _rework(state, world, a, before, after):
     node_row.frequency = before
     old = view.factor_at(state, shape, attempt.variant, attempt.node, 1.0)
     node_row.frequency = after
-    ratio = view.factor_at(state, shape, attempt.variant, attempt.node, 1.0) / old
+    _stretch(state, world, a, view.factor_at(state, shape, attempt.variant, attempt.node, 1.0) / old)
+
+
+@inner
+def _stretch(state, world, a, ratio):
+    """Make an attempt's remaining work so many times as long."""
+    run = world.runs[a]
     if ratio != 1.0:
         d = run.domain
         left = max(0.0, run.finish_v - clocks.virtual(world, d, state.clock[0].now))

@@ -30,6 +30,8 @@ def _begun(state, world, a):
     run.warm = 0
     run.since = state.clock[0].now
     run.domain = -1
+    if state.attempts[a].device >= 0:
+        running.follow_levels(state, world, state.attempts[a].node)
     if pulse.message_s > 0.0:
         _timed(state, world, a, MESSAGE, pulse.message_s)
         return True

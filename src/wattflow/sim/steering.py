@@ -38,14 +38,11 @@ class Steered:
         self._flows = list(arrivals.workflows(known))
         self._submit_s = [float(flow.workflow_submit_s[0]) for _, flow in self._flows]
         self._arrived, self._count = 0, len(known)
-        # Nothing has arrived: this finds the first arrival at which to ask.
-        self._advance(-math.inf)
+        self._find_next()
 
-    def _advance(self, now_s: float) -> None:
-        """Count the arrivals by now, and find the next one at which to ask."""
+    def _find_next(self) -> None:
+        """Find the next arrival at which to ask; after the steering has looked, for it counts from there."""
         submit_s, last = self._submit_s, len(self._submit_s)
-        while self._arrived < last and submit_s[self._arrived] <= now_s:
-            self._arrived += 1
         due = self._arrived
         while due < last and not self.steering.is_due(due + 1):
             due += 1
@@ -54,7 +51,8 @@ class Steered:
     def ask(self, world: Any) -> Policy | None:
         """Return the policy for what has been observed by now, if it is another."""
         now_s = self.until_s
-        self._advance(now_s)
+        while self._arrived < len(self._submit_s) and self._submit_s[self._arrived] <= now_s:
+            self._arrived += 1
         first, tasks = self._arrived, 0
         while first > 0:
             more = tasks + len(self._flows[first - 1][0])
@@ -70,7 +68,9 @@ class Steered:
         runtime_s = [np.where(np.isfinite(end_s[rows]), self._runtime_s[rows], np.nan) for rows, _ in chosen]
         # A workflow with an open task has no end: `max` hands the NaN on.
         ends = np.array([end_s[rows].max() for rows, _ in chosen])
-        return self.steering.consider(now_s, Seen(first, [flow for _, flow in chosen], runtime_s, ends))
+        found = self.steering.consider(now_s, Seen(first, [flow for _, flow in chosen], runtime_s, ends))
+        self._find_next()
+        return found
 
 
 __all__ = ["MOST_TASKS", "Steered"]

@@ -41,6 +41,7 @@ NODES = np.dtype([
 ])  # fmt: skip
 DEVICES = np.dtype([
     ("tasks", "i8"), ("busy_u", "i8"), ("duty_u", "i8"), ("since", "f8"), ("dynamic_w", "f8"), ("integral", "f8"),
+    ("weight_u", "i8"), ("level", "i8"),
 ])  # fmt: skip
 ZONES = np.dtype([
     ("carbon_first", "i4"), ("carbon_n", "i4"), ("carbon_step", "f8"), ("price_first", "i4"), ("price_n", "i4"),

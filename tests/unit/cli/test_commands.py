@@ -81,6 +81,19 @@ def test_simulate_follows_seed_queue_rounds_and_sleep() -> None:
     assert makespan("--queue", "strict", "--sleep-after", 0) >= plain
 
 
+def test_simulate_keeps_a_cap_and_says_how_well(tmp_path: Path) -> None:
+    plain = ("simulate", "map-reduce:tasks=12", "-c", "equal", "-p", "power-cap")
+    series = tmp_path / "cap.csv"
+    series.write_text("datetime,watts\n2026-01-01T00:00:00Z,2000\n2026-01-01T00:05:00Z,1800\n")
+    for cap in ("2000", series):
+        told = wattflow(*plain, "--cap-w", cap)
+        assert told.exit_code == 0 and "cap: above it 0 % of the time" in told.output, told.output
+    for cap, policy, why in (("2000", "fifo", "write -p power-cap"), ("-5", "power-cap", "above 0 W"),
+                             ("nan", "power-cap", "above 0 W"), ("none.csv", "power-cap", "none.csv")):  # fmt: skip
+        refused = wattflow("simulate", "chain:tasks=3", "-p", policy, "--cap-w", cap)
+        assert refused.exit_code == 2 and why in refused.output, refused.output
+
+
 def test_describe_reads_what_generate_wrote(trace: Path) -> None:
     rows = json.loads(wattflow("describe", trace, "-o", "json").stdout)["rows"]
     values = {row["what"]: row["value"] for row in rows}

@@ -16,8 +16,8 @@ from wattflow.kube.binder import Binder
 from wattflow.kube.book import Book
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.consolidation import EMPTYING, Consolidator, stays
+from wattflow.kube.eviction import Budget, BudgetSpec, Evictor
 from wattflow.kube.power import Watts
-from wattflow.kube.preempt import Budget, BudgetSpec
 from wattflow.levels.power_hooks import CommandHook
 from wattflow.live.protocol import Power
 from wattflow.model.cluster import Sleep
@@ -73,7 +73,9 @@ def consolidator(client: Client, pods: list[objects.Pod], nodes: int = 3) -> Con
     sleeper = sleeping.Sleeper(client, "wattflow", CommandHook("true", "true"), lambda name: False, lambda n, s: None)
     sleeper.allowance = Allowance(book.cluster.nodes, sleeper.states, lambda: 0.0)
     binder = Binder(client, "wattflow")
-    return Consolidator(client, book, binder, watts, sleeper, Sleep(1.0, 120.0, 30.0), lambda: 0.0, lambda: NOW_S)
+    return Consolidator(
+        Evictor(client), book, binder, watts, sleeper, Sleep(1.0, 120.0, 30.0), lambda: 0.0, lambda: NOW_S
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,9 +128,15 @@ def test_budgets_and_the_operator_come_first() -> None:
     made = consolidator(Writes(), [owned("a", "n0"), owned("b", "n1", cpu="2")])
     about = objects.Metadata(name="b", namespace="default")
     tight = Budget(metadata=about, spec=BudgetSpec(selector=objects.LabelSelector()))
-    made.on_budget("ADDED", tight)
+    made.evictor.on_budget("ADDED", tight)
     assert made.best() is None
-    made.on_budget("DELETED", tight)
+    made.evictor.on_budget("DELETED", tight)
+    for name in ("b", "c"):
+        loose = Budget(metadata=objects.Metadata(name=name, namespace="default"), spec=tight.spec)
+        loose.status.disruptions_allowed = 9
+        made.evictor.on_budget("ADDED", loose)
+    assert made.best() is None, "the API server evicts nobody whom two budgets cover"
+    made.evictor.on_budget("DELETED", tight)
     view = made.book.cluster.nodes["n0"]
     view.node = msgspec.structs.replace(view.node, spec=objects.NodeSpec(unschedulable=True))
     found = made.best()

@@ -15,9 +15,10 @@ from wattflow.kube.binder import Binder
 from wattflow.kube.book import Book
 from wattflow.kube.client import Client
 from wattflow.kube.engine_decider import EngineDecider
+from wattflow.kube.eviction import Budget, Evictor
 from wattflow.kube.filters.snapshot import Snapshot
 from wattflow.kube.nominated import Nominated
-from wattflow.kube.preempt import Budget, Preemptor, plan
+from wattflow.kube.preempt import Preemptor, plan
 
 from .making import node, pod
 from .small_api import refusal, small_api
@@ -107,7 +108,7 @@ def test_victims_are_evicted_and_the_room_is_kept() -> None:
             book.on_pod("ADDED", pod("never", schedulerName="ours", cpu="3", priority=10, preemptionPolicy="Never"))
             for uid in book.waiting:
                 book.since_s[uid] = 0.0
-            preemptor = Preemptor(client, book, Binder(client, "ours"), lambda: 5.0)
+            preemptor = Preemptor(Evictor(client), book, Binder(client, "ours"), lambda: 5.0)
             await preemptor.look()
             await preemptor.look()
             writes = [path.rpartition("/pods/")[2] for method, path in api.calls if method in ("POST", "PATCH")]
@@ -128,7 +129,7 @@ def test_a_pod_that_could_go_somewhere_evicts_nobody() -> None:
     book.on_pod("ADDED", pod("low", "a", cpu="4", priority=1))
     client = Client(Access("http://127.0.0.1:1"))
     asked = pod("high", schedulerName="ours", cpu="3", priority=9)
-    assert Preemptor(client, book, Binder(client, "ours"), lambda: 0.0).plan(asked) is None
+    assert Preemptor(Evictor(client), book, Binder(client, "ours"), lambda: 0.0).plan(asked) is None
 
 
 def ours(name: str, priority: int, cpu: str = "3") -> objects.Pod:
@@ -156,7 +157,7 @@ def test_nobody_else_is_evicted_while_a_victim_takes_its_time_to_end() -> None:
         async with small_api() as (api, access), Client(access) as client:
             book, now_s = full_book("x", "y"), [5.0]
             wait(book, ours("high", 9))
-            preemptor = Preemptor(client, book, Binder(client, "ours"), lambda: now_s[0])
+            preemptor = Preemptor(Evictor(client), book, Binder(client, "ours"), lambda: now_s[0])
             await preemptor.look()
             leaving = pod("low-x", "x", cpu="4", priority=1)
             leaving.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
@@ -177,7 +178,7 @@ def test_a_victim_that_is_gone_already_is_no_failure() -> None:
             book = full_book("x")
             wait(book, ours("high", 9))
             api.faults.append(("low-x/eviction", lambda: refusal(404, "NotFound")))
-            await Preemptor(client, book, Binder(client, "ours"), lambda: 5.0).look()
+            await Preemptor(Evictor(client), book, Binder(client, "ours"), lambda: 5.0).look()
             assert book.nominated["uid-high"].node == "x"
 
     asyncio.run(whole())
@@ -189,7 +190,7 @@ def test_pods_that_wait_together_each_get_a_node_of_their_own_in_one_look() -> N
         async with small_api() as (api, access), Client(access) as client:
             book = full_book("x", "y")
             wait(book, ours("a", 9), ours("b", 9), ours("c", 9))
-            await Preemptor(client, book, Binder(client, "ours"), lambda: 5.0).look()
+            await Preemptor(Evictor(client), book, Binder(client, "ours"), lambda: 5.0).look()
             evicted = [path.split("/")[-2] for _, path in api.calls if "eviction" in path]
             assert evicted == ["low-x", "low-y"], "one node each, and nobody for c, for whom no room would be left"
             assert {uid: one.node for uid, one in book.nominated.items()} == {"uid-a": "x", "uid-b": "y"}
@@ -226,7 +227,7 @@ def test_room_that_is_kept_no_longer_is_given_to_those_whom_it_was_kept_from() -
                 assert "kept for" in str(book.assume(uid, "x")), "each is kept off by the other"
             book.flush(1.0)
             assert not book.decider.step(1.0).choices
-            await Preemptor(client, book, Binder(client, "ours"), lambda: 5.0).look()
+            await Preemptor(Evictor(client), book, Binder(client, "ours"), lambda: 5.0).look()
             assert list(book.nominated) == ["uid-b"], "nothing helps a, so b may go"
             book.flush(6.0)
             assert [choice.uid for choice in book.decider.step(6.0).choices] == ["uid-b"]

@@ -227,3 +227,39 @@ def test_a_refused_binding_is_not_tried_again_at_once() -> None:
     assert decider.step(2.0).choices == []
     book.flush(5.0)
     assert [one.uid for one in decider.step(5.0).choices] == [uid]
+
+
+@pytest.mark.slow
+def test_bare_pods_wait_a_moment_for_their_service_to_be_seen() -> None:
+    """Else the first of them go to one node by joules, and of 15 pods one zone has 7 and another 3."""
+    book, decider = cluster_of_eight(0.1)
+    book.flush(1.0)
+    decider.step(1.0)
+    for i in range(9):
+        book.on_pod("ADDED", pod(f"w{i}", labels={"app": "web"}, schedulerName="ours", cpu="100m"))
+        book.flush(5.0 + i / 100)  # long after the last round
+        assert decider.step(5.0 + i / 100).choices == []
+    assert book.offers.held_back and not book.offers.waits(5.1)
+    service = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}
+    book.offers.replicas.on_service("ADDED", msgspec.convert(service, objects.Service))
+    found: dict[str, str] = {}
+    for i in range(20):
+        book.flush(5.2 + i / 100)
+        for choice in decider.step(5.2 + i / 100).choices:
+            assert book.assume(choice.uid, choice.node) is None
+            found[choice.uid] = choice.node
+    zones = Counter("abc"[int(name[1:]) // 3] for name in found.values())
+    assert len(set(found.values())) == 8 and max(zones.values()) - min(zones.values()) <= 2
+
+
+@pytest.mark.slow
+def test_bare_pods_without_a_service_go_together_after_a_moment() -> None:
+    book, decider = cluster_of_eight(0.1)
+    book.flush(1.0)
+    for i in range(9):
+        book.on_pod("ADDED", pod(f"w{i}", labels={"app": "web"}, schedulerName="ours", cpu="100m"))
+    book.on_pod("ADDED", pod("plain", schedulerName="ours", cpu="100m"))
+    book.flush(1.1)
+    assert [one.uid for one in decider.step(1.1).choices] == ["uid-plain"], "nothing could select it"
+    book.flush(1.7)
+    assert len(decider.step(1.7).choices) == 9 and not book.offers.held_back, "and they take no turns"

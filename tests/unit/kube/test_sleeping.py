@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.kube import accounting, node_switches, objects, scheduler_process, settings, sleep_facts, sleeping
+from wattflow.kube import accounting, node_switches, objects, scheduler_process, settings, sleep_facts, sleeping, waking
 from wattflow.kube.access import Access
 from wattflow.kube.allowance import SWITCH, ZONE, Allowance, windows
 from wattflow.kube.argo.watching import Flows
+from wattflow.kube.book import Book
 from wattflow.kube.client import Client
 from wattflow.kube.decider_port import Wanted
 from wattflow.kube.engine_decider import EngineDecider
@@ -28,6 +29,7 @@ from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput
 
 from .making import node, pod
+from .test_consolidation import Nobody
 from .test_decide import add, flow_pod, submitted, want
 
 
@@ -546,3 +548,25 @@ def test_pods_of_unknown_length_wake_as_many_nodes_as_they_need(estimates_s: tup
         decider.want(Wanted(one, accounting.pod_requests(one), None, estimate_s))
     woken = [name for now_s in (2.0, 3.0, 10.0, 60.0, 100.0) for name in decider.step(now_s).wake]
     assert len(set(woken)) == 3, "none waits for a pod that may never end while nodes sleep"
+
+
+def test_a_pod_that_waits_too_long_gets_a_node_once_in_a_while() -> None:
+    book = Book(Nobody(), owns=lambda one: True, power_of=lambda one: None)
+    for i in range(4):
+        book.on_node("ADDED", node(f"n{i}"))
+    states = {f"n{i}": Power.ASLEEP for i in range(1, 4)}
+    book.on_pod("ADDED", pod("runs", "n0", cpu="3"))
+    for name, cpu in (("wide", "4"), ("half", "2"), ("other-half", "2"), ("fits", "1")):
+        book.on_pod("ADDED", pod(name, cpu=cpu))
+        book.since_s[f"uid-{name}"] = 0.0
+    late = waking.Late(book)
+    assert not late.pods(waking.PATIENCE_S - 1)
+    free: waking.Free = lambda view: view.node.metadata.name != "n1"  # noqa: E731
+    found = waking.for_pods(late.pods(waking.PATIENCE_S), book.cluster.nodes, states, free)
+    names = {node: [one.metadata.name for one in pods] for node, pods in found.items()}
+    assert names == {"n2": ["wide"], "n3": ["half", "other-half"]}, "not the one that is held, none for who has room"
+    for pods in found.values():
+        late.helped(pods)
+    again = {one.metadata.name for one in late.pods(waking.PATIENCE_S + 1)}
+    assert again == {"fits"}, "who got a node is given time to use it"
+    assert len(late.pods(2 * waking.PATIENCE_S)) == 4, "and is late again where others took it"

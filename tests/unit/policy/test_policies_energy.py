@@ -10,6 +10,7 @@ import pytest
 
 from wattflow.clusters import load_cluster
 from wattflow.generate import Recipe
+from wattflow.lab.figures.cap_kept import CapKept, cap_kept
 from wattflow.model.cluster import Cluster, Device, Frequency, Node, Series, Serverless, Sleep, Zone
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
@@ -209,6 +210,31 @@ def test_a_cap_of_a_zone_leaves_the_others_alone() -> None:
     done = simulate(jobs([100.0] * 4), Cluster("by-hand", nodes, (Zone("z"), Zone("y"))), capped)
     assert sorted(done.attempts["node"].tolist()) == [0, 0, 1, 1]
     assert done.start_s_by_task().tolist() == [0.0] * 4
+
+
+def test_a_cap_is_held_by_levels_first_and_by_holding_back_last() -> None:
+    # 20 W above idle at full clock, of which 12 are left: at half speed four tasks draw 8 W and start at once. At 7 W
+    # three of them do.
+    steps = (Frequency(), Frequency(0.5, 0.4))
+    nodes = [node("a", 4, core_w=5.0, idle_w=20.0, frequencies=steps)]
+    for cap_w, starts in ((32.0, [0.0] * 4), (27.0, [0.0] * 3 + [200.0])):
+        series = Series(1000.0, (cap_w,))
+        done = simulate(
+            jobs([100.0] * 4), Cluster("by-hand", tuple(nodes)), power_cap.following(series),
+            options=SimOptions(record_power=True),
+        )  # fmt: skip
+        assert sorted(done.start_s_by_task().tolist()) == pytest.approx(starts)
+        assert cap_kept(done, series) == CapKept(0.0, 0.0)
+
+
+def test_a_cap_that_is_not_kept_is_told() -> None:
+    # One task draws 5 W above idle for 100 s; 22 W allow 2 of them.
+    done = simulate(
+        jobs([100.0]), Cluster("by-hand", (node("a", 4, core_w=5.0, idle_w=20.0),)), "fifo",
+        options=SimOptions(record_power=True),
+    )  # fmt: skip
+    assert cap_kept(done, Series(10.0, (22.0,))) == CapKept(pytest.approx(3 / 22), pytest.approx(1.0))
+    assert cap_kept(done, Series(50.0, (22.0, 25.0))) == CapKept(pytest.approx(150 / 2350), pytest.approx(0.5))
 
 
 def test_frequencies_fall_with_the_cap() -> None:

@@ -68,6 +68,13 @@ def test_settings_that_do_not_exist_name_those_that_do() -> None:
             typed(text)
 
 
+def test_levels_are_off_or_as_the_policy_has_them() -> None:
+    assert registry.load("wattflow").settings.frequencies == (0, 1, 2)
+    assert registry.load("wattflow:levels=off").settings.frequencies == (0,)
+    with pytest.raises(InvalidInput, match="levels is off or not written, not 'on'"):
+        registry.load("wattflow:levels=on")
+
+
 def test_a_policy_of_a_file_goes_by_its_variable_or_its_own_name(tmp_path: Path) -> None:
     path = tmp_path / "my.py"
     path.write_text('from wattflow.policy.base import Policy\nFRUGAL = Policy("frugal")\n')

@@ -13,7 +13,7 @@ from wattflow.levels import sysfs
 from wattflow.levels.holder import Holder
 from wattflow.levels.port import Knob
 from wattflow.live import Act
-from wattflow.live.protocol import Action
+from wattflow.live.protocol import Action, Placement
 from wattflow.runtime import facts
 from wattflow.runtime import messages as m
 from wattflow.runtime.actions import Actions
@@ -292,9 +292,22 @@ def test_an_attempt_at_a_lower_clock_teaches_no_runtime() -> None:
     task = TaskRecord(1, flow, m.Task(key="a", name="a", function_name="f", command=["true"]), 1, 0.0, 0.0)
     end = m.Ended(fence=1, outcome="done", started_s=10.0, ended_s=15.0)
     learning = Learning(None)  # type: ignore[arg-type]
-    clocks = [3600.0, 2000.0]
+    node = m.Node(name="n", cpus=1.0, memory_bytes=1, clocks_mhz=[3600.0, 2000.0])
     for frequency, known_s in ((1, None), (0, 5.0)):
         attempt = AttemptRecord(1, 1, task, 1, "n", 0.0, lease(1))
-        attempt.slow_down(frequency, clocks)
+        attempt.slow_down(Placement(1, 1, 1, 1, 0, 0, 0, 0, frequency, 1.0), node)
         learning.finished(attempt, end, NODE)
         assert learning.estimates.runtime_s("f") == (known_s and pytest.approx(known_s))
+
+
+def test_the_level_of_a_device_becomes_the_clock_of_its_lease() -> None:
+    flow = WorkflowRecord("w", "w", "o", 1, {}, 0.0)
+    task = TaskRecord(1, flow, m.Task(key="a", name="a", function_name="f", command=["true"]), 1, 0.0, 0.0)
+    cards = [m.Device(kind="gpu"), m.Device(kind="gpu", clocks_mhz=[1980.0, 1500.0, 1300.0])]
+    node = m.Node(name="n", cpus=1.0, memory_bytes=1, clocks_mhz=[3600.0, 2000.0], devices=cards)
+    # On the second device at its second level; on the first, which announced none, nothing is asked for.
+    for devices, level, clock_mhz in ((0b10, 2, 1300.0), (0b10, 0, None), (0b01, 1, None)):
+        attempt = AttemptRecord(1, 1, task, 1, "n", 0.0, lease(1))
+        attempt.slow_down(Placement(1, 1, 1, 1, 0, 0, 0, devices, 0, 1.0, level), node)
+        asked = attempt.lease.level
+        assert (asked and asked.value) == clock_mhz

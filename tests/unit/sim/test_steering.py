@@ -78,3 +78,21 @@ def test_the_window_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(steering, limit, 3 * len(PARTS[0]))
     simulate(STREAM, CLUSTER, replace(PORTFOLIO.with_params(**REFERENCE), steer=steer))
     assert [(seen.number, len(seen.flows)) for _, seen in heard[0].told] == [(0, 2), (1, 3), (3, 3), (5, 3)]
+
+
+class Counting(Listening):
+    """Is due two arrivals after it has looked."""
+
+    def is_due(self, arrived: int) -> bool:
+        return arrived - (self.told[-1][1].number + len(self.told[-1][1].flows) if self.told else 0) >= 2
+
+
+def test_the_next_look_counts_from_the_last_one() -> None:
+    heard: list[Counting] = []
+
+    def steer(policy: Policy, cluster: Cluster) -> Counting:
+        heard.append(Counting(policy))
+        return heard[-1]
+
+    simulate(STREAM, CLUSTER, replace(PORTFOLIO.with_params(**REFERENCE), steer=steer))
+    assert [now_s for now_s, _ in heard[0].told] == [30.0, 90.0, 150.0, 210.0], "asked again too soon"

@@ -255,10 +255,6 @@ class _Builder:
         return scope.get(wanted) or self.templates.get(wanted), scope
 
 
-def _filled(text: str, arguments: Mapping[str, str]) -> str:
-    return _INPUT.sub(lambda one: arguments.get(one[1], one[0]), text)
-
-
 def dependencies(task: Raw, steps: Iterable[str]) -> tuple[str, ...]:
     """Tell what a DAG task waits for: ``dependencies``, or the names in a ``depends`` expression."""
     listed = task.get("dependencies")

@@ -23,6 +23,9 @@ _HARD_WEIGHT = 1
 """Weight of a required affinity term of a pod that runs, for one that it selects."""
 _OWNER_S = 2.0
 """How long a pod waits for its controller to be seen."""
+_SERVICE_S = 0.5
+"""How long a bare pod with labels is held back for its Service to be seen: watches do not keep order, and the first
+pods of a Service would all go where joules are fewest."""
 _PATIENCE_S = 10.0
 """How long a pod is offered only a part of the nodes: preferences are wishes, they keep nobody waiting."""
 Weighted = tuple[int, list[int]]
@@ -47,6 +50,9 @@ class Offers:
     _soft: dict[str, list[objects.Taint]] = field(default_factory=dict)
     _queue: dict[str, tuple[objects.Pod, float, object]] = field(default_factory=dict)
     _offered_s: dict[str, float] = field(default_factory=dict)
+    _bare_s: dict[str, float] = field(default_factory=dict)
+    """Bare pods that may belong to a Service, and since when they are held back."""
+    _grown: set[str] = field(default_factory=set)
     _names: object = None
 
     # what happens
@@ -74,6 +80,9 @@ class Offers:
         """Tell whether scores may matter to a pod. Gangs are placed as one and stay with joules."""
         if self.joules >= 1 or gangs.gang_of(pod) is not None:
             return False
+        return self._scored(pod) or self._bare(pod)
+
+    def _scored(self, pod: objects.Pod) -> bool:
         if points.preferred_nodes(pod) or interpod.preferred_terms(pod) or spread.soft(pod):
             return True
         if any(one.kind == "Workflow" for one in pod.metadata.owner_references):
@@ -81,6 +90,10 @@ class Offers:
         if not pod.spec.topology_spread_constraints and (self.replicas.awaited(pod) or self.replicas.selector(pod)):
             return True
         return any(points.soft_taints(pod, soft) for soft in self._soft.values()) or self._liked(pod)
+
+    def _bare(self, pod: objects.Pod) -> bool:
+        """Tell whether a Service that is not known yet may select the pod; once it was held back, no more."""
+        return pod.metadata.uid not in self._grown and self.replicas.unserved(pod)
 
     def _liked(self, pod: objects.Pod) -> bool:
         names = self.cluster.namespaces
@@ -101,12 +114,18 @@ class Offers:
         """Pods whose turn it is: of those alike the one of highest priority that has waited longest."""
         turns: dict[object, tuple[int, str]] = {}
         for uid, (pod, since_s, alike) in self._queue.items():
+            if self._bare(pod):
+                self._bare_s.setdefault(uid, now_s)
             if self._early(pod, since_s, now_s):
                 continue
-            first = turns.get(alike)
+            if self._bare_s.pop(uid, None) is not None:
+                self._grown.add(uid)
+            # Who has no preferences after all need not take turns.
+            turn = alike if self._scored(pod) else uid
+            first = turns.get(turn)
             # First in the queue wins among equals: dicts keep the order.
             if first is None or pod.spec.priority > first[0]:
-                turns[alike] = (pod.spec.priority, uid)
+                turns[turn] = (pod.spec.priority, uid)
         for _, uid in turns.values():
             del self._queue[uid]
         # Whoever was offered a part of the nodes for too long is offered all.
@@ -114,7 +133,14 @@ class Offers:
         return list(dict.fromkeys([*(uid for _, uid in turns.values()), *late]))
 
     def _early(self, pod: objects.Pod, since_s: float, now_s: float) -> bool:
+        if self._bare(pod):
+            return now_s - self._bare_s.get(pod.metadata.uid, now_s) < _SERVICE_S
         return now_s - since_s < _OWNER_S and self.replicas.awaited(pod)
+
+    @property
+    def held_back(self) -> bool:
+        """Tell whether pods wait for what a watch has not told yet."""
+        return bool(self._bare_s)
 
     def waits(self, now_s: float) -> bool:
         """Tell whether a pod's turn could come at once."""
@@ -124,6 +150,8 @@ class Offers:
         """A pod is placed, or wants no place."""
         self._queue.pop(uid, None)
         self._offered_s.pop(uid, None)
+        self._bare_s.pop(uid, None)
+        self._grown.discard(uid)
 
     # scores
 

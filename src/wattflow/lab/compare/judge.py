@@ -11,7 +11,7 @@ stream is made twice as long, at most `LONGEST` workflows.
 
 Joules are counted to one horizon, the reference's last end in that draw: whoever ends sooner idles or sleeps until
 then by its own rules; whoever ends later is charged to its own end, and the reference idles as long. Frequency levels
-are off, for the reference knows none.
+are off, for the reference knows none, unless the stream says otherwise.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Stream:
         load: Work that arrives over what the owned cores do.
         estimates: A key of `SPREAD`.
         gap_s: Seconds that the workflow system takes between a task's parents and its start.
+        levels: Lower clocks may be used, where the cluster has them; the reference knows none.
     """
 
     parts: tuple[Workload, ...]
@@ -64,6 +65,7 @@ class Stream:
     estimates: str = "20"
     workflows: int = 120
     gap_s: float = 0.0
+    levels: bool = False
 
     def draw(self) -> Workload:
         """Return the workload, with true runtimes and deadlines; requests are cut to the largest node."""
@@ -199,7 +201,8 @@ class Judge:
             # Twice the horizon: a policy that ends later than the reference still has its sleep recorded.
             known = followed(known, 2.0 * horizon_s)
         # Seeds of draws, so that every policy sees the same ties, errors and orders.
-        run = simulate(known, shuffled(nominal(self.stream.cluster), draw), rule, seed=draw, options=options)
+        cluster = self.stream.cluster if self.stream.levels else nominal(self.stream.cluster)
+        run = simulate(known, shuffled(cluster, draw), rule, seed=draw, options=options)
         return outcome_of(run, len(self.workload.workflow_names), horizon_s)
 
 
@@ -216,8 +219,18 @@ def estimated(workload: Workload, kind: str, draw: int) -> Workload:
 
 
 def nominal(cluster: Cluster) -> Cluster:
-    """Return the nodes at their nominal frequency alone."""
-    return replace(cluster, nodes=tuple(replace(node, frequencies=node.frequencies[:1]) for node in cluster.nodes))
+    """Return the nodes and devices at their nominal frequency alone."""
+    return replace(
+        cluster,
+        nodes=tuple(
+            replace(
+                node,
+                frequencies=node.frequencies[:1],
+                devices=tuple(replace(device, levels=None) for device in node.devices),
+            )
+            for node in cluster.nodes
+        ),
+    )
 
 
 def shuffled(cluster: Cluster, draw: int) -> Cluster:

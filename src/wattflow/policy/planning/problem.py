@@ -217,6 +217,8 @@ def _offers(state: Any, smt: bool) -> dict[str, Any]:
     # Gangs whose parts need devices are not planned: the engine places them.
     fits &= (parts == 1)[:, None] | (variants.devices == 0)[:, None]
     fits &= need[:, None] <= capacity
+    # Levels of devices are not planned: they are chosen with the place, by policies that score.
+    fits &= (variants.level == 0)[:, None]
     return {
         "factor": np.ascontiguousarray(np.where(fits, factor, np.inf)),
         "watts": _watts(state, parts, capacity / MICRO),

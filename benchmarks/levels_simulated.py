@@ -1,0 +1,211 @@
+"""Levels chosen with the place, simulated (a part of `make bench-levels`): joules at clocks of one's choice.
+
+    python benchmarks/levels_simulated.py [--minutes 40] [--draws 4] [--workflows 60] [--out FOLDER]
+
+Streams of the promise's ground, its reference and its horizon (`lab.compare.judge`), on nodes that may not sleep:
+`mixed` with the levels of its file; `equal` and `gpus` with `mixed`'s levels of processors; GPUs with what three
+kernels lose and save on an H200 (`data/gpu/h200_clocks.csv`, measured), each function one of them by its name. The
+part of a function's time on processors that follows the clock is assumed, 0.4 to 1 by its name. What a call finds is
+kept in OUT/levels.jsonl by the sources that made it, and a later call goes on. Ends with one line per figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ground
+import levels_rivals
+import numpy as np
+from levels import recorded
+from levels_gpu import figure
+from policy_runs import sources
+
+from wattflow.lab.compare.judge import Judge, Stream, Verdict
+from wattflow.model.cluster import Cluster, Device, Frequency, Node
+from wattflow.model.device_levels import DeviceLevels, FunctionLevels
+from wattflow.model.workload import Workload
+from wattflow.policy import registry
+from wattflow.policy.base import Policy
+
+ON, OFF, REFERENCE = "wattflow", "wattflow:levels=off", "kubernetes"
+FREQUENCIES = (Frequency(), Frequency(0.8, 0.61), Frequency(0.6, 0.33))
+"""Of `mixed`'s file: dynamic watts fall with about the power 2.2 of the frequency."""
+CLOCKS = (1980.0, 1500.0, 1300.0)
+APPLICATIONS = ("map-reduce", "eht-imaging", "nanoseq", "pegasus/epigenomics", "pycbc")
+LOADS = (0.2, 0.5, 0.9)
+GOALS = {"mixed": 8.0, "equal": 3.0, "gpus": 8.0}
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One stream, by name."""
+
+    cluster: str
+    application: str
+    load: float
+    seed: int
+    sleeps: bool
+
+
+def places() -> list[Place]:
+    """Every stream, in an order of which any first part is about as mixed as the whole."""
+    found = [
+        Place(cluster, app, load, 0, sleeps)
+        for cluster in ("mixed", "equal") for app in APPLICATIONS for load in LOADS for sleeps in (False, True)
+    ]  # fmt: skip
+    found += [Place("gpus", "mixed-devices", load, seed, sleeps)
+              for load in LOADS for seed in range(3) for sleeps in (False, True)]  # fmt: skip
+    return [found[i] for i in np.random.default_rng(0).permutation(len(found)).tolist()]
+
+
+def chance(name: str) -> float:
+    """Between 0 and 1, by a name."""
+    return zlib.crc32(name.encode()) / 2**32
+
+
+def responses(functions: Iterable[str]) -> tuple[FunctionLevels, ...]:
+    """Seconds and joules of functions at `CLOCKS`, each as one of the recorded kernels."""
+    kernels = sorted(recorded().items())
+    rows = []
+    for name in sorted(set(functions)):
+        _, runs = kernels[int(chance(name) * len(kernels))]
+        full = runs[CLOCKS[0]]
+        seconds, joules = ([getattr(runs[mhz], key) / getattr(full, key) for mhz in CLOCKS[1:]]
+                           for key in ("seconds", "joules"))  # fmt: skip
+        rows.append(FunctionLevels(name, (1.0, *seconds), (1.0, *joules)))
+    return tuple(rows)
+
+
+def with_levels(cluster: Cluster, functions: Iterable[str]) -> Cluster:
+    """The cluster with levels where its file has none."""
+    levels = DeviceLevels("clock_mhz", CLOCKS, responses(functions))
+
+    def clocked(device: Device) -> Device:
+        return replace(device, levels=levels) if device.kind == "gpu" else device
+
+    def levelled(node: Node) -> Node:
+        given = node.frequencies if len(node.frequencies) > 1 or node.serverless else FREQUENCIES
+        return replace(node, frequencies=given, devices=tuple(map(clocked, node.devices)))
+
+    return replace(cluster, nodes=tuple(map(levelled, cluster.nodes)))
+
+
+def bound_by_name(part: Workload) -> Workload:
+    """The workflow with the part of each function's time that follows the clock."""
+    functions = tuple(replace(one, compute_bound=0.4 + 0.6 * chance(one.name)) for one in part.functions)
+    return replace(part, functions=functions)
+
+
+def stream_of(place: Place, workflows: int) -> Stream:
+    """The stream, not yet drawn."""
+    parts = tuple(map(bound_by_name, ground.parts_of(place.application)))
+    cluster = ground.cluster_of(place.cluster)
+    cluster = cluster if place.sleeps else cluster.without_sleep()
+    cluster = with_levels(cluster, (one.name for part in parts for one in part.functions))
+    return Stream(parts, cluster, place.load, place.seed, workflows=workflows, levels=True)
+
+
+def rivals() -> dict[str, Policy]:
+    """Opponents by the row that they stand in; of several in one row the best is known in hindsight only."""
+    found = {f"one clock {level}": levels_rivals.one_clock(level) for level in (1, 2)}
+    found |= {f"one cap {share:g}": levels_rivals.one_cap(share) for share in (0.9, 0.8, 0.65)}
+    return found | {
+        "zeus": levels_rivals.ZEUS,
+        "dewts": registry.load("dewts"),
+        "joulie-caps": registry.load("joulie-caps"),
+    }
+
+
+def measure(place: Place, draws: int, workflows: int) -> Row:
+    """One stream: ours with levels and without, and where no node sleeps all opponents."""
+    judge = Judge(stream_of(place, workflows), draws)
+    found = {name: asdict(judge.verdict(name)) for name in (ON, OFF)}
+    if not place.sleeps:
+        found |= {name: asdict(judge.verdict(policy)) for name, policy in rivals().items()}
+    return {"place": asdict(place), "policies": found}
+
+
+def verdict(row: Row, policy: str) -> Verdict:
+    return Verdict(**row["policies"][policy])
+
+
+def geometric(values: Iterable[float]) -> float:
+    known = list(values)
+    return float(np.exp(np.mean(np.log(known)))) if known else math.nan
+
+
+def best_of(row: Row, names: Sequence[str]) -> Verdict:
+    """Of several the one with the fewest joules that keeps the bound; the reference where none does."""
+    able = [one for one in (verdict(row, name) for name in names) if one.kept]
+    return min(able, key=lambda one: one.energy, default=Verdict(REFERENCE, 1.0, 1.0, 1.0, 0.0, 0.0, 0))
+
+
+def tell_cluster(name: str, rows: Sequence[Row]) -> None:
+    """Figures of one cluster whose nodes never sleep."""
+    saved = 100 * (1 - geometric(verdict(row, ON).energy for row in rows))
+    plain = 100 * (1 - geometric(verdict(row, OFF).energy for row in rows))
+    kept, kept_off = (sum(verdict(row, one).kept for row in rows) for one in (ON, OFF))
+    goal = GOALS[name]
+    figure(f"levels.simulated.{name}.saved", saved, "%", f"≥ {goal:g}", saved >= goal)
+    figure(f"levels.simulated.{name}.saved_levels_off", plain, "%", "none", True)
+    figure(f"levels.simulated.{name}.streams_kept", kept, f"of {len(rows)}", "all", bool(rows) and kept == len(rows))
+    figure(f"levels.simulated.{name}.streams_kept_levels_off", kept_off, f"of {len(rows)}", "none", True)
+    for title, names in (("one_clock_in_hindsight", ("one clock 1", "one clock 2")),
+                         ("one_cap_in_hindsight", ("one cap 0.9", "one cap 0.8", "one cap 0.65"))):  # fmt: skip
+        rival = 100 * (1 - geometric(best_of(row, names).energy for row in rows))
+        figure(f"levels.simulated.{name}.{title}", rival, "%", "none", True)
+    for rival_name in ("zeus", "dewts", "joulie-caps"):
+        saved = 100 * (1 - geometric(verdict(row, rival_name).energy for row in rows))
+        keeps = sum(verdict(row, rival_name).kept for row in rows)
+        figure(f"levels.simulated.{name}.{rival_name}", saved, f"% ({keeps} of {len(rows)} kept)", "none", True)
+
+
+def tell_sleeping(rows: Sequence[Row]) -> None:
+    """Levels on against off where nodes sleep."""
+    less = 100 * (1 - geometric(verdict(row, ON).energy / verdict(row, OFF).energy for row in rows))
+    shares = [sum(verdict(row, name).kept for row in rows) for name in (ON, OFF)]
+    figure("levels.simulated.with_sleep.less_than_off", less, "%", "≥ 3", less >= 3)
+    figure(
+        "levels.simulated.with_sleep.streams_kept", shares[0], f"of {len(rows)}", f"{shares[1]}", shares[0] >= shares[1]
+    )
+
+
+def main() -> None:
+    """Measure what is missing until the time is over; print all that is known."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=40.0)
+    parser.add_argument("--draws", type=int, default=4)
+    parser.add_argument("--workflows", type=int, default=60)
+    parser.add_argument("--out", type=Path, default=Path("out/levels"))
+    chosen = parser.parse_args()
+    end_s = time.monotonic() + 60 * chosen.minutes
+    path, stamp = chosen.out / "levels.jsonl", f"{sources()} {chosen.draws} {chosen.workflows}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rows = {Place(**row["place"]): row for row in map(json.loads, lines) if row["stamp"] == stamp}
+    with path.open("a", encoding="utf-8") as file:
+        for place in places():
+            if place not in rows and time.monotonic() < end_s:
+                rows[place] = measure(place, chosen.draws, chosen.workflows)
+                print(
+                    place, {name: round(one["energy"], 3) for name, one in rows[place]["policies"].items()}, flush=True
+                )
+                file.write(json.dumps(rows[place] | {"stamp": stamp}) + "\n")
+                file.flush()
+    for name in GOALS:
+        tell_cluster(name, [row for place, row in rows.items() if place.cluster == name and not place.sleeps])
+    tell_sleeping([row for place, row in rows.items() if place.sleeps])
+    figure("levels.simulated.streams", len(rows), "streams", f"{len(places())}", len(rows) == len(places()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Offers: the ways to run a task that a policy chooses from, levels of cores and of devices included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattflow.engine.settings import PolicySettings
+from wattflow.model.cluster import Device, Node
+from wattflow.model.workflow import Function, Variant
+
+MOST_LEVELS = 64
+"""More than a device has, for whoever does not know how many there will be."""
+LEAST_POWER = 0.01
+"""Watts above idle at a level, over those at full clock, are at least this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One way to run a task: a variant with a guarantee, at a level of the node's cores or of its device.
+
+    Attributes:
+        base: Number of the variant among those of its shape.
+        function: Of a level of a device: whose response counts; else 0.
+    """
+
+    variant: Variant
+    guarantee: float
+    frequency: int
+    base: int
+    level: int = 0
+    function: int = 0
+
+
+def offers_of(variants: Sequence[Variant], function: int, settings: PolicySettings, device_levels: int) -> list[Offer]:
+    """List the offers of a shape. Ties go to the earlier one, so this order is a rule (docs/physics.md, section 4)."""
+    offers = [
+        Offer(variant, guarantee, frequency, base)
+        for base, variant in enumerate(variants)
+        for guarantee in settings.guarantees
+        for frequency in settings.frequencies
+    ]
+    # Behind all others: planners number those (`plan.node_offers`). A device's clock is lowered alone: its host's
+    # cores stay at their nominal level.
+    return offers + [
+        Offer(variant, guarantee, 0, base, level, function)
+        for base, variant in enumerate(variants)
+        if variant.device is not None
+        for guarantee in settings.guarantees
+        for level in settings.frequencies
+        if 0 < level < device_levels
+    ]
+
+
+def level_count(device: Device) -> int:
+    """Count a device's levels, full clock included."""
+    return 1 if device.levels is None else len(device.levels.values)
+
+
+def level_tables(
+    classes: Any, kinds: Mapping[Device, int], functions: Iterable[str], room: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Make ``level_seconds`` and ``level_power``, with so many rows for each class of devices, and number its rows.
+
+    Seconds and watts above idle of each function at each level, over those at full clock; inf seconds where unknown.
+    """
+    width = max([1, *map(level_count, kinds)])
+    # Nobody has levels: nobody looks.
+    if width == 1:
+        return np.ones((1, 1)), np.ones((1, 1))
+    seconds, power = np.ones((room * len(kinds), width)), np.ones((room * len(kinds), width))
+    for device, c in kinds.items():
+        classes["level_first"][c] = c * room
+        for f, name in enumerate(functions):
+            _fill_levels(seconds[c * room + f], power[c * room + f], device, name)
+    return seconds, power
+
+
+def _fill_levels(seconds: NDArray[np.float64], power: NDArray[np.float64], device: Device, function: str) -> None:
+    seconds[1:] = np.inf
+    idle_w, full_w = device.power.idle_w, device.power.at(1.0)
+    above_w = full_w - idle_w
+    for level in range(1, level_count(device)):
+        assert device.levels is not None
+        cost = device.levels.cost(function, level, idle_w / full_w if full_w > 0 else 0.0)
+        if cost is not None and above_w > 0:
+            seconds[level] = cost[0]
+            # Joules are the whole device's, idle watts included; what is left of them after idling is never nothing.
+            power[level] = max(LEAST_POWER, (full_w * cost[1] / cost[0] - idle_w) / above_w)
+
+
+def has_level(offer: Offer, node: Node, functions: Sequence[Function]) -> bool:
+    """Tell whether enough of a node's devices have the offer's level, and know what it does to the function."""
+    if offer.level == 0:
+        return True
+    able = [d for d in node.devices if device_can(offer.variant, d) and offer.level < level_count(d)]
+    name = functions[offer.function].name
+    known = [d for d in able if d.levels is not None and d.levels.cost(name, offer.level) is not None]
+    return len(known) >= max(1, offer.variant.devices)
+
+
+def device_can(variant: Variant, device: Device) -> bool:
+    """Tell whether an empty device would take a variant: kind, model and memory."""
+    if device.kind != variant.device or variant.device_memory_bytes > device.memory_bytes:
+        return False
+    return not variant.device_models or device.model in variant.device_models
