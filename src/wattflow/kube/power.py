@@ -12,6 +12,7 @@ import difflib
 import functools
 import logging
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import msgspec
@@ -220,6 +221,10 @@ class Watts:
         """Tell what a node may draw at most: its curve's end, or its cap; None where its curve is unknown."""
         profile = self._profiles.get(name)
         return None if profile is None else min(profile.full_w, self._caps.get(name, math.inf))
+
+    def capped_nodes(self) -> Collection[str]:
+        """Return the nodes that have a cap."""
+        return self._caps.keys()
 
     def capped(self, name: str, allocatable: accounting.Amounts) -> accounting.Amounts:
         """Tell what a node's cap leaves of its cores: as many as keep its curve below the cap."""

@@ -107,7 +107,7 @@ class Scheduler:
         self.late, self.cap = Late(self.book), ClusterCap(settings.cluster_cap_w, self.watts, self.book)
         self.estimates.speed_of = self.book.speed_of
         self.book.offers.joules = 1.0 if settings.mode == "extender" else settings.joules
-        self.book.offers.capped = self.watts.capped
+        self.book.offers.capped, self.book.offers.caps = self.watts.capped, self.watts.capped_nodes
         self.shelves = Shelves(self.client, self.book, self._wake.set)
         self.shelves.storage.provisions = settings.provision and settings.mode == "schedule"
         self.claim_writer = ClaimWriter(self.client, self.book, self._wake.set)
