@@ -47,15 +47,10 @@ class NodePowerSpec(objects.Object):
     cap_w: float | None = msgspec.field(default=None, name="capW")
 
 
-class NodePowerProfile(objects.Object):
+class NodePowerProfile(objects.ClusterWide):
     """The custom resource ``nodepowerprofiles.wattflow.io``."""
 
-    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
     spec: NodePowerSpec = msgspec.field(default_factory=NodePowerSpec)
-
-    @property
-    def key(self) -> str:
-        return self.metadata.name
 
     def applies(self, node: objects.Node) -> bool:
         """Match a node by name, or by all labels of its selector."""
