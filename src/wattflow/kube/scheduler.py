@@ -104,7 +104,7 @@ class Scheduler:
             power_of=self.watts.profile_of,
             estimate_of=self.estimates.of,
         )
-        self.late, self.cap = Late(self.book), ClusterCap(settings.cluster_cap_w, self.watts, self.book)
+        self.late, self.cap = Late(self.book), ClusterCap(self.watts, self.book)
         self.estimates.speed_of = self.book.speed_of
         self.book.offers.joules = 1.0 if settings.mode == "extender" else settings.joules
         self.book.offers.capped, self.book.offers.caps = self.watts.capped, self.watts.capped_nodes
@@ -301,7 +301,7 @@ class Scheduler:
         self.book.flush(began_s)
         chosen = self.decider.step(began_s)
         if chosen.choices:
-            self.cap.look()
+            self.cap.look(self.settings.cluster_cap_w)
         self.metrics.algorithm_s.observe(self.clock() - began_s)
         together: dict[int, list[Choice]] = {}
         for choice in chosen.choices:

@@ -13,6 +13,7 @@ import pytest
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.book import Book
+from wattflow.kube.decider_port import Wanted
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.filters.snapshot import NodeView, Snapshot
 from wattflow.kube.scores import score_points as points
@@ -294,3 +295,36 @@ def test_numbers_that_are_kept_follow_every_change() -> None:
             offers.replicas.on_owner("ReplicaSet")("ADDED", replica_set())
         amounts = accounting.pod_requests(asked)
         assert kept.nodes(asked, amounts, None, 0.0) == anew.nodes(asked, amounts, None, 0.0)
+
+
+def test_whose_turn_it_is_has_it_until_it_is_placed() -> None:
+    """Pods alike that were scored one after the other, but before the first was placed, would all get its nodes."""
+    book, _ = cluster_of_eight(0.1)
+    offered: list[str] = []
+    book.decider = Wanting(offered)  # one that takes its time
+    book.offers.replicas.on_owner("ReplicaSet")("ADDED", replica_set())
+    book.on_pod("ADDED", replica(9, where="n0"))  # so that nodes differ
+    for i in range(3):
+        book.on_pod("ADDED", replica(i))
+    for now_s in (1.0, 1.1, 1.2):
+        book.flush(now_s)
+        assert offered == ["uid-web-1-0"] and not book.offers.waits(now_s)
+    assert book.assume("uid-web-1-0", "n3") is None
+    assert book.offers.waits(1.3)
+    book.flush(1.3)
+    assert offered[-1] == "uid-web-1-1"
+    book.flush(2.4)
+    assert offered[-1] == "uid-web-1-2", "who is not placed for a second keeps nobody longer"
+
+
+class Wanting:
+    """Notes who is wanted, and decides nothing."""
+
+    def __init__(self, offered: list[str]) -> None:
+        self.offered = offered
+
+    def want(self, wanted: Wanted) -> None:
+        self.offered.append(wanted.pod.metadata.uid)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *words, **more: None

@@ -27,6 +27,8 @@ _OWNER_S = 2.0
 _SERVICE_S = 0.5
 """How long a bare pod with labels is held back for its Service to be seen: watches do not keep order, and the first
 pods of a Service would all go where joules are fewest."""
+_TURN_S = 1.0
+"""How long pods alike wait for the one before them to be placed: scored meanwhile, all would get the same nodes."""
 _PATIENCE_S = 10.0
 """How long a pod is offered only a part of the nodes: preferences are wishes, they keep nobody waiting."""
 Weighted = tuple[int, Ints]
@@ -56,6 +58,8 @@ class Offers:
     _bare_s: dict[str, float] = field(default_factory=dict)
     """Bare pods that may belong to a Service, and since when they are held back."""
     _grown: set[str] = field(default_factory=set)
+    _turns: dict[object, tuple[str, float]] = field(default_factory=dict)
+    """Of pods alike the one whose turn it is, and since when; until it is placed."""
     _names: object = None
 
     def __post_init__(self) -> None:
@@ -128,15 +132,24 @@ class Offers:
                 self._grown.add(uid)
             # Who has no preferences after all need not take turns.
             turn = alike if self._scored(pod) else uid
+            if self._taken(turn, now_s):
+                continue
             first = turns.get(turn)
             # First in the queue wins among equals: dicts keep the order.
             if first is None or pod.spec.priority > first[0]:
                 turns[turn] = (pod.spec.priority, uid)
-        for _, uid in turns.values():
+        for turn, (_, uid) in turns.items():
+            if turn != uid:
+                self._turns[turn] = uid, now_s
             del self._queue[uid]
         # Whoever was offered a part of the nodes for too long is offered all.
         late = [uid for uid, at_s in self._offered_s.items() if now_s - at_s >= _PATIENCE_S and uid not in self._queue]
         return list(dict.fromkeys([*(uid for _, uid in turns.values()), *late]))
+
+    def _taken(self, turn: object, now_s: float) -> bool:
+        """Tell whether somebody's turn is not over: it was offered nodes and is on its way to one of them."""
+        uid, since_s = self._turns.get(turn, ("", now_s))
+        return uid in self._offered_s and uid not in self._queue and now_s - since_s < _TURN_S
 
     def _early(self, pod: objects.Pod, since_s: float, now_s: float) -> bool:
         if self._bare(pod):
@@ -145,12 +158,15 @@ class Offers:
 
     @property
     def held_back(self) -> bool:
-        """Tell whether pods wait for what a watch has not told yet."""
-        return bool(self._bare_s)
+        """Tell whether pods wait for what a watch has not told yet, or for the one before them."""
+        return bool(self._bare_s or (self._queue and self._offered_s))
 
     def waits(self, now_s: float) -> bool:
         """Tell whether a pod's turn could come at once."""
-        return any(not self._early(pod, since_s, now_s) for pod, since_s, _ in self._queue.values())
+        return any(
+            not self._early(pod, since_s, now_s) and not self._taken(alike, now_s)
+            for pod, since_s, alike in self._queue.values()
+        )
 
     def forget(self, uid: str) -> None:
         """A pod is placed, or wants no place."""
@@ -158,6 +174,7 @@ class Offers:
         self._offered_s.pop(uid, None)
         self._bare_s.pop(uid, None)
         self._grown.discard(uid)
+        self._turns = {turn: one for turn, one in self._turns.items() if one[0] != uid}
 
     # scores
 
