@@ -91,7 +91,9 @@ def binds() -> tuple[dict[str, float], list[str]]:
         again = kube.throughput(rig, "operator_unthrottled_again", measure.DEFAULT, _BINDS_PODS, peer)
         theirs = max(theirs, again)
         late_s = kube.latency(rig, "operator_wattflow", measure.OURS, measure.ours())
+        theirs_s = kube.latency(rig, "operator_unthrottled", measure.DEFAULT, peer)
     found = {"over": ours / theirs if theirs else 0.0, "p99_ms": 1000 * late_s, "ours": ours, "theirs": theirs}
+    found["theirs_p99_ms"] = 1000 * theirs_s
     return found, []
 
 
