@@ -29,6 +29,7 @@ from wattflow.kube.executions import Executions
 from wattflow.kube.frame.reservations import Ledger, Page
 from wattflow.kube.frame.role import Role
 from wattflow.kube.frame.theft import Thief
+from wattflow.kube.late_pods import Late
 from wattflow.kube.leader import Leader
 from wattflow.kube.power import GROUP, NodePowerProfile, Watts
 from wattflow.kube.prometheus_text import Metrics
@@ -41,7 +42,6 @@ from wattflow.kube.shadow import Shadow
 from wattflow.kube.sleeping import Sleeper
 from wattflow.kube.storage import Shelves
 from wattflow.kube.telling import Teller
-from wattflow.kube.waking import Late
 from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from wattflow.kube import accounting, gangs, objects
 from wattflow.kube.filters import feasible, interpod, snapshot, spread
 from wattflow.kube.reflect import DELETED
 from wattflow.kube.scores import score_points as points
-from wattflow.kube.scores.columns import Columns, Ints
+from wattflow.kube.scores.node_columns import Columns, Ints
 from wattflow.kube.scores.replicas import Replicas
 
 _HARD_WEIGHT = 1

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.filters import interpod, selectors, snapshot, spread, taints
-from wattflow.kube.scores.columns import Columns, Ints
+from wattflow.kube.scores.node_columns import Columns, Ints
 
 HIGHEST = 100
 TAINT, NODE_AFFINITY, SPREAD, INTERPOD, ROOM, BALANCE = 3, 2, 2, 2, 1, 1
