@@ -84,12 +84,16 @@ def _apart(one: list[int], other: list[int]) -> float:
 def binds() -> tuple[dict[str, float], list[str]]:
     """Binds a second over kube-scheduler's without its client limit, and p99 at 100 pods a second, on 1,000 nodes."""
     with measure.rig_of(1000, measure.SHAPES, "operator") as (rig, _):
-        theirs = kube.throughput(
-            rig, "operator_unthrottled", measure.DEFAULT, _BINDS_PODS, measure.kube_scheduler(kube.UNTHROTTLED)
-        )
+        peer = measure.kube_scheduler(kube.UNTHROTTLED)
+        theirs = kube.throughput(rig, "operator_unthrottled", measure.DEFAULT, _BINDS_PODS, peer)
         ours = kube.throughput(rig, "operator_wattflow", measure.OURS, _BINDS_PODS, measure.ours())
+        # Once more after ours, and the better one counts: on a shared machine the load may have changed meanwhile.
+        again = kube.throughput(rig, "operator_unthrottled_again", measure.DEFAULT, _BINDS_PODS, peer)
+        theirs = max(theirs, again)
         late_s = kube.latency(rig, "operator_wattflow", measure.OURS, measure.ours())
+        theirs_s = kube.latency(rig, "operator_unthrottled", measure.DEFAULT, peer)
     found = {"over": ours / theirs if theirs else 0.0, "p99_ms": 1000 * late_s, "ours": ours, "theirs": theirs}
+    found["theirs_p99_ms"] = 1000 * theirs_s
     return found, []
 
 

@@ -52,6 +52,27 @@ def test_a_deployment_spreads_as_under_kube_scheduler(
         assert {count: spread(cluster, namespace, "wattflow", count) for count in (8, 12)} == theirs
 
 
+def test_bare_pods_of_a_service_that_was_just_made_spread_over_zones(
+    cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str
+) -> None:
+    """As shipped, again and again: the watch may tell of pods before their Service, and five nodes fill unevenly."""
+    kwok_nodes(5, [Shape(CLASS, cpu="32", memory="64Gi", zones=3)])
+    zones = {one["metadata"]["name"]: one["metadata"]["labels"].get(ZONE) for one in cluster.api.items("/api/v1/nodes")}
+    pods, services = (f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("pods", "services"))
+    with OurScheduler(cluster.own(), "wattflow", SECTIONS.format(joules=0.1)):
+        for turn in range(6):
+            labels = {"app": f"served-{turn}"}
+            made = [small(f"s{turn}-{i}", cpu="10m", labels=labels) for i in range(15)]
+            spec = {"selector": labels, "ports": [{"port": 80}]}
+            cluster.api.create(services, {"metadata": {"name": f"s{turn}"}, "spec": spec})
+            cluster.api.create_many(pods, made)
+            cluster.api.await_each(pods, bound, 15, 120)
+            found = Counter(zones[one["spec"]["nodeName"]] for one in cluster.api.items(pods))
+            assert len(found) == 3 and max(found.values()) - min(found.values()) <= 2, (turn, found)
+            cluster.api.request("DELETE", f"{pods}?gracePeriodSeconds=0")
+            cluster.api.await_none(pods, 120)
+
+
 def test_a_pod_of_high_priority_has_others_evicted_within_budgets(
     cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str
 ) -> None:

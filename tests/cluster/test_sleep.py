@@ -25,6 +25,7 @@ import operator_stateful as drawn
 from operator_kubelets import Kubelets, hook
 
 GRACE_S, NODES = 20, 3  # a busy machine must not declare a node dead that beats
+LABELS = {"wattflow.io/sleep": "true", "wattflow.io/power-profile": "ccf.xeon-6338n-xr11"}
 CONFIG = """
 [sleep]
 hook = "{hook}"
@@ -53,7 +54,7 @@ def silent() -> Iterator[tuple[Cluster, Kubelets, str]]:
         cluster.grant_folder("sleep")
         command, orders = hook(rig.folder)
         kwok.start(rig.folder, rig.processes, rig.users)
-        names = kwok.add_nodes(rig.api, NODES, [Shape("nap", cpu="4", labels={"wattflow.io/sleep": "true"})])
+        names = kwok.add_nodes(rig.api, NODES, [Shape("nap", cpu="4", labels=LABELS)])
         with Kubelets(Api.of_kubeconfig(rig.kubeconfig), orders, names, wake_s=2.0, beat_s=1.0) as kubelets:
             kwok.await_ready(rig.api, NODES, 120)
             yield cluster, kubelets, command
@@ -118,6 +119,44 @@ def test_the_switch_wakes_all(silent: tuple[Cluster, Kubelets, str]) -> None:
         until(lambda: all(map(kwok.is_ready, api.items("/api/v1/nodes"))), "the switch left nodes asleep")
         marked = lambda: [one for one in api.items("/api/v1/nodes") if "wattflow.io/asleep" in str(one["metadata"])]  # noqa: E731
         until(lambda: not marked(), "our marks stayed")
+
+
+def serving(api: Api, name: str, node: str) -> str:
+    """A ReplicaSet of one that has adopted a pod on this node; the pod's uid."""
+    labels, pods = {"app": name}, "/api/v1/namespaces/default/pods"
+    one = pod(name, "1")
+    one["metadata"]["labels"] = labels
+    template = {"metadata": {"labels": labels}, "spec": dict(one["spec"])}
+    one["spec"]["nodeName"] = node
+    made: str = api.create(pods, one)["metadata"]["uid"]
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    api.create("/apis/apps/v1/namespaces/default/replicasets", {"metadata": {"name": name}, "spec": spec})
+    api.await_one(pods, name, lambda found: bool(found["metadata"].get("ownerReferences")), 120)
+    return made
+
+
+def test_a_node_that_is_nearly_empty_is_emptied_within_budgets_and_sleeps(
+    silent: tuple[Cluster, Kubelets, str],
+) -> None:
+    cluster, kubelets, command = silent
+    api, pods = cluster.api, "/api/v1/namespaces/default/pods"
+    cluster.grant_folder("consolidate")
+    api.await_one("/api/v1/namespaces/default/serviceaccounts", "default", lambda _: True, 60)
+    uids = {serving(api, name, f"nap-{i}") for i, name in enumerate(("moves", "stays"))}
+    budget = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "stays"}}}}
+    api.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
+    text = CONFIG.replace("{hook}", command).replace("[shared]", "consolidate = true\n[shared]")
+
+    def places() -> dict[str, str]:
+        return {one["metadata"]["labels"]["app"]: one["spec"].get("nodeName", "") for one in api.items(pods)}
+
+    with OurScheduler(cluster.own(), "least-energy:sleep=1", text):
+        until(lambda: places() == {"moves": "nap-1", "stays": "nap-1"}, "nothing was moved, or not together")
+        until(lambda: {"nap-0", "nap-2"} == {name for name, spans in kubelets.spans.items() if spans}, "no node sleeps")
+        left = {one["metadata"]["uid"] for one in api.items(pods)} & uids
+        assert left == {api.get(f"{pods}/stays")["metadata"]["uid"]}, "a budget keeps it where it is"
+        taints: Callable[[], str] = lambda: str([one["spec"].get("taints") for one in api.items("/api/v1/nodes")])  # noqa: E731
+        until(lambda: "wattflow.io/emptying" not in taints(), "the mark of emptying stays")
 
 
 def test_drawn_sequences_of_operators_and_tenants_end_nothing() -> None:

@@ -25,6 +25,10 @@ log = logging.getLogger(__name__)
 PowerOf = Callable[[objects.Node], PowerProfile | None]
 
 
+def _everywhere(node: objects.Node) -> bool:
+    return True
+
+
 @dataclass(slots=True)
 class Record:
     """A pod on a node. ``held`` means that the decider accounts it; ``assumed`` that its binding is not seen yet."""
@@ -60,7 +64,7 @@ class Book:
     power_of: PowerOf
     estimate_of: Callable[[objects.Pod], float | None] = lambda pod: None
     keeps_back: Callable[[objects.Pod], bool] = lambda pod: False
-    serves: Callable[[objects.Node], bool] = lambda node: True
+    serves: Callable[[objects.Node], bool] = _everywhere
     cluster: snapshot.Snapshot = field(default_factory=lambda: snapshot.Snapshot({}, {}))
     waiting: dict[str, objects.Pod] = field(default_factory=dict)
     since_s: dict[str, float] = field(default_factory=dict)
@@ -87,7 +91,8 @@ class Book:
     _amounts: dict[str, accounting.Amounts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.offers = Offers(self.cluster, serves=lambda node: self.serves(node))  # late: frames set it
+        # late: frames set it
+        self.offers = Offers(self.cluster, serves=lambda: None if self.serves is _everywhere else self.serves)
         self._last = LastLook(self.cluster, self.nominated)
 
     # what watches say

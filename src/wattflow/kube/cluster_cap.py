@@ -14,14 +14,15 @@ from wattflow.kube.power import Watts
 class ClusterCap:
     """Refuses what would draw more than the cap; none where ``cap_w`` is None."""
 
-    cap_w: float | None
     watts: Watts
     book: Book
+    cap_w: float | None = None
     _drawn_w: float = 0.0
 
-    def look(self) -> None:
-        """Sum what the cluster draws now, before the placements of a step are taken."""
-        if self.cap_w is not None:
+    def look(self, cap_w: float | None) -> None:
+        """Take up the cap, which a new configuration may change, and sum what the cluster draws before a step."""
+        self.cap_w = cap_w
+        if cap_w is not None:
             self._drawn_w = self.watts.cluster_w(self.book.cluster)
 
     def against(self, choice: Choice) -> str | None:

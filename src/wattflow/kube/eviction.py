@@ -23,16 +23,11 @@ class BudgetStatus(objects.Object):
     disruptions_allowed: int = 0
 
 
-class Budget(objects.Object):
+class Budget(objects.Spaced):
     """A PodDisruptionBudget: how many of the pods that it selects may be disturbed now."""
 
-    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
     spec: BudgetSpec = msgspec.field(default_factory=BudgetSpec)
     status: BudgetStatus = msgspec.field(default_factory=BudgetStatus)
-
-    @property
-    def key(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def covers(self, pod: objects.Pod) -> bool:
         """Tell whether the budget is about a pod."""

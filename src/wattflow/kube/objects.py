@@ -37,6 +37,24 @@ class Metadata(Object):
     owner_references: list[OwnerReference] = []
 
 
+class ClusterWide(Object):
+    """An object that is known by its name in the whole cluster."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+
+    @property
+    def key(self) -> str:
+        return self.metadata.name
+
+
+class Spaced(ClusterWide):
+    """An object that is known by its name in its namespace."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
 class ResourceNeeds(Object):
     requests: Resources = {}
     limits: Resources = {}
@@ -225,14 +243,9 @@ class PodStatus(Object):
     start_time: str | None = None
 
 
-class Pod(Object):
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
+class Pod(Spaced):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
-
-    @property
-    def key(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
     def ended(self) -> bool:
@@ -265,35 +278,21 @@ class NodeStatus(Object):
     node_info: NodeInfo = msgspec.field(default_factory=NodeInfo)
 
 
-class Node(Object):
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
+class Node(ClusterWide):
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
-    @property
-    def key(self) -> str:
-        return self.metadata.name
 
-
-class Namespace(Object):
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
-
-    @property
-    def key(self) -> str:
-        return self.metadata.name
+class Namespace(ClusterWide):
+    """A namespace: of it only its labels and annotations are read."""
 
 
 class ServiceSpec(Object):
     selector: dict[str, str] = {}
 
 
-class Service(Object):
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
+class Service(Spaced):
     spec: ServiceSpec = msgspec.field(default_factory=ServiceSpec)
-
-    @property
-    def key(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 class ReplicasSpec(Object):
@@ -302,15 +301,10 @@ class ReplicasSpec(Object):
     selector: dict[str, str | dict[str, str] | list[Requirement]] = {}
 
 
-class Replicas(Object):
+class Replicas(Spaced):
     """A ReplicaSet, StatefulSet or ReplicationController."""
 
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: ReplicasSpec = msgspec.field(default_factory=ReplicasSpec)
-
-    @property
-    def key(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 class TopologyLabel(Object):
@@ -322,17 +316,12 @@ class TopologyTerm(Object):
     match_label_expressions: list[TopologyLabel] = []
 
 
-class StorageClass(Object):
+class StorageClass(ClusterWide):
     """How claims of a class get their volumes."""
 
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     allowed_topologies: list[TopologyTerm] = []
-
-    @property
-    def key(self) -> str:
-        return self.metadata.name
 
 
 class ClaimSpec(Object):
@@ -349,14 +338,9 @@ class ClaimStatus(Object):
     phase: str = ""
 
 
-class PersistentVolumeClaim(Object):
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
+class PersistentVolumeClaim(Spaced):
     spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
     status: ClaimStatus = msgspec.field(default_factory=ClaimStatus)
-
-    @property
-    def key(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 class VolumeNodeAffinity(Object):
@@ -404,14 +388,9 @@ class PersistentVolumeSpec(Object):
         return self.csi is not None or any(one is not None for one in plain)
 
 
-class PersistentVolume(Object):
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
+class PersistentVolume(ClusterWide):
     spec: PersistentVolumeSpec = msgspec.field(default_factory=PersistentVolumeSpec)
     status: VolumeStatus = msgspec.field(default_factory=VolumeStatus)
-
-    @property
-    def key(self) -> str:
-        return self.metadata.name
 
 
 class CsiAllocatable(Object):
@@ -427,15 +406,10 @@ class CsiNodeSpec(Object):
     drivers: list[CsiDriver] | None = None  # the API says null where a node has none
 
 
-class CsiNode(Object):
+class CsiNode(ClusterWide):
     """How many volumes of each driver a node takes."""
 
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: CsiNodeSpec = msgspec.field(default_factory=CsiNodeSpec)
-
-    @property
-    def key(self) -> str:
-        return self.metadata.name
 
 
 class AttachmentSource(Object):
@@ -448,13 +422,8 @@ class AttachmentSpec(Object):
     source: AttachmentSource = msgspec.field(default_factory=AttachmentSource)
 
 
-class VolumeAttachment(Object):
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
+class VolumeAttachment(ClusterWide):
     spec: AttachmentSpec = msgspec.field(default_factory=AttachmentSpec)
-
-    @property
-    def key(self) -> str:
-        return self.metadata.name
 
 
 class ListMeta(Object):

@@ -12,6 +12,7 @@ import difflib
 import functools
 import logging
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import msgspec
@@ -46,15 +47,10 @@ class NodePowerSpec(objects.Object):
     cap_w: float | None = msgspec.field(default=None, name="capW")
 
 
-class NodePowerProfile(objects.Object):
+class NodePowerProfile(objects.ClusterWide):
     """The custom resource ``nodepowerprofiles.wattflow.io``."""
 
-    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
     spec: NodePowerSpec = msgspec.field(default_factory=NodePowerSpec)
-
-    @property
-    def key(self) -> str:
-        return self.metadata.name
 
     def applies(self, node: objects.Node) -> bool:
         """Match a node by name, or by all labels of its selector."""
@@ -220,6 +216,10 @@ class Watts:
         """Tell what a node may draw at most: its curve's end, or its cap; None where its curve is unknown."""
         profile = self._profiles.get(name)
         return None if profile is None else min(profile.full_w, self._caps.get(name, math.inf))
+
+    def capped_nodes(self) -> Collection[str]:
+        """Return the nodes that have a cap."""
+        return self._caps.keys()
 
     def capped(self, name: str, allocatable: accounting.Amounts) -> accounting.Amounts:
         """Tell what a node's cap leaves of its cores: as many as keep its curve below the cap."""

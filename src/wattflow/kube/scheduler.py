@@ -29,6 +29,7 @@ from wattflow.kube.executions import Executions
 from wattflow.kube.frame.reservations import Ledger, Page
 from wattflow.kube.frame.role import Role
 from wattflow.kube.frame.theft import Thief
+from wattflow.kube.late_pods import Late
 from wattflow.kube.leader import Leader
 from wattflow.kube.power import GROUP, NodePowerProfile, Watts
 from wattflow.kube.prometheus_text import Metrics
@@ -41,7 +42,6 @@ from wattflow.kube.shadow import Shadow
 from wattflow.kube.sleeping import Sleeper
 from wattflow.kube.storage import Shelves
 from wattflow.kube.telling import Teller
-from wattflow.kube.waking import Late
 from wattflow.live.protocol import Power
 
 log = logging.getLogger(__name__)
@@ -104,10 +104,10 @@ class Scheduler:
             power_of=self.watts.profile_of,
             estimate_of=self.estimates.of,
         )
-        self.late, self.cap = Late(self.book), ClusterCap(settings.cluster_cap_w, self.watts, self.book)
+        self.late, self.cap = Late(self.book), ClusterCap(self.watts, self.book)
         self.estimates.speed_of = self.book.speed_of
         self.book.offers.joules = 1.0 if settings.mode == "extender" else settings.joules
-        self.book.offers.capped = self.watts.capped
+        self.book.offers.capped, self.book.offers.caps = self.watts.capped, self.watts.capped_nodes
         self.shelves = Shelves(self.client, self.book, self._wake.set)
         self.shelves.storage.provisions = settings.provision and settings.mode == "schedule"
         self.claim_writer = ClaimWriter(self.client, self.book, self._wake.set)
@@ -301,7 +301,7 @@ class Scheduler:
         self.book.flush(began_s)
         chosen = self.decider.step(began_s)
         if chosen.choices:
-            self.cap.look()
+            self.cap.look(self.settings.cluster_cap_w)
         self.metrics.algorithm_s.observe(self.clock() - began_s)
         together: dict[int, list[Choice]] = {}
         for choice in chosen.choices:

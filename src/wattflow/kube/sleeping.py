@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import aiohttp
 import msgspec
 
-from wattflow.kube import objects, sleep_facts, waking
+from wattflow.kube import late_pods, objects, sleep_facts
 from wattflow.kube.allowance import OF_SLEEP, SWITCH, Allowance, held, windows
 from wattflow.kube.client import MERGE, ApiError, Client
 from wattflow.kube.filters import snapshot
@@ -196,14 +196,14 @@ class Sleeper:
         await asyncio.sleep(_LEASE_S)  # for the watch to tell of it
         self._tidying.discard(name)
 
-    def wake_ahead(self, missing_m: int, late: waking.Late, now_s: float) -> list[str]:
+    def wake_ahead(self, missing_m: int, late: late_pods.Late, now_s: float) -> list[str]:
         """Wake nodes for so many milli-cores that are about to be wanted, and for pods that are late; returns which."""
         views = late.book.cluster.nodes
-        ours: waking.Free = lambda view: self._held(view.node) is None  # noqa: E731
-        woken = waking.for_cores(missing_m, views, self.states, ours) if missing_m > 0 else []
+        ours: late_pods.Free = lambda view: self._held(view.node) is None  # noqa: E731
+        woken = late_pods.for_cores(missing_m, views, self.states, ours) if missing_m > 0 else []
         states = {**self.states, **dict.fromkeys(woken, Power.WAKING)}
         pods = late.pods(now_s)
-        for name, helped in waking.for_pods(pods, views, states, ours).items() if pods else ():
+        for name, helped in late_pods.for_pods(pods, views, states, ours).items() if pods else ():
             woken.append(name)
             late.helped(helped)
         for name in woken:

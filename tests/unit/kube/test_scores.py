@@ -8,12 +8,15 @@ from collections import Counter
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.book import Book
+from wattflow.kube.decider_port import Wanted
 from wattflow.kube.engine_decider import EngineDecider
-from wattflow.kube.filters.snapshot import Snapshot
+from wattflow.kube.filters.snapshot import NodeView, Snapshot
+from wattflow.kube.scores import score_points as points
 from wattflow.kube.scores.node_offers import Offers
 
 from . import score_reference as reference
@@ -101,7 +104,8 @@ def test_totals_are_those_of_a_second_implementation(seed: int) -> None:
     asked = msgspec.convert(newcomer, objects.Pod)
     views = list(cluster.nodes.values())
     for _ in range(2):  # the second time from what was counted
-        given = offers.scores(asked, accounting.pod_requests(asked), views)
+        offers.table.refresh()
+        given = offers.scores(asked, accounting.pod_requests(asked), np.arange(len(views)))
         ours = [sum(weight * found[i] for weight, found in given) for i in range(len(views))]
         theirs = reference.totals(newcomer, nodes, nodes, pods, selector)
         assert [one - ours[0] for one in ours] == [one - theirs[0] for one in theirs]
@@ -263,3 +267,64 @@ def test_bare_pods_without_a_service_go_together_after_a_moment() -> None:
     assert [one.uid for one in decider.step(1.1).choices] == ["uid-plain"], "nothing could select it"
     book.flush(1.7)
     assert len(decider.step(1.7).choices) == 9 and not book.offers.held_back, "and they take no turns"
+
+
+def test_numbers_that_are_kept_follow_every_change() -> None:
+    """Pods that come and go, labels, taints, room, nodes that leave: always as if all were counted anew."""
+    draw = random.Random(7)
+    cluster = Snapshot({}, {})
+    kept = Offers(cluster, joules=0.1)
+    for number in range(300):
+        name = f"n{draw.randrange(6)}"
+        view = cluster.nodes.get(name)
+        match draw.randrange(5):
+            case 0 if view is not None and len(cluster.nodes) > 2:
+                del cluster.nodes[name]
+            case 1 if view is not None and view.pods:
+                view.remove(draw.choice(list(view.pods)))
+            case 2 if view is not None:
+                view.node = node(name, {points.ZONE: draw.choice("ab")}, unschedulable=draw.random() < 0.3)
+            case _ if view is not None:
+                view.add(pod(f"p{number}", name, {"app": draw.choice(["web", "other"])}, cpu=draw.choice(["1", "2"])))
+            case _:
+                made = node(name, {points.ZONE: draw.choice("ab")} if draw.random() < 0.8 else {})
+                cluster.nodes[name] = NodeView.of(made)
+        asked = replica(number)
+        anew = Offers(cluster, joules=0.1)
+        for offers in (kept, anew):
+            offers.replicas.on_owner("ReplicaSet")("ADDED", replica_set())
+        amounts = accounting.pod_requests(asked)
+        assert kept.nodes(asked, amounts, None, 0.0) == anew.nodes(asked, amounts, None, 0.0)
+
+
+def test_whose_turn_it_is_has_it_until_it_is_placed() -> None:
+    """Pods alike that were scored one after the other, but before the first was placed, would all get its nodes."""
+    book, _ = cluster_of_eight(0.1)
+    offered: list[str] = []
+    book.decider = Wanting(offered)  # one that takes its time
+    book.offers.replicas.on_owner("ReplicaSet")("ADDED", replica_set())
+    book.on_pod("ADDED", replica(9, where="n0"))  # so that nodes differ
+    for i in range(3):
+        book.on_pod("ADDED", replica(i))
+    for now_s in (1.0, 1.1, 1.2):
+        book.flush(now_s)
+        assert offered == ["uid-web-1-0"] and not book.offers.waits(now_s)
+    assert book.assume("uid-web-1-0", "n3") is None
+    assert book.offers.waits(1.3)
+    book.flush(1.3)
+    assert offered[-1] == "uid-web-1-1"
+    book.flush(2.4)
+    assert offered[-1] == "uid-web-1-2", "who is not placed for a second keeps nobody longer"
+
+
+class Wanting:
+    """Notes who is wanted, and decides nothing."""
+
+    def __init__(self, offered: list[str]) -> None:
+        self.offered = offered
+
+    def want(self, wanted: Wanted) -> None:
+        self.offered.append(wanted.pod.metadata.uid)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *words, **more: None

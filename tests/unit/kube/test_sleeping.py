@@ -12,7 +12,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.kube import accounting, node_switches, objects, scheduler_process, settings, sleep_facts, sleeping, waking
+from wattflow.kube import (
+    accounting,
+    late_pods,
+    node_switches,
+    objects,
+    scheduler_process,
+    settings,
+    sleep_facts,
+    sleeping,
+)
 from wattflow.kube.access import Access
 from wattflow.kube.allowance import SWITCH, ZONE, Allowance, windows
 from wattflow.kube.argo.watching import Flows
@@ -559,14 +568,14 @@ def test_a_pod_that_waits_too_long_gets_a_node_once_in_a_while() -> None:
     for name, cpu in (("wide", "4"), ("half", "2"), ("other-half", "2"), ("fits", "1")):
         book.on_pod("ADDED", pod(name, cpu=cpu))
         book.since_s[f"uid-{name}"] = 0.0
-    late = waking.Late(book)
-    assert not late.pods(waking.PATIENCE_S - 1)
-    free: waking.Free = lambda view: view.node.metadata.name != "n1"  # noqa: E731
-    found = waking.for_pods(late.pods(waking.PATIENCE_S), book.cluster.nodes, states, free)
+    late = late_pods.Late(book)
+    assert not late.pods(late_pods.PATIENCE_S - 1)
+    free: late_pods.Free = lambda view: view.node.metadata.name != "n1"  # noqa: E731
+    found = late_pods.for_pods(late.pods(late_pods.PATIENCE_S), book.cluster.nodes, states, free)
     names = {node: [one.metadata.name for one in pods] for node, pods in found.items()}
     assert names == {"n2": ["wide"], "n3": ["half", "other-half"]}, "not the one that is held, none for who has room"
     for pods in found.values():
         late.helped(pods)
-    again = {one.metadata.name for one in late.pods(waking.PATIENCE_S + 1)}
+    again = {one.metadata.name for one in late.pods(late_pods.PATIENCE_S + 1)}
     assert again == {"fits"}, "who got a node is given time to use it"
-    assert len(late.pods(2 * waking.PATIENCE_S)) == 4, "and is late again where others took it"
+    assert len(late.pods(2 * late_pods.PATIENCE_S)) == 4, "and is late again where others took it"

@@ -26,16 +26,11 @@ class _Status(objects.Object):
     phase: str = ""
 
 
-class ArgoWorkflow(objects.Object):
+class ArgoWorkflow(objects.Spaced):
     """A Workflow object: its spec as it stands, and of its status the phase alone."""
 
-    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
     spec: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
     status: _Status = msgspec.field(default_factory=_Status)
-
-    @property
-    def key(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def plain(self) -> Raw:
         """Return the object as `Graph.of` reads it."""
@@ -43,15 +38,10 @@ class ArgoWorkflow(objects.Object):
         return {"metadata": {"name": self.metadata.name}, "spec": spec}
 
 
-class ArgoTemplate(objects.Object):
+class ArgoTemplate(objects.Spaced):
     """A WorkflowTemplate or ClusterWorkflowTemplate."""
 
-    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
     spec: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
-
-    @property
-    def key(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 @dataclass(slots=True)

@@ -22,7 +22,6 @@ from wattflow.kube.dra.device_objects import (
     Constraint,
     Device,
     DeviceClass,
-    DeviceTaint,
     DeviceToleration,
     Given,
     GivenConfig,
@@ -314,12 +313,12 @@ def _about(one: Offered) -> dict[str, Any]:
     return cel.device(one.id[0], values, {name: found.value for name, found in one.device.capacity.items()})
 
 
-def _kept_off(taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToleration]) -> bool:
+def _kept_off(taints: Iterable[objects.Taint], tolerations: Iterable[DeviceToleration]) -> bool:
     known = list(tolerations)
     return any(one.effect in _KEEP_OFF and not any(_tolerates(each, one) for each in known) for one in taints)
 
 
-def _tolerates(one: DeviceToleration, taint: DeviceTaint) -> bool:
+def _tolerates(one: DeviceToleration, taint: objects.Taint) -> bool:
     if one.effect not in ("", taint.effect) or one.key not in ("", taint.key):
         return False
     # An empty key tolerates all taints only with `Exists`.

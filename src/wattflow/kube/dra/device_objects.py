@@ -7,7 +7,7 @@ from __future__ import annotations
 import msgspec
 
 from wattflow.kube import objects
-from wattflow.kube.objects import Metadata, Object
+from wattflow.kube.objects import ClusterWide, Metadata, Object, Spaced, Taint
 
 Config = msgspec.Raw
 """Drivers' own parameters: copied into an allocation as they came."""
@@ -117,14 +117,10 @@ class ClaimMetadata(Metadata):
     finalizers: list[str] = []
 
 
-class ResourceClaim(Object):
+class ResourceClaim(Spaced):
     metadata: ClaimMetadata = msgspec.field(default_factory=ClaimMetadata)
     spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
     status: ResourceClaimStatus = msgspec.field(default_factory=ResourceClaimStatus)
-
-    @property
-    def key(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
 class Attribute(Object):
@@ -154,18 +150,12 @@ class Consumed(Object):
     counters: dict[str, Counter] = {}
 
 
-class DeviceTaint(Object):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
 class Device(Object):
     name: str = ""
     attributes: dict[str, Attribute] = {}
     capacity: dict[str, Capacity] = {}
     consumes_counters: list[Consumed] = []
-    taints: list[DeviceTaint] = []
+    taints: list[Taint] = []
     node_name: str = ""
     node_selector: objects.NodeSelector | None = None
     all_nodes: bool = False
@@ -190,15 +180,10 @@ class SliceSpec(Object):
     shared_counters: list[CounterSet] = []
 
 
-class ResourceSlice(Object):
+class ResourceSlice(ClusterWide):
     """Some devices of one driver's pool."""
 
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: SliceSpec = msgspec.field(default_factory=SliceSpec)
-
-    @property
-    def key(self) -> str:
-        return self.metadata.name
 
 
 class ClassConfig(Object):
@@ -210,10 +195,5 @@ class ClassSpec(Object):
     config: list[ClassConfig] = []
 
 
-class DeviceClass(Object):
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
+class DeviceClass(ClusterWide):
     spec: ClassSpec = msgspec.field(default_factory=ClassSpec)
-
-    @property
-    def key(self) -> str:
-        return self.metadata.name

@@ -37,14 +37,8 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     amounts: accounting.Amounts
 
 
-class Page(objects.Object):
+class Page(objects.ClusterWide):
     """The object of one node: a Lease whose annotation holds the entries, so that no kind of our own is needed."""
-
-    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
-
-    @property
-    def key(self) -> str:
-        return self.metadata.name
 
     @property
     def node(self) -> str:

@@ -7,17 +7,18 @@ where the pods before it went, so pods that count one another take turns: one of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 
 from wattflow.kube import accounting, gangs, objects
 from wattflow.kube.filters import feasible, interpod, snapshot, spread
 from wattflow.kube.reflect import DELETED
 from wattflow.kube.scores import score_points as points
+from wattflow.kube.scores.node_columns import Columns, Ints
 from wattflow.kube.scores.replicas import Replicas
-from wattflow.kube.scores.tally import Tally
 
 _HARD_WEIGHT = 1
 """Weight of a required affinity term of a pod that runs, for one that it selects."""
@@ -26,9 +27,11 @@ _OWNER_S = 2.0
 _SERVICE_S = 0.5
 """How long a bare pod with labels is held back for its Service to be seen: watches do not keep order, and the first
 pods of a Service would all go where joules are fewest."""
+_TURN_S = 1.0
+"""How long pods alike wait for the one before them to be placed: scored meanwhile, all would get the same nodes."""
 _PATIENCE_S = 10.0
 """How long a pod is offered only a part of the nodes: preferences are wishes, they keep nobody waiting."""
-Weighted = tuple[int, list[int]]
+Weighted = tuple[int, Ints]
 
 
 @dataclass(slots=True)
@@ -36,16 +39,18 @@ class Offers:
     """Preferences of pods over one cluster.
 
     Attributes:
-        capped: What of a node's room may be used.
+        capped: What of a node's room may be used; ``caps``: the nodes of which that may be less than all.
+        serves: Which nodes are ours; None where all are.
         fond: Placed pods, with their nodes, whose terms may draw others near or keep them off.
     """
 
     cluster: snapshot.Snapshot
     joules: float = 1.0
     capped: Callable[[str, accounting.Amounts], accounting.Amounts] = lambda name, amounts: amounts
-    serves: Callable[[objects.Node], bool] = lambda node: True
+    serves: Callable[[], Callable[[objects.Node], bool] | None] = lambda: None
     replicas: Replicas = field(default_factory=Replicas)
-    tally: Tally = field(default_factory=Tally)
+    caps: Callable[[], Collection[str]] = tuple
+    table: Columns = field(init=False)
     fond: dict[str, tuple[objects.Pod, str]] = field(default_factory=dict)
     _soft: dict[str, list[objects.Taint]] = field(default_factory=dict)
     _queue: dict[str, tuple[objects.Pod, float, object]] = field(default_factory=dict)
@@ -53,7 +58,12 @@ class Offers:
     _bare_s: dict[str, float] = field(default_factory=dict)
     """Bare pods that may belong to a Service, and since when they are held back."""
     _grown: set[str] = field(default_factory=set)
+    _turns: dict[object, tuple[str, float]] = field(default_factory=dict)
+    """Of pods alike the one whose turn it is, and since when; until it is placed."""
     _names: object = None
+
+    def __post_init__(self) -> None:
+        self.table = Columns(self.cluster)
 
     # what happens
 
@@ -122,15 +132,24 @@ class Offers:
                 self._grown.add(uid)
             # Who has no preferences after all need not take turns.
             turn = alike if self._scored(pod) else uid
+            if self._taken(turn, now_s):
+                continue
             first = turns.get(turn)
             # First in the queue wins among equals: dicts keep the order.
             if first is None or pod.spec.priority > first[0]:
                 turns[turn] = (pod.spec.priority, uid)
-        for _, uid in turns.values():
+        for turn, (_, uid) in turns.items():
+            if turn != uid:
+                self._turns[turn] = uid, now_s
             del self._queue[uid]
         # Whoever was offered a part of the nodes for too long is offered all.
         late = [uid for uid, at_s in self._offered_s.items() if now_s - at_s >= _PATIENCE_S and uid not in self._queue]
         return list(dict.fromkeys([*(uid for _, uid in turns.values()), *late]))
+
+    def _taken(self, turn: object, now_s: float) -> bool:
+        """Tell whether somebody's turn is not over: it was offered nodes and is on its way to one of them."""
+        uid, since_s = self._turns.get(turn, ("", now_s))
+        return uid in self._offered_s and uid not in self._queue and now_s - since_s < _TURN_S
 
     def _early(self, pod: objects.Pod, since_s: float, now_s: float) -> bool:
         if self._bare(pod):
@@ -139,12 +158,15 @@ class Offers:
 
     @property
     def held_back(self) -> bool:
-        """Tell whether pods wait for what a watch has not told yet."""
-        return bool(self._bare_s)
+        """Tell whether pods wait for what a watch has not told yet, or for the one before them."""
+        return bool(self._bare_s or (self._queue and self._offered_s))
 
     def waits(self, now_s: float) -> bool:
         """Tell whether a pod's turn could come at once."""
-        return any(not self._early(pod, since_s, now_s) for pod, since_s, _ in self._queue.values())
+        return any(
+            not self._early(pod, since_s, now_s) and not self._taken(alike, now_s)
+            for pod, since_s, alike in self._queue.values()
+        )
 
     def forget(self, uid: str) -> None:
         """A pod is placed, or wants no place."""
@@ -152,6 +174,7 @@ class Offers:
         self._offered_s.pop(uid, None)
         self._bare_s.pop(uid, None)
         self._grown.discard(uid)
+        self._turns = {turn: one for turn, one in self._turns.items() if one[0] != uid}
 
     # scores
 
@@ -160,33 +183,36 @@ class Offers:
     ) -> tuple[str, ...] | None:
         """Return the nodes to offer a pod, of those that filters left (None: all); as they came where none could."""
         uid = pod.metadata.uid
-        views = list(self._feasible(pod, amounts, among))
-        if not views or now_s - self._offered_s.setdefault(uid, now_s) >= _PATIENCE_S:
-            if not views:
+        self.table.refresh()
+        rows = self._feasible(pod, amounts, among)
+        if not len(rows) or now_s - self._offered_s.setdefault(uid, now_s) >= _PATIENCE_S:
+            if not len(rows):
                 self._offered_s.pop(uid, None)
             return among
-        given = self.scores(pod, amounts, views)
+        given = self.scores(pod, amounts, rows)
         if not given:
             return among
-        totals = [sum(weight * found[i] for weight, found in given) for i in range(len(views))]
+        totals = np.sum([weight * found for weight, found in given], axis=0)
         # `joules` of all points that could be reached may be lacking.
-        enough = max(totals) - self.joules * points.HIGHEST * sum(weight for weight, _ in given)
-        near = tuple(view.node.metadata.name for view, total in zip(views, totals, strict=True) if total >= enough)
+        enough = totals.max() - self.joules * points.HIGHEST * sum(weight for weight, _ in given)
+        near = rows[totals >= enough].tolist()
         # Everything is near: no narrowing, and no list of nodes for the engine.
-        return among if len(near) == len(views) else near
+        return among if len(near) == len(rows) else tuple(map(self.table.names.__getitem__, near))
 
-    def scores(self, pod: objects.Pod, amounts: accounting.Amounts, views: points.Views) -> list[Weighted]:
+    def scores(self, pod: objects.Pod, amounts: accounting.Amounts, rows: Ints) -> list[Weighted]:
         """Return the points of each kind that tells some nodes from others, with the weight of the kind."""
-        found: list[Weighted] = []
+        found: list[tuple[int, Sequence[int] | Ints]] = []
+        weights, preferred = self.neighbours(pod), points.preferred_nodes(pod)
+        views: list[snapshot.NodeView] = []
+        if self._soft or weights or preferred or self.joules == 0:
+            views = [self.table.views[i] for i in rows.tolist()]
         if self._soft:
             found.append((points.TAINT, points.of_taints(pod, views)))
-        if points.preferred_nodes(pod):
+        if preferred:
             found.append((points.NODE_AFFINITY, points.of_node_affinity(pod, views)))
         spreading = points.Spreading.of(pod, self.replicas.selector(pod), lambda rule: self._included(pod, rule))
         if spreading is not None:
-            everywhere = list(self.cluster.nodes.values())
-            found.append((points.SPREAD, points.of_spread(pod, views, everywhere, spreading, self.tally.matching)))
-        weights = self.neighbours(pod)
+            found.append((points.SPREAD, points.of_spread(pod, self.table, rows, spreading)))
         if weights:
             found.append((points.INTERPOD, points.of_neighbours(views, weights)))
         if self.joules == 0:
@@ -194,53 +220,62 @@ class Offers:
             found.append((points.BALANCE, points.of_balance(amounts, views)))
         # A kind that gives all nodes the same points decides nothing, but would enlarge what may be
         # lacking.
-        return [(weight, each) for weight, each in found if min(each) < max(each)]
+        told = [(weight, np.asarray(each, np.int64)) for weight, each in found]
+        return [(weight, each) for weight, each in told if each.min() < each.max()]
 
     def neighbours(self, pod: objects.Pod) -> points.Pairs:
         """Weights by topology pair: what the pod's preferred terms find, and the terms of others that find the pod."""
         # Counts by terms with namespace selectors depend on labels of namespaces.
         if self._names is not self.cluster.namespaces:
             self._names = self.cluster.namespaces
-            self.tally.clear()
+            self.table.clear()
         weights: dict[interpod.Pair, int] = {}
         for weight, term in interpod.preferred_terms(pod):
             count = self._meeting(pod, term)
-            for view in self.cluster.nodes.values():
-                _add(weights, view, term.topology_key, weight * count(view))
+            for i in np.flatnonzero(count).tolist():
+                _add(weights, self.table.views[i], term.topology_key, weight * int(count[i]))
         for other, name in self.fond.values():
             for weight, term in _terms(other) if name in self.cluster.nodes else ():
                 if interpod.selects(term, other, pod, self.cluster.namespaces):
                     _add(weights, self.cluster.nodes[name], term.topology_key, weight)
         return weights
 
-    def _meeting(self, pod: objects.Pod, term: objects.PodAffinityTerm) -> points.Counter:
-        """Return what counts the pods of a node that a term of a newcomer speaks of."""
+    def _meeting(self, pod: objects.Pod, term: objects.PodAffinityTerm) -> Ints:
+        """Count the pods of each node that a term of a newcomer speaks of."""
         names = self.cluster.namespaces
 
         def count(view: snapshot.NodeView) -> int:
             return sum(interpod.selects_as_newcomer(term, pod, other, names) for other in view.pods.values())
 
-        return self.tally.of(("term", pod.metadata.namespace, msgspec.json.encode(term)), count)
+        return self.table.of(("term", pod.metadata.namespace, msgspec.json.encode(term)), count)
 
-    def _feasible(
-        self, pod: objects.Pod, amounts: accounting.Amounts, among: tuple[str, ...] | None
-    ) -> Iterator[snapshot.NodeView]:
+    def _feasible(self, pod: objects.Pod, amounts: accounting.Amounts, among: tuple[str, ...] | None) -> Ints:
+        """Return the rows of nodes that could take a pod, in the order of ``among``."""
+        table, wanted = self.table, tuple(amounts.items())
+        fits = table.of(("room", wanted), lambda view: _has_room(wanted, view.allocatable, view.requested)) != 0
+        for name in self.caps():  # caps change without a change of the node
+            row = table.row.get(name)
+            if row is not None:
+                view = table.views[row]
+                fits[row] = _has_room(wanted, self.capped(name, view.allocatable), view.requested)
         what = ("standing", _standing_wishes(pod))
-        stands = self.tally.holds(what, lambda node: feasible.standing(pod, node) is None)
-        wanted = tuple(amounts.items())
-        for name in self.cluster.nodes if among is None else among:
-            view = self.cluster.nodes[name]
-            room, used = self.capped(name, view.allocatable), view.requested
-            for key, value in wanted:
-                if value > room.get(key, 0) - used.get(key, 0):
-                    break
-            else:
-                if stands(view) and self.serves(view.node):
-                    yield view
+        fits &= table.of(what, lambda view: feasible.standing(pod, view.node) is None) != 0
+        rows = np.flatnonzero(fits)
+        if among is not None:
+            asked = np.array([table.row[name] for name in among], np.int64)
+            rows = asked[fits[asked]]
+        serves = self.serves()
+        if serves is not None:
+            rows = rows[np.array([serves(table.views[i].node) for i in rows.tolist()], bool)]
+        return rows
 
-    def _included(self, pod: objects.Pod, rule: objects.SpreadConstraint) -> points.Test:
+    def _included(self, pod: objects.Pod, rule: objects.SpreadConstraint) -> Ints:
         what = ("included", _standing_wishes(pod), rule.node_affinity_policy, rule.node_taints_policy)
-        return self.tally.holds(what, lambda node: spread.included(rule, pod, node))
+        return self.table.of(what, lambda view: spread.included(rule, pod, view.node))
+
+
+def _has_room(wanted: Iterable[tuple[str, int]], room: accounting.Amounts, used: accounting.Amounts) -> bool:
+    return all(value <= room.get(key, 0) - used.get(key, 0) for key, value in wanted)
 
 
 def _standing_wishes(pod: objects.Pod) -> bytes:

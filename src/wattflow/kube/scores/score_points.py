@@ -11,8 +11,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wattflow.kube import accounting, objects
 from wattflow.kube.filters import interpod, selectors, snapshot, spread, taints
+from wattflow.kube.scores.node_columns import Columns, Ints
 
 HIGHEST = 100
 TAINT, NODE_AFFINITY, SPREAD, INTERPOD, ROOM, BALANCE = 3, 2, 2, 2, 1, 1
@@ -23,10 +27,6 @@ SYSTEM_DEFAULT = ((HOSTNAME, 3), (ZONE, 5))
 _NO_CPU_M, _NO_MEMORY = 100, 200 << 20
 """Request assumed of a container without one where free room is scored."""
 Views = Sequence[snapshot.NodeView]
-Counter = Callable[[snapshot.NodeView], int]
-Matching = Callable[[objects.LabelSelector | None, str], Counter]
-"""Returns what counts the pods of a node that a selector finds in a namespace."""
-Test = Callable[[snapshot.NodeView], bool]
 
 
 def of_taints(pod: objects.Pod, views: Views) -> list[int]:
@@ -73,14 +73,14 @@ class Spreading:
 
     constraints: Sequence[objects.SpreadConstraint]
     whole: bool
-    included: Callable[[objects.SpreadConstraint], Test]
+    included: Callable[[objects.SpreadConstraint], Ints]
 
     @classmethod
     def of(
         cls,
         pod: objects.Pod,
         replicas: objects.LabelSelector | None,
-        included: Callable[[objects.SpreadConstraint], Test],
+        included: Callable[[objects.SpreadConstraint], Ints],
     ) -> Spreading | None:
         """Return the pod's own, or those of replicas that name none; None where there are none."""
         if pod.spec.topology_spread_constraints:
@@ -97,57 +97,41 @@ class Spreading:
         return cls(made, False, included)
 
 
-def of_spread(pod: objects.Pod, views: Views, everywhere: Views, spreading: Spreading, matching: Matching) -> list[int]:
+def of_spread(pod: objects.Pod, table: Columns, rows: Ints, spreading: Spreading) -> Ints:
     """Fewer points the more pods alike are in a node's domains: 100 · (most + least − s) / most.
 
     s sums over the constraints: pods in the domain · ln(domains + 2) + greatest skew − 1, rounded.
     """
     rules = spreading.constraints
+    codes = [table.domains(rule.topology_key) for rule in rules]
     # Ignored nodes get 0 points, but are not among those that set most and least.
-    ignored = [spreading.whole and not all(rule.topology_key in view.labels for rule in rules) for view in views]
-    kept = [view for view, out in zip(views, ignored, strict=True) if not out]
-    if spreading.whole:
-        everywhere = [view for view in everywhere if all(rule.topology_key in view.labels for rule in rules)]
-    sums = [0.0] * len(views)
-    for rule in rules:
-        key, count = rule.topology_key, matching(spread.selector_of(rule, pod), pod.metadata.namespace)
-        domains = {} if key == HOSTNAME else _per_domain(rule, kept, everywhere, count, spreading.included(rule))
+    counted = (
+        np.logical_and.reduce([code >= 0 for code in codes]) if spreading.whole else np.ones(len(table.views), bool)
+    )
+    ignored = ~counted[rows]
+    kept = rows[~ignored]
+    sums = np.zeros(len(rows))
+    for rule, code in zip(rules, codes, strict=True):
+        count = table.matching(spread.selector_of(rule, pod), pod.metadata.namespace)
+        if rule.topology_key == HOSTNAME:
+            alike, domains = count[rows], len(kept)
+        else:
+            here = counted & (spreading.included(rule) != 0)
+            # Nodes without the label (-1) are a domain of their own.
+            per = np.bincount(code[here] + 1, count[here], code.max(initial=-1) + 2)
+            alike, domains = per[code[rows] + 1], len(np.unique(code[kept]))
         # Two more than the domains, so that the logarithm is positive for one domain as well.
-        weight = math.log((len(kept) if key == HOSTNAME else len(domains)) + 2)
-        for i, view in enumerate(views):
-            domain = view.labels.get(key)
-            if domain is not None:
-                alike = count(view) if key == HOSTNAME else domains.get(domain, 0)
-                sums[i] += alike * weight + rule.max_skew - 1
-    return _fewest_best([_rounded(value) for value in sums], ignored)
+        sums += np.where(code[rows] >= 0, alike * math.log(domains + 2) + rule.max_skew - 1, 0.0)
+    # Halves go up, as Go's math.Round does for positive values.
+    return _fewest_best(np.floor(sums + 0.5).astype(np.int64), ignored)
 
 
-def _per_domain(
-    rule: objects.SpreadConstraint, kept: Views, everywhere: Views, count: Counter, included: Test
-) -> dict[str, int]:
-    """Pods alike in each domain that a feasible node is in; nodes without the label are a domain of their own."""
-    counts = {view.labels.get(rule.topology_key, ""): 0 for view in kept}
-    for view in everywhere:
-        domain = view.labels.get(rule.topology_key, "")
-        if domain in counts and included(view):
-            counts[domain] += count(view)
-    return counts
-
-
-def _rounded(value: float) -> int:
-    """Halves go up, which ``round`` would do every other time."""
-    # Go's math.Round, for the positive values that come here.
-    return math.floor(value + 0.5)
-
-
-def _fewest_best(sums: Sequence[int], ignored: Sequence[bool]) -> list[int]:
-    kept = [value for value, out in zip(sums, ignored, strict=True) if not out]
-    most, least = max(kept, default=0), min(kept, default=0)
-    return [
-        # No pod alike anywhere: all nodes are equally good.
-        0 if out else HIGHEST if most == 0 else HIGHEST * (most + least - value) // most
-        for value, out in zip(sums, ignored, strict=True)
-    ]
+def _fewest_best(sums: Ints, ignored: NDArray[np.bool_]) -> Ints:
+    kept = sums[~ignored]
+    most, least = int(kept.max(initial=0)), int(kept.min()) if len(kept) else 0
+    # No pod alike anywhere: all nodes are equally good.
+    found = np.full(len(sums), HIGHEST) if most == 0 else HIGHEST * (most + least - sums) // most
+    return np.where(ignored, 0, found)
 
 
 Pairs = Mapping[interpod.Pair, int]

@@ -20,7 +20,8 @@ _MOST_PODS = 200
 """Considered at a time: each is tried on every node that is on, and bindings wait meanwhile."""
 Free = Callable[[snapshot.NodeView], bool]
 """Tells whether a sleeping node is ours to wake."""
-Views, States = Mapping[str, snapshot.NodeView], Mapping[str, Power]
+Views = Mapping[str, snapshot.NodeView]
+States = Mapping[str, Power]
 
 
 @dataclass(slots=True)
