@@ -9,7 +9,7 @@ LEVELS_MINUTES ?= 40
 bench-levels: $(BIN)/.dev ## Levels without a GPU: the profiler against a recorded sweep, 50 kills of owners on a played tree, simulated savings, caps (a later call goes on; out/levels)
 	$(RUN) benchmarks/levels.py
 	$(RUN) benchmarks/levels_simulated.py --minutes $(LEVELS_MINUTES)
-	$(RUN) benchmarks/levels_budget.py
+	PYTHONPATH=. $(RUN) benchmarks/levels_budget.py
 
 .PHONY: bench-levels-kills
 LEVELS_KILLS ?= 50

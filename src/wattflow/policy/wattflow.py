@@ -56,8 +56,9 @@ LIMITS = {**dict.fromkeys(DIAL.defaults, (0.0, math.inf)), "margin": (-10.0, 10.
 """Nobody is paid for waiting, waking or being late: below 0 the rule would seek what it is to avoid."""
 LENIENT = 0.01
 """A lower clock may make a task late by this part of its run: less than estimates err, so it counts as no time."""
+CORES, DEVICES = 1, 2
 NOTES = view.notes("idle_w", "kept")
-"""The cluster's idle watts; what is known of the candidates that were priced last (`pricing`)."""
+"""The cluster's idle watts, cores and devices; what is known of the candidates that were priced last (`pricing`)."""
 
 
 @jit
@@ -89,6 +90,19 @@ def longer_s(state, task, variant, candidate, run_s):
 
 
 @jit
+def is_scarce(state, variant):
+    """Tell whether those that wait and run, were they all like this one, would need more than the cluster has.
+
+    Then somebody waits for what a slower task holds longer: slack is not free.
+    """
+    tasks = float(view.waiting(state) + view.running(state))
+    if view.variant_needs_device(state, variant):
+        share = view.variant_share_u(state, variant) / view.WHOLE_U * view.variant_devices(state, variant)
+        return tasks * share > view.recall(state, NOTES.idle_w, DEVICES)
+    return tasks * view.variant_cores(state, variant) > view.recall(state, NOTES.idle_w, CORES)
+
+
+@jit
 def overdraws(longer_s, late_s, run_s):
     """Tell whether a lower clock takes more than the slack there is: it makes its task late, or later than it is."""
     return min(longer_s, late_s) > LENIENT * (run_s - longer_s)
@@ -108,7 +122,7 @@ def price_j(state, task, variant, candidate, due):
         joules += memory[at + pricing.AWAKE] / companions(state, variant, view.node_of(state, candidate))
         late_s = view.now_s(state) + finish_s - due
         more_s = longer_s(state, task, variant, candidate, run_s)
-        if overdraws(more_s, late_s, run_s):
+        if more_s > 0.0 and overdraws(more_s, math.inf if is_scarce(state, variant) else late_s, run_s):
             memory[at + pricing.PRICE] = math.inf
             return math.inf
         # Up to the due time slack is free: what a lower clock adds is not priced as seconds.
@@ -332,10 +346,17 @@ def merits(state: Any, cluster: Cluster) -> NDArray[np.float64]:
     return found
 
 
+def totals(state: Any) -> list[float]:
+    """Sum up the cluster: idle watts, cores (without those of platforms), devices."""
+    classes = state.classes
+    cores = np.where(classes.serverless == 1, 0.0, classes.cores * classes.count)
+    return [float((classes.idle_w * classes.count).sum()), float(cores.sum()), float(state.nodes.device_n.sum())]
+
+
 def prepare(state: Any, cluster: Cluster) -> None:
     """Lay out the idle watts; set when nodes go to sleep, unless the cluster file or the run says when."""
     classes = state.classes
-    view.lay_out(state, NOTES, idle_w=[(classes.idle_w * classes.count).sum()], kept=np.zeros(pricing.SIZE))
+    view.lay_out(state, NOTES, idle_w=totals(state), kept=np.zeros(pricing.SIZE))
     saved_w = classes.idle_w - classes.sleep_w
     lost_j = (classes.wake_s + classes.enter_s) * classes.wake_w
     if state.params[DIAL.wait] == np.inf:
