@@ -13,7 +13,7 @@ Every candidate is priced in joules:
   there; waking and idling are shared by (α of) the n waiting tasks that could fill the node now.
 - *seconds* until the end, crowding by hardware threads counted in, cost σ watts each; those after the due time λ more.
 - A lower clock (of cores or of a device) is part of the place and priced alike. Its additional seconds cost no σ, but
-  it takes no more than half of the slack there is: a task without slack, or of unknown length, has full clock.
+  it must end in time even if the estimate errs: a task without slack, or of unknown length, has full clock.
 - On nodes that are awake, the seconds that the task takes from those that run there already (χ of them at λ watts)
   choose among them.
 - A place where the task would be late and take 1 + ρ times as long as it would by waiting for one of those under way to
@@ -56,8 +56,9 @@ LIMITS = {**dict.fromkeys(DIAL.defaults, (0.0, math.inf)), "margin": (-10.0, 10.
 """Nobody is paid for waiting, waking or being late: below 0 the rule would seek what it is to avoid."""
 LENIENT = 0.01
 """A lower clock may make a task late by this part of its run: less than estimates err, so it counts as no time."""
-SPENT = 0.5
-"""A lower clock may take this part of a task's slack: the rest is for what estimates err and for who comes beside."""
+DOUBT, DOUBT_OF_PATH = 0.4, 0.15
+"""Parts of a run at a lower clock, and of its workflow's critical path, that must fit into the slack besides: two
+standard errors of a good estimate (20 %), and the error of a path, which is the longest of several by estimates."""
 CORES, DEVICES = 1, 2
 NOTES = view.notes("idle_w", "kept")
 """The cluster's idle watts, cores and devices; what is known of the candidates that were priced last (`pricing`)."""
@@ -106,9 +107,9 @@ def is_scarce(state, variant):
 
 @jit
 def overdraws(longer_s, slack_s, run_s):
-    """Tell whether a lower clock takes more than its part of the slack that the task has at full clock."""
+    """Tell whether a lower clock takes more of the slack that a task has at full clock than its estimate lets it."""
     # Of unknown length: there is no slack that anybody knows of.
-    return longer_s == math.inf or longer_s > max(LENIENT * (run_s - longer_s), SPENT * slack_s)
+    return longer_s == math.inf or longer_s > max(LENIENT * (run_s - longer_s), slack_s - DOUBT * run_s)
 
 
 @jit
@@ -125,7 +126,9 @@ def price_j(state, task, variant, candidate, due):
         joules += memory[at + pricing.AWAKE] / companions(state, variant, view.node_of(state, candidate))
         late_s = view.now_s(state) + finish_s - due
         more_s = longer_s(state, task, variant, candidate, run_s)
-        if more_s > 0.0 and overdraws(more_s, 0.0 if is_scarce(state, variant) else more_s - late_s, run_s):
+        # The due time is as uncertain as the path that it comes from.
+        slack_s = more_s - late_s - DOUBT_OF_PATH * view.path_s(state, task)
+        if more_s > 0.0 and overdraws(more_s, 0.0 if is_scarce(state, variant) else slack_s, run_s):
             memory[at + pricing.PRICE] = math.inf
             return math.inf
         # Up to the due time slack is free: what a lower clock adds is not priced as seconds.
