@@ -31,7 +31,10 @@ from policy_runs import sources
 from wattflow.lab.compare.judge import Judge, Stream, Verdict
 from wattflow.model.cluster import Cluster, Device, Frequency, Node
 from wattflow.model.device_levels import DeviceLevels, FunctionLevels
+from wattflow.model.profile import DeviceProfile
+from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
+from wattflow.plan import joining
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
 
@@ -39,8 +42,10 @@ ON, OFF, REFERENCE = "wattflow", "wattflow:levels=off", "kubernetes"
 FREQUENCIES = (Frequency(), Frequency(0.8, 0.61), Frequency(0.6, 0.33))
 """Of `mixed`'s file: dynamic watts fall with about the power 2.2 of the frequency."""
 CLOCKS = (1980.0, 1500.0, 1300.0)
-APPLICATIONS = ("map-reduce", "eht-imaging", "nanoseq", "pegasus/epigenomics", "pycbc")
-LOADS = (0.2, 0.5, 0.9)
+IDLE_W, FULL_W = 122.0, 700.0
+"""Of the H200 that the kernels were recorded on."""
+APPLICATIONS = ("map-reduce", "pycbc", "eht-imaging", "nanoseq")
+LOADS = (0.5, 0.2, 0.9)
 GOALS = {"mixed": 8.0, "equal": 3.0, "gpus": 8.0}
 Row = dict[str, Any]
 
@@ -57,14 +62,11 @@ class Place:
 
 
 def places() -> list[Place]:
-    """Every stream, in an order of which any first part is about as mixed as the whole."""
-    found = [
+    """Every stream; those of the first application and the middle load first, so that a first part has all clusters."""
+    return [
         Place(cluster, app, load, 0, sleeps)
-        for cluster in ("mixed", "equal") for app in APPLICATIONS for load in LOADS for sleeps in (False, True)
+        for app in APPLICATIONS for load in LOADS for sleeps in (False, True) for cluster in GOALS
     ]  # fmt: skip
-    found += [Place("gpus", "mixed-devices", load, seed, sleeps)
-              for load in LOADS for seed in range(3) for sleeps in (False, True)]  # fmt: skip
-    return [found[i] for i in np.random.default_rng(0).permutation(len(found)).tolist()]
 
 
 def chance(name: str) -> float:
@@ -105,13 +107,31 @@ def bound_by_name(part: Workload) -> Workload:
     return replace(part, functions=functions)
 
 
+def on_gpus(part: Workload) -> Workload:
+    """The workflow with every task on half a GPU and one core."""
+    half = Variant("gpu", cores=1.0, device="gpu", devices=1, device_share=0.5)
+    return replace(part, shapes=tuple(replace(shape, variants=(half,)) for shape in part.shapes))
+
+
+def gpu_cluster(cluster: Cluster) -> Cluster:
+    """The nodes with GPUs alone, with the watts of the card that the recorded kernels ran on."""
+    card = DeviceProfile((0.0, 1.0), (IDLE_W, FULL_W))
+    nodes = (replace(node, devices=tuple(replace(one, model="H200", power=card) for one in node.devices))
+             for node in cluster.nodes if node.devices)  # fmt: skip
+    return replace(cluster, nodes=tuple(nodes))
+
+
 def stream_of(place: Place, workflows: int) -> Stream:
     """The stream, not yet drawn."""
     parts = tuple(map(bound_by_name, ground.parts_of(place.application)))
-    cluster = ground.cluster_of(place.cluster)
+    cluster, load = ground.cluster_of(place.cluster), place.load
+    if place.cluster == "gpus":
+        cluster, parts = gpu_cluster(cluster), tuple(map(on_gpus, parts))
+        # A stream's load is of cores: two tasks for each GPU are a whole one.
+        load *= 2 * sum(len(node.devices) for node in cluster.nodes) / joining.capacity(cluster)
     cluster = cluster if place.sleeps else cluster.without_sleep()
     cluster = with_levels(cluster, (one.name for part in parts for one in part.functions))
-    return Stream(parts, cluster, place.load, place.seed, workflows=workflows, levels=True)
+    return Stream(parts, cluster, load, place.seed, workflows=workflows, levels=True)
 
 
 def rivals() -> dict[str, Policy]:
@@ -126,10 +146,10 @@ def rivals() -> dict[str, Policy]:
 
 
 def measure(place: Place, draws: int, workflows: int) -> Row:
-    """One stream: ours with levels and without, and where no node sleeps all opponents."""
+    """One stream: ours with levels and without; opponents at the middle load where no node sleeps."""
     judge = Judge(stream_of(place, workflows), draws)
     found = {name: asdict(judge.verdict(name)) for name in (ON, OFF)}
-    if not place.sleeps:
+    if not place.sleeps and place.load == LOADS[0]:
         found |= {name: asdict(judge.verdict(policy)) for name, policy in rivals().items()}
     return {"place": asdict(place), "policies": found}
 
@@ -159,14 +179,19 @@ def tell_cluster(name: str, rows: Sequence[Row]) -> None:
     figure(f"levels.simulated.{name}.saved_levels_off", plain, "%", "none", True)
     figure(f"levels.simulated.{name}.streams_kept", kept, f"of {len(rows)}", "all", bool(rows) and kept == len(rows))
     figure(f"levels.simulated.{name}.streams_kept_levels_off", kept_off, f"of {len(rows)}", "none", True)
-    for title, names in (("one_clock_in_hindsight", ("one clock 1", "one clock 2")),
+    tell_rivals(name, [row for row in rows if "zeus" in row["policies"]])
+
+
+def tell_rivals(name: str, rows: Sequence[Row]) -> None:
+    """Figures of the opponents, on the streams that they ran on; the first is ours there."""
+    for title, names in (("ours_beside_rivals", (ON,)), ("one_clock_in_hindsight", ("one clock 1", "one clock 2")),
                          ("one_cap_in_hindsight", ("one cap 0.9", "one cap 0.8", "one cap 0.65"))):  # fmt: skip
-        rival = 100 * (1 - geometric(best_of(row, names).energy for row in rows))
-        figure(f"levels.simulated.{name}.{title}", rival, "%", "none", True)
-    for rival_name in ("zeus", "dewts", "joulie-caps"):
-        saved = 100 * (1 - geometric(verdict(row, rival_name).energy for row in rows))
-        keeps = sum(verdict(row, rival_name).kept for row in rows)
-        figure(f"levels.simulated.{name}.{rival_name}", saved, f"% ({keeps} of {len(rows)} kept)", "none", True)
+        saved = 100 * (1 - geometric(best_of(row, names).energy for row in rows))
+        figure(f"levels.simulated.{name}.{title}", saved, f"% ({len(rows)} streams)", "none", True)
+    for rival in ("zeus", "dewts", "joulie-caps"):
+        saved = 100 * (1 - geometric(verdict(row, rival).energy for row in rows))
+        keeps = sum(verdict(row, rival).kept for row in rows)
+        figure(f"levels.simulated.{name}.{rival}", saved, f"% ({keeps} of {len(rows)} kept)", "none", True)
 
 
 def tell_sleeping(rows: Sequence[Row]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine import groups, tables
-from wattflow.engine.offers import Offer, device_can, has_level, level_count, level_tables, offers_of
+from wattflow.engine.offer_rows import Offer, device_can, has_level, level_count, level_tables, offers_of
 from wattflow.engine.settings import QUEUES, SELECTIONS, PolicySettings
 from wattflow.engine.tables import MICRO, State
 from wattflow.kernel.records import record_table

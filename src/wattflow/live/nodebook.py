@@ -11,7 +11,7 @@ import numpy as np
 
 from wattflow.engine import build, classes, groups, tables
 from wattflow.engine.build import Names, micro
-from wattflow.engine.offers import level_tables
+from wattflow.engine.offer_rows import level_tables
 from wattflow.engine.tables import COUNTABLE, State
 from wattflow.live import growth
 from wattflow.live.constraints import ConstraintBook, NodeFacts
@@ -384,7 +384,8 @@ def intern_bit(names: dict[str, int], name: str, what: str) -> int:
 
 
 def _disturbed(known: tuple[Device, ...], told: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return known devices with the interference of those that were told, where they are as many."""
+    """Return known devices with the interference and the levels of those that were told, where they are as many."""
     if len(known) != len(told):
         return known
-    return tuple(replace(one, interference=other.interference) for one, other in zip(known, told, strict=True))
+    pairs = zip(known, told, strict=True)
+    return tuple(replace(one, interference=other.interference, levels=other.levels) for one, other in pairs)

@@ -12,7 +12,7 @@ import numpy as np
 
 from wattflow.engine import build
 from wattflow.engine.build import Names, container_table
-from wattflow.engine.offers import MOST_LEVELS, Offer, offers_of
+from wattflow.engine.offer_rows import MOST_LEVELS, Offer, offers_of
 from wattflow.engine.settings import PolicySettings
 from wattflow.engine.tables import State
 from wattflow.live.growth import Extents, grown

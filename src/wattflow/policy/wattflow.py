@@ -13,7 +13,7 @@ Every candidate is priced in joules:
   there; waking and idling are shared by (α of) the n waiting tasks that could fill the node now.
 - *seconds* until the end, crowding by hardware threads counted in, cost σ watts each; those after the due time λ more.
 - A lower clock (of cores or of a device) is part of the place and priced alike. Its additional seconds cost no σ, but
-  it takes no more than the slack there is: a task that it would make late, or of unknown length, has full clock.
+  it must end in time even if the estimate errs: a task without slack, or of unknown length, has full clock.
 - On nodes that are awake, the seconds that the task takes from those that run there already (χ of them at λ watts)
   choose among them.
 - A place where the task would be late and take 1 + ρ times as long as it would by waiting for one of those under way to
@@ -56,8 +56,12 @@ LIMITS = {**dict.fromkeys(DIAL.defaults, (0.0, math.inf)), "margin": (-10.0, 10.
 """Nobody is paid for waiting, waking or being late: below 0 the rule would seek what it is to avoid."""
 LENIENT = 0.01
 """A lower clock may make a task late by this part of its run: less than estimates err, so it counts as no time."""
+DOUBT, DOUBT_OF_PATH = 0.4, 0.15
+"""Parts of a run at a lower clock, and of its workflow's critical path, that must fit into the slack besides: two
+standard errors of a good estimate (20 %), and the error of a path, which is the longest of several by estimates."""
+CORES, DEVICES = 1, 2
 NOTES = view.notes("idle_w", "kept")
-"""The cluster's idle watts; what is known of the candidates that were priced last (`pricing`)."""
+"""The cluster's idle watts, cores and devices; what is known of the candidates that were priced last (`pricing`)."""
 
 
 @jit
@@ -89,9 +93,23 @@ def longer_s(state, task, variant, candidate, run_s):
 
 
 @jit
-def overdraws(longer_s, late_s, run_s):
-    """Tell whether a lower clock takes more than the slack there is: it makes its task late, or later than it is."""
-    return min(longer_s, late_s) > LENIENT * (run_s - longer_s)
+def is_scarce(state, variant):
+    """Tell whether those that wait and run, were they all like this one, would need more than the cluster has.
+
+    Then somebody waits for what a slower task holds longer: slack is not free.
+    """
+    tasks = float(view.waiting(state) + view.running(state))
+    if view.variant_needs_device(state, variant):
+        share = view.variant_share_u(state, variant) / view.WHOLE_U * view.variant_devices(state, variant)
+        return tasks * share > view.recall(state, NOTES.idle_w, DEVICES)
+    return tasks * view.variant_cores(state, variant) > view.recall(state, NOTES.idle_w, CORES)
+
+
+@jit
+def overdraws(longer_s, slack_s, run_s):
+    """Tell whether a lower clock takes more of the slack that a task has at full clock than its estimate lets it."""
+    # Of unknown length: there is no slack that anybody knows of.
+    return longer_s == math.inf or longer_s > max(LENIENT * (run_s - longer_s), slack_s - DOUBT * run_s)
 
 
 @jit
@@ -108,7 +126,9 @@ def price_j(state, task, variant, candidate, due):
         joules += memory[at + pricing.AWAKE] / companions(state, variant, view.node_of(state, candidate))
         late_s = view.now_s(state) + finish_s - due
         more_s = longer_s(state, task, variant, candidate, run_s)
-        if overdraws(more_s, late_s, run_s):
+        # The due time is as uncertain as the path that it comes from.
+        slack_s = more_s - late_s - DOUBT_OF_PATH * view.path_s(state, task)
+        if more_s > 0.0 and overdraws(more_s, 0.0 if is_scarce(state, variant) else slack_s, run_s):
             memory[at + pricing.PRICE] = math.inf
             return math.inf
         # Up to the due time slack is free: what a lower clock adds is not priced as seconds.
@@ -332,10 +352,17 @@ def merits(state: Any, cluster: Cluster) -> NDArray[np.float64]:
     return found
 
 
+def totals(state: Any) -> list[float]:
+    """Sum up the cluster: idle watts, cores (without those of platforms), devices."""
+    classes = state.classes
+    cores = np.where(classes.serverless == 1, 0.0, classes.cores * classes.count)
+    return [float((classes.idle_w * classes.count).sum()), float(cores.sum()), float(state.nodes.device_n.sum())]
+
+
 def prepare(state: Any, cluster: Cluster) -> None:
     """Lay out the idle watts; set when nodes go to sleep, unless the cluster file or the run says when."""
     classes = state.classes
-    view.lay_out(state, NOTES, idle_w=[(classes.idle_w * classes.count).sum()], kept=np.zeros(pricing.SIZE))
+    view.lay_out(state, NOTES, idle_w=totals(state), kept=np.zeros(pricing.SIZE))
     saved_w = classes.idle_w - classes.sleep_w
     lost_j = (classes.wake_s + classes.enter_s) * classes.wake_w
     if state.params[DIAL.wait] == np.inf:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields
 
 from wattflow.model import cluster as model
-from wattflow.model.device_levels import DeviceLevels
+from wattflow.model.device_levels import DeviceLevels, FunctionLevels
 from wattflow.model.profile import DeviceProfile, PowerProfile, Provenance, Scope
 from wattflow.model.workflow import Function, Task, Variant
 from wattflow.runtime import messages as m
@@ -137,8 +137,22 @@ def device_of(told: m.Device) -> model.Device:
         kind=told.kind, model=told.model, memory_bytes=told.memory_bytes, sharing=told.sharing, slots=told.slots,
         speed=told.speed, interference=told.interference, reconfigure_s=told.reconfigure_s,
         switch_loss=told.switch_loss, power=power,
-        levels=DeviceLevels("clock_mhz", tuple(told.clocks_mhz)) if len(told.clocks_mhz) > 1 else None,
+        levels=_levels(told, power) if len(told.clocks_mhz) > 1 else None,
     )  # fmt: skip
+
+
+def _levels(told: m.Device, power: DeviceProfile) -> DeviceLevels:
+    """Return what can be set, and what it does to the functions of which that is known."""
+    clocks, full_w = tuple(told.clocks_mhz), power.at(1.0)
+    idle_share = power.idle_w / full_w if full_w > 0 else 0.0
+    rows = []
+    for function, share in told.compute_bound.items():
+        # Of a device whose functions are all alike this one is a row: seconds and joules by the clock.
+        alike = DeviceLevels("clock_mhz", clocks, compute_share=share)
+        costs = [alike.cost(function, level, idle_share) or (1.0, 1.0) for level in range(len(clocks))]
+        seconds, joules = zip(*costs, strict=True)
+        rows.append(FunctionLevels(function, seconds, joules, Provenance.MODELLED))
+    return DeviceLevels("clock_mhz", clocks, tuple(rows))
 
 
 def device_message(device: model.Device) -> m.Device:

@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from wattflow.live.protocol import Placement
 from wattflow.predict.curve_online import CurveCorrector
 from wattflow.runtime import messages as m
 from wattflow.runtime.ahead import Ahead
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.gpu_learning import GpuLearning
+from wattflow.runtime.level_learning import LevelLearning
 from wattflow.runtime.nodes import NodeRecord
 from wattflow.runtime.records import AttemptRecord
 from wattflow.runtime.runtime_means import Estimates
@@ -37,7 +39,7 @@ class Learning:
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
         self.estimates, self.ahead = Estimates(), Ahead()
-        self.gpus = GpuLearning()
+        self.gpus, self.levels = GpuLearning(), LevelLearning()
         self._news: dict[str, dict[str, Any]] = {}
         self._curves: dict[str, CurveCorrector] = {}
         self._busy: dict[str, float] = {}
@@ -45,7 +47,8 @@ class Learning:
 
     def as_learned(self, node: m.Node) -> m.Node:
         """A node with what was learned of it in place of what it says."""
-        return self.gpus.as_learned(msgspec.structs.replace(node, **self._news.get(node.name, {})))
+        told = self.gpus.as_learned(msgspec.structs.replace(node, **self._news.get(node.name, {})))
+        return self.levels.as_learned(told)
 
     def began(self, attempt: AttemptRecord, cold_s: float) -> None:
         """An attempt took so long from its order to its start, as whoever ran it measured. It counts once.
@@ -66,6 +69,7 @@ class Learning:
     def finished(self, attempt: AttemptRecord, end: m.Ended, node: m.Node) -> None:
         """A task ended well: its runtime counts; a node that is not as fast as it said is told to the engine."""
         self.ahead.ended(attempt.task.spec, end)
+        self._at_its_clock(attempt, end, node)
         if attempt.lease.level is not None:
             return  # at a lower clock it took longer than it takes
         self.estimates.finished(attempt.task.spec.function_name, end, node.name, node.speed)
@@ -79,6 +83,28 @@ class Learning:
             if (found := self.gpus.news(node.name)) is not None:
                 log.info("tasks on GPUs of %s disturb each other: interference %.2g", node.name, found)
                 self._tell(node)
+
+    def clock(self, attempt: AttemptRecord, placement: Placement, node: m.Node) -> None:
+        """Give an attempt the clock that was decided; now and then another one, from which its response is learned."""
+        attempt.slow_down(placement, node)
+        lease, flow = attempt.lease, attempt.task.workflow
+        late = flow.about.get("deadline_s") is not None or attempt.task.spec.deadline_s is not None
+        if lease.level is None and not late and 0 <= lease.device < len(node.devices):
+            tried = self.levels.trial_mhz(attempt.task.spec.function_name, node.devices[lease.device], lease.fence)
+            if tried > 0:
+                attempt.lease = msgspec.structs.replace(lease, level=m.Level("clock_mhz", tried))
+
+    def _at_its_clock(self, attempt: AttemptRecord, end: m.Ended, node: m.Node) -> None:
+        """Learn from a run that had its GPU to itself."""
+        lease, level = attempt.lease, attempt.lease.level
+        known = end.started_s is not None and end.ended_s is not None and 0 <= lease.device < len(node.devices)
+        if not known or node.devices[lease.device].sharing != "exclusive" or (level and level.kind != "clock_mhz"):
+            return
+        device, name = node.devices[lease.device], attempt.task.spec.function_name
+        assert end.started_s is not None and end.ended_s is not None
+        if self.levels.ended(name, device, end.ended_s - end.started_s, level.value if level else 0.0):
+            log.info("%.2g of %s follows the clock of %s", self.levels.bound(name, device.model), name, device.model)
+            self._tell(node)
 
     def on_gpu(self, spec: m.Task, variant: int, node: m.Node, device: int, runtime_s: float, use: m.GpuUse) -> None:
         """A task ended well on a GPU, now or before the last restart."""
@@ -123,7 +149,8 @@ class Learning:
 
     def _tell(self, node: m.Node, **news: Any) -> None:
         learned = {**self._news.get(node.name, {}), **news}
-        self._decider.node(self.gpus.as_learned(msgspec.structs.replace(node, **learned)))
+        told = self.gpus.as_learned(msgspec.structs.replace(node, **learned))
+        self._decider.node(self.levels.as_learned(told))
         self._news[node.name] = (
             learned  # what the engine does not take is not believed, or the node could not come back
         )

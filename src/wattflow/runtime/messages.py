@@ -218,6 +218,7 @@ class Device(Struct, frozen=True, omit_defaults=True):
 
     ``busy`` and ``watts`` are the points of its curve over the busy share; without them ``idle_w`` and ``full_w`` are.
     ``clocks_mhz`` are the ceilings that its agent can set, falling, the first of them full; empty: none.
+    ``compute_bound`` is the part of a function's time that follows the clock, where that is known.
     """
 
     kind: Literal["gpu", "fpga"]
@@ -235,6 +236,7 @@ class Device(Struct, frozen=True, omit_defaults=True):
     watts: Annotated[list[Seconds], Meta(max_length=1024)] = []
     provenance: Literal["measured", "attributed", "modelled", "guessed"] = "modelled"
     clocks_mhz: Annotated[list[Seconds], Meta(max_length=32)] = []
+    compute_bound: dict[str, Annotated[float, Meta(ge=0, le=1)]] = {}
 
 
 class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -436,7 +436,7 @@ class Service:
         inputs = [self.tasks[parent].result or m.Blob() for parent in task.parents]
         adopts = self._adopting.adopted(task, node.spec.name, placement)
         attempt = AttemptRecord.begun(task, placement, self.fences.next(), node.spec.name, inputs, now_s, adopts)
-        attempt.slow_down(placement, node.spec)
+        self.learning.clock(attempt, placement, node.spec)
         self.attempts.add(attempt)
         self.ledger.attempt(attempt)
         self.ledger.task_state(task)

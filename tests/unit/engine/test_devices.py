@@ -93,6 +93,6 @@ def test_several_devices_are_as_fast_as_the_slowest_that_is_taken() -> None:
     assert devices.speed_ahead(state.handle(), PAIR, 0, 2) == 3.0
     assert [devices.speed_ahead(state.handle(), HALF, 0, d) for d in range(4)] == [1.0, 2.0, 4.0, 3.0]
     masks = (0b0001, 0b0110, 0b1100, 0b1111)
-    assert [devices.speed_taken(state.handle(), 0, np.uint64(mask)) for mask in masks] == [1.0, 2.0, 3.0, 1.0]
-    assert devices.speed_taken(state.handle(), 0, np.uint64(0)) == math.inf
+    assert [devices.speed_taken(state.handle(), PAIR, 0, np.uint64(mask)) for mask in masks] == [1.0, 2.0, 3.0, 1.0]
+    assert devices.speed_taken(state.handle(), PAIR, 0, np.uint64(0)) == math.inf
     assert [bool(devices.holds(np.uint64(0b1010), place)) for place in range(4)] == [False, True, False, True]

@@ -119,17 +119,21 @@ def test_without_an_estimate_the_flagship_keeps_full_clock() -> None:
 def test_slack_is_spent_on_a_lower_clock() -> None:
     # Two branches of one workflow, a GPU for each: the long one is critical, the short one may take as long. The node
     # never sleeps, so its idle watts pass whatever is done: above them 1500 MHz takes 45 − 12.5 kJ and 1000 MHz
-    # 47.5 − 20 kJ, though the whole device needs fewer joules at 1500 MHz.
+    # 47.5 − 20 kJ, though the whole device needs fewer joules at 1500 MHz. Slack must do for what estimates err, too:
+    # with 120 s less of it 1000 MHz would take too long.
     card = (Variant("gpu", 1, 0, "gpu", 1, 1.0),)
     tasks = (
-        Task("long", "long", "product", 300.0, card),
+        Task("long", "long", "product", 400.0, card),
         Task("short", "short", "product", 100.0, card),
         Task("end", "end", "stranger", 10.0, card, ("long", "short")),
     )
     node = gpus(sharing="exclusive").nodes[0]
     cluster = Cluster("two", (replace(node, devices=node.devices * 2),))
     run = simulate(Workload.of([Workflow("w", tasks)]), cluster, "wattflow")
-    assert run.end_s_by_task().tolist() == pytest.approx([300.0, 200.0, 310.0])
+    assert run.end_s_by_task().tolist() == pytest.approx([400.0, 200.0, 410.0])
+    tighter = (replace(tasks[0], runtime_s=280.0), *tasks[1:])
+    run = simulate(Workload.of([Workflow("w", tighter)]), cluster, "wattflow")
+    assert run.end_s_by_task().tolist() == pytest.approx([280.0, 125.0, 290.0])
 
 
 def test_levels_off_equals_a_device_without_levels() -> None:

@@ -1,0 +1,60 @@
+"""Responses to lower clocks, learned from ordinary runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from wattflow.runtime import facts
+from wattflow.runtime import messages as m
+from wattflow.runtime.level_learning import ENOUGH, EVERY, LevelLearning
+
+CARD = m.Device(kind="gpu", model="H200", clocks_mhz=[2000.0, 1800.0, 1600.0], idle_w=100.0, full_w=500.0)
+NODE = m.Node(name="n", cpus=2.0, memory_bytes=1 << 30, devices=[CARD])
+
+
+def learned(half_bound: bool = True) -> LevelLearning:
+    """Runs of ten seconds, of which half (or nothing) follows the clock."""
+    learning = LevelLearning()
+    told = [learning.ended("f", CARD, 10.0, 0.0) for _ in range(ENOUGH)]
+    slow_s = 10.0 * (0.5 + 0.5 * 2000.0 / 1600.0) if half_bound else 9.9
+    told += [learning.ended("f", CARD, slow_s, 1600.0) for _ in range(ENOUGH + 1)]
+    # Told once, when it becomes known.
+    assert told == [False] * (2 * ENOUGH - 1) + [True, False]
+    return learning
+
+
+def test_the_part_that_follows_the_clock_is_learned_from_both_clocks() -> None:
+    learning = learned()
+    assert learning.bound("f", "H200") == pytest.approx(0.5)
+    # Of another model and of a function that nobody ran nothing is known.
+    assert learning.bound("f", "A100") is None and learning.bound("g", "H200") is None
+    assert learned(half_bound=False).bound("f", "H200") == 0.0
+
+
+def test_runs_below_full_clock_teach_nothing_alone() -> None:
+    learning = LevelLearning()
+    for _ in range(3 * ENOUGH):
+        assert not learning.ended("f", CARD, 12.0, 1600.0)
+    assert learning.bound("f", "H200") is None and learning.as_learned(NODE) == NODE
+
+
+def test_an_engine_is_told_of_known_functions_and_of_no_others() -> None:
+    told = learned().as_learned(NODE).devices[0]
+    assert told.compute_bound == {"f": pytest.approx(0.5)}
+    levels = facts.device_of(told).levels
+    assert levels is not None
+    seconds, joules = levels.cost("f", 2) or (0.0, 0.0)
+    assert seconds == pytest.approx(1.125) and 0.5 < joules < 1.0
+    assert levels.cost("g", 2) is None
+    # Without clocks nothing is said.
+    bare = m.Node(name="n", cpus=2.0, memory_bytes=1 << 30, devices=[m.Device(kind="gpu", model="H200")])
+    assert learned().as_learned(bare) == bare
+
+
+def test_one_repeat_of_many_is_tried_below_full_clock() -> None:
+    learning = learned()
+    tried = [learning.trial_mhz("f", CARD, number) for number in range(2 * EVERY)]
+    assert tried.count(1600.0) == 2 and tried.count(0.0) == 2 * EVERY - 2
+    assert not any(learning.trial_mhz("g", CARD, number) for number in range(2 * EVERY))
+    shared = m.Device(kind="gpu", model="H200", clocks_mhz=CARD.clocks_mhz, sharing="mps")
+    assert not any(learning.trial_mhz("f", shared, number) for number in range(2 * EVERY))
