@@ -134,8 +134,10 @@ async def check(where: Access, chosen: SchedulerSettings, role: Role | None = No
 def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> Scheduler:
     """A scheduler with the live engine; with a role, one placer of a frame."""
     watts = Watts(chosen.default_profile, chosen.node_cap_w, guesses=chosen.guess)
-    policy = registry.load(chosen.policy, **chosen.params)
     extends = chosen.mode == "extender"  # it sees one pod at a time, of nodes that another has chosen
+    # A placer of a frame sees a part of the pods, and the others' a shadow: what a shield would compare is not there.
+    alone = chosen.mode == "schedule" and role is None
+    policy = registry.load(registry.served(chosen.policy) if alone else chosen.policy, **chosen.params)
     engine_decider.warm(policy, extends)
     flows, estimates = Flows() if chosen.argo and not extends else None, Estimates()
     estimates.predicted = Predicted() if chosen.predict else None

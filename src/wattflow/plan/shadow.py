@@ -27,7 +27,7 @@ MOST_TASKS = 12_000
 LEAST_S = 1e-3
 """Runtime of a task that is done: it keeps its place in the DAG and takes no time."""
 SOME = 6
-"""Tasks whose estimate and runtime are known, from which on their ratio is believed."""
+"""Tasks that have ended, from which on their runtimes say something of those of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def remainder(flow: Workload, start_s: Floats, end_s: Floats, at_s: float) -> Wo
 
 def filled(seen: Seen) -> tuple[list[Workload], float]:
     """Each workflow with the runtimes that were measured, else its estimates as far off as those of ended tasks were,
-    and how far one task errs beyond that (σ of the logarithm).
+    and how far one task errs beyond that (σ of the logarithm; NaN while too few have ended).
 
     Where nothing was estimated, the mean of what has ended stands in.
     """
@@ -101,7 +101,9 @@ def filled(seen: Seen) -> tuple[list[Workload], float]:
     usual_s = float(np.nanmean(known)) if np.isfinite(known).any() else 1.0
     guess_s = np.maximum(LEAST_S, np.where(np.isfinite(told), told * bias, usual_s))
     ended = np.isfinite(known)
-    error = float(np.std(np.log(np.maximum(LEAST_S, known[ended]) / guess_s[ended]))) if ended.sum() >= SOME else 0.0
+    error = (
+        float(np.std(np.log(np.maximum(LEAST_S, known[ended]) / guess_s[ended]))) if ended.sum() >= SOME else math.nan
+    )
     runtime_s = np.where(ended, np.maximum(LEAST_S, known), guess_s)
     parts = np.split(runtime_s, np.cumsum([len(flow) for flow in seen.flows])[:-1])
     return [replace(flow, runtime_s=part) for flow, part in zip(seen.flows, parts, strict=True)], error
