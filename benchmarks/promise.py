@@ -1,6 +1,6 @@
 """The promise on the ground that judges: fewer joules, and nobody waits (`make bench-promise`).
 
-    python benchmarks/promise.py [--minutes 50] [--workers 2] [--estimates 20,100,…] [--no-sweep] [--part K/N] [--bounds]
+    python benchmarks/promise.py [--minutes 50] [--estimates 20,100,…] [--no-sweep] [--part K/N] [--bounds]
 
 Every stream of `ground.places` under our shielded policy, `kubernetes` all on and with nodes off after 600 s, and a
 sweep of plain rules × time-outs, of which the best that keeps the bound is known in hindsight only. A call goes on for
