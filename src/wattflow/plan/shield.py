@@ -151,6 +151,7 @@ class Shield:
         self._spent, self._times, self._care, self._response_s = False, 0, 1.0, math.nan
         self._looked, self._raced, self._race_at, self._raced_load = 0, 0, FIRST, math.nan
         self._ranking: list[race.Tried] = []
+        self._broke: frozenset[str] = frozenset()
         self._recent: dict[int, Workload] = {}
         self._name, self._dials = "reference", dict(REFERENCE)
         self._saves, self._saved, self._forbidden = 0.0, 0.0, ""
@@ -191,6 +192,8 @@ class Shield:
             self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load_of(some or flows)
             self._ease()
             held = race.Race(some, self._cluster, replace(self._policy, steer=None), self._rest_s)
+            # One race is seven streams: who broke in the race before is not trusted yet, however well it does now.
+            self._broke = frozenset(one.name for one in self._ranking if one.worst > WORST)
             self._ranking = held.run(self._tries) if len(some) >= EVERY else []
         return self._choose(now_s, arrived)
 
@@ -266,10 +269,11 @@ class Shield:
         self._forbidden = ""
         for one in self._ranking:
             waits, limit = max(one.mean_high, one.tail_high), BOUND - STRICTER * self._times
-            if waits <= limit and one.worst <= WORST and one.energy_high < 0.0 and one.missed == 0:
+            steady = one.worst <= WORST and one.name not in self._broke
+            if waits <= limit and steady and one.energy_high < 0.0 and one.missed == 0:
                 return one
             if not self._forbidden and one.energy_high < 0.0:
-                shown = waits if waits > limit else one.worst
+                shown = waits if waits > limit else max(one.worst, WORST)
                 why = f"{shown:.3f} of the reference's waiting" if one.missed == 0 else f"{one.missed} deadlines missed"
                 self._forbidden = f"{one.name} (would save {1.0 - math.exp(one.energy):.0%}; {why})"
         return None

@@ -281,3 +281,12 @@ def test_a_window_has_the_shapes_that_it_uses_alone() -> None:
     assert len(window.shapes) == len(np.unique(flows[0].shape)) < len(workload.shapes)
     for task in range(len(window)):
         assert window.shapes[window.shape[task]] == flows[0].shapes[flows[0].shape[task]]
+
+
+def test_who_broke_in_a_stream_of_the_last_two_races_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload, cluster = stream(60, 20.0, equal(), 2), equal()
+    rankings = [[replace(SAVER, worst=1.4)], [SAVER], [SAVER]]
+    monkeypatch.setattr(race.Race, "run", lambda *_: rankings.pop(0))
+    one = shield.Shield(registry.load("wattflow:shield=kubernetes"), cluster, "kubernetes", race.candidates())
+    chosen = [one.consider(1e6, seen_of(workload, 1.0, until)) for until in (8, 16, 32)]
+    assert chosen[0] is None and chosen[1] is None and chosen[2] is not None and not rankings
