@@ -14,9 +14,9 @@ more careful.
 *Sleep has a price before it has a cost.* A node that sleeps too early makes those wait who arrive while it wakes:
 w seconds, and as many workflows as arrive in w, each time-out T. As a share of the responses R that is at most about
 w² / (T R). What may be spent is the bound and what the rule earns beside the reference with all nodes on (m, the ratio
-of waiting): e = 1 + `LATE` − m. The chance to spend more than e falls faster than the share of it that is planned, so
-no time-out is below `PRICED` × w² / R × `LATE` / e², `CAREFUL` times that after each time that the budget was spent,
-and `EASIER` times that where little of it was.
+of waiting): so no time-out is below `PRICED` × w² / (R × (1 + `LATE` − m)), `CAREFUL` times that after each time that
+the budget was spent, and `EASIER` times that where little of it was. A race does not replace it: its streams are as
+short as a few wakes, and end before what sleeps is missed.
 
 *Chosen.* `race` tells which candidates save joules and keep the bound, by intervals; the one with the fewest joules is
 used. It is held after `FIRST` workflows, then when twice as many have arrived, and when the load has drifted.
@@ -244,7 +244,7 @@ class Shield:
         """The least time-out of a rule that has this ratio of waiting while all nodes are on."""
         wake_s = max((node.sleep.wake_s for node in self._cluster.nodes if node.sleep is not None), default=0.0)
         earned = max(LATE, 1.0 + LATE - waiting)
-        rest_s = PRICED * self._care * wake_s**2 / max(1e-3, self._response_s) * LATE / earned**2
+        rest_s = PRICED * self._care * wake_s**2 / (max(1e-3, self._response_s) * earned)
         return rest_s if math.isfinite(rest_s) else race.NEVER_S
 
     def _choose(self, now_s: float, arrived: int) -> Policy | None:
