@@ -26,6 +26,7 @@ MOST_TASKS = 12_000
 """Tasks that are replayed, at most; a driver's window has far fewer unless workflows are large."""
 LEAST_S = 1e-3
 """Runtime of a task that is done: it keeps its place in the DAG and takes no time."""
+AHEAD_S = 1.0
 SOME = 6
 """Tasks that have ended, from which on their runtimes say something of those of others."""
 
@@ -77,14 +78,20 @@ class Shadow:
 
 
 def remainder(flow: Workload, start_s: Floats, end_s: Floats, at_s: float) -> Workload:
-    """The workflow as it stands at a time: submitted then, with the work that is left."""
-    left = np.clip((end_s - at_s) / np.maximum(1e-9, end_s - start_s), 0.0, 1.0)
+    """The workflow as it stands at a time, with the work that is left; it is submitted `AHEAD_S` before.
+
+    What is done passes in that second and what runs is placed, before what waits may begin: else a task that waits
+    would take the place of one that runs.
+    """
+    begin_s = at_s - AHEAD_S
+    left = np.clip((end_s - begin_s) / np.maximum(1e-9, end_s - start_s), 0.0, 1.0)
+    left[end_s <= at_s] = 0.0
     return replace(
         flow,
         runtime_s=np.maximum(LEAST_S, left * flow.runtime_s),
         estimate_s=np.maximum(LEAST_S, left * flow.estimate_s),
-        release_s=np.maximum(flow.release_s, at_s),
-        workflow_submit_s=np.maximum(flow.workflow_submit_s, at_s),
+        release_s=np.where(start_s >= at_s, np.maximum(flow.release_s, at_s), begin_s),
+        workflow_submit_s=np.full(1, begin_s),
     )
 
 

@@ -228,7 +228,7 @@ def test_a_window_begins_with_the_shadows_backlog(monkeypatch: pytest.MonkeyPatc
             one.consider(1e6, Seen(first, flows[first:last], [f.runtime_s for f in flows[first:last]], end_s))
         return one.ledger.rows()[-1][1]
 
-    assert last_shadow_s((0, 24), (16, 32)) == pytest.approx(usual_s[31], rel=0.01)
+    assert last_shadow_s((0, 24), (16, 32)) == pytest.approx(usual_s[31], rel=0.03)
     hops = [(first, first + 8) for first in range(0, 26, 2)]
     assert last_shadow_s(*hops) == pytest.approx(usual_s[31], rel=0.03), "small windows, one after the other"
     assert last_shadow_s((16, 32)) < 0.8 * usual_s[31], "the case asks for no backlog"
