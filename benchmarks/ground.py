@@ -85,7 +85,8 @@ def stratified(drawn: list[Place]) -> list[Place]:
     rounds alone has judged the ground in its proportions."""
     cells = [(equal, load) for load in LOADS for equal in (True, False, False)]
     queues = {
-        cell: [place for place in drawn if (place.cluster == EQUAL, place.load) == cell] for cell in dict.fromkeys(cells)
+        cell: [place for place in drawn if (place.cluster == EQUAL, place.load) == cell]
+        for cell in dict.fromkeys(cells)
     }
     return [queues[cell].pop(0) for _ in range(len(drawn) // len(cells)) for cell in cells]
 

@@ -98,7 +98,8 @@ def report(
     # Without a file the home's operator token is at hand; a file that was given may be a user's.
     role = "operator" if token_file is None else "user"
     path = f"/v1/usage?by={quote(by, safe='')}&month={quote(month, safe='')}"
-    rows = connect(home, server, token_file, role).call("GET", path)
+    connection = connect(home, server, token_file, role)
+    rows = connection.call("GET", path)
     shown = [
         row
         | {
@@ -110,6 +111,19 @@ def report(
     ]
     columns = (by, "attempts", "cpu time", "energy", "CO2")
     show(shown if form is o.Form.table else rows, columns, form, out, f"nothing was used in {month}")
+    shield = connection.call("GET", "/v1/status").get("shield")
+    if shield is not None and month == time.strftime("%Y-%m", time.gmtime()):
+        remark(promise(shield, sum(row["energy_j"] for row in rows)))
+
+
+def promise(shield: dict[str, Any], used_j: float) -> str:
+    """Say what a server's shield has kept, saved beside what tasks used, and cost."""
+    from wattflow.plan.shield import summed
+
+    # What was used is what the reference would have, less the saved share.
+    saved_j = used_j * shield["saved"] / max(1e-9, 1.0 - shield["saved"])
+    cost = f"{shield['processor_s']:.1f} s of processor"
+    return f"{summed(shield)}; {units.human_energy(saved_j)} beside what these used; the shield took {cost}"
 
 
 def audit(

@@ -140,7 +140,7 @@ def up(
     place = home_of(home)
     # The default is known to be there; loading policies takes longer than the rest of this command.
     if policy != POLICY:
-        _check_policy(policy)
+        policy = _served(policy)
     if learn and policy.split(":")[0] != "learned":
         raise InvalidInput("--learn", f"it is the policy `learned` that goes on learning, not {policy!r}: -p learned")
     # The learner goes on from what was typed; the server starts with what was learned since.
@@ -349,13 +349,14 @@ def _spawn_learner(place: Home, policy: str, every: int, seconds: float, secret:
     processes.mark(place.folder / LEARNER, process.pid)
 
 
-def _check_policy(name: str) -> None:
-    """Refuse a policy that is not there; a known one need not be loaded for that."""
+def _served(name: str) -> str:
+    """Return what a server makes of a policy's name; refuse one that is not there."""
     from wattflow.policy import registry
 
     # Contributed ones are loaded: only that tells whether they work.
     if not registry.is_known(name) or name in registry.contributed():
         registry.load(name)
+    return registry.served(name)
 
 
 def _size(option: str, text: str) -> int:

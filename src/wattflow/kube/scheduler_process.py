@@ -39,9 +39,10 @@ from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.scores import replicas
 from wattflow.kube.settings import SchedulerSettings
-from wattflow.live.shielding import adviser
+from wattflow.live.shielding import Shielding, adviser
 from wattflow.model.errors import InvalidInput, Problem, WattflowError
 from wattflow.policy import registry
+from wattflow.policy.base import Policy
 
 log = logging.getLogger(__name__)
 _RELOAD_S = 2.0
@@ -135,8 +136,8 @@ async def check(where: Access, chosen: SchedulerSettings, role: Role | None = No
 def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) -> Scheduler:
     """A scheduler with the live engine; with a role, one placer of a frame."""
     watts = Watts(chosen.default_profile, chosen.node_cap_w, guesses=chosen.guess)
-    policy = registry.load(chosen.policy, **chosen.params)
     extends = chosen.mode == "extender"  # it sees one pod at a time, of nodes that another has chosen
+    policy = policy_of(chosen, role)
     engine_decider.warm(policy, extends)
     flows, estimates = Flows() if chosen.argo and not extends else None, Estimates()
     estimates.predicted = Predicted() if chosen.predict else None
@@ -151,8 +152,7 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
         rehearsing, chosen.data,
     )  # fmt: skip
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions, role=role)
-    if rehearsing is not None:
-        scheduler.metrics.gauges |= shield_gauges(rehearsing)
+    _show_shield(scheduler, rehearsing)
     if chosen.journal:
         decisions = Decisions.into(Path(chosen.journal), decider)
         scheduler.note_of = decisions.note
@@ -293,6 +293,24 @@ def _changed_at(config: Path) -> int | None:
         return None
 
 
+def policy_of(chosen: SchedulerSettings, role: Role | None) -> Policy:
+    """Return the policy that is configured; `wattflow` shielded, where the scheduler sees all its pods and places them.
+
+    A placer of a frame sees a part of the pods, an extender one at a time: what a shield compares is not there.
+    """
+    alone = chosen.mode == "schedule" and role is None
+    return registry.load(registry.served(chosen.policy) if alone else chosen.policy, **chosen.params)
+
+
+def _show_shield(scheduler: Scheduler, shield: Shielding | None) -> None:
+    """Have the shield's figures among the metrics, and those of none where there is none."""
+    gauges = scheduler.metrics.gauges
+    for name in [name for name in gauges if name.startswith("wattflow_shield_")]:
+        del gauges[name]
+    if shield is not None:
+        gauges |= shield_gauges(shield)
+
+
 def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
     """Take over what may change while running."""
     old = scheduler.settings
@@ -307,7 +325,16 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
     other = (old.policy, dict(old.params)) != (new.policy, dict(new.params))
     # The engine keeps its State; only the rule is exchanged.
     if other and isinstance(scheduler.decider, EngineDecider):
-        scheduler.decider.use(registry.load(new.policy, **new.params))
+        policy, before = (
+            policy_of(dataclasses.replace(new, mode=old.mode), scheduler.role),
+            scheduler.decider.rehearsing,
+        )
+        scheduler.decider.use(policy)
+        # Of the policy before: its next answer would bring that one back.
+        if before is not None:
+            before.close()
+        scheduler.decider.rehearsing = shield = adviser(policy.name)
+        _show_shield(scheduler, shield)
     # Fixed keys keep their old value, so that what is shown is what runs.
     scheduler.settings = dataclasses.replace(new, **{key: getattr(old, key) for key in fixed})
     if old.node_cap_w != new.node_cap_w:

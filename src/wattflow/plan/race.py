@@ -99,6 +99,7 @@ class Tried:
             whichever is higher (p95 of a short stream says less, and a wake that one workflow in fifteen waits for
             hardly moves the quarter).
         missed: Deadlines missed that the reference met, in all streams.
+        worst: The largest ratio of mean, slowest quarter or p95 in any stream: one in seven is more than may break.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Tried:
     mean_high: float
     tail_high: float
     missed: int
+    worst: float = 1.0
 
 
 class Race:
@@ -189,7 +191,8 @@ def _summed(name: str, dials: Dials, rows: Floats, sure: float) -> Tried:
     mean_high, tail_high, p95_high = (middle + LIKELY * error)[1:4].tolist()
     missed = int(rows[:, 4].sum())
     energy_high = float(middle[0] + sure * error[0])
-    return Tried(name, dials, float(middle[0]), energy_high, mean_high, max(tail_high, p95_high), missed)
+    worst = float(rows[:, 1:4].max())
+    return Tried(name, dials, float(middle[0]), energy_high, mean_high, max(tail_high, p95_high), missed, worst)
 
 
 def stream_of(flows: Sequence[Workload], seed: int, tasks: int) -> Workload:

@@ -26,8 +26,9 @@ MOST_TASKS = 12_000
 """Tasks that are replayed, at most; a driver's window has far fewer unless workflows are large."""
 LEAST_S = 1e-3
 """Runtime of a task that is done: it keeps its place in the DAG and takes no time."""
+AHEAD_S = 1.0
 SOME = 6
-"""Tasks whose estimate and runtime are known, from which on their ratio is believed."""
+"""Tasks that have ended, from which on their runtimes say something of those of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +78,26 @@ class Shadow:
 
 
 def remainder(flow: Workload, start_s: Floats, end_s: Floats, at_s: float) -> Workload:
-    """The workflow as it stands at a time: submitted then, with the work that is left."""
-    left = np.clip((end_s - at_s) / np.maximum(1e-9, end_s - start_s), 0.0, 1.0)
+    """The workflow as it stands at a time, with the work that is left; it is submitted `AHEAD_S` before.
+
+    What is done passes in that second and what runs is placed, before what waits may begin: else a task that waits
+    would take the place of one that runs.
+    """
+    begin_s = at_s - AHEAD_S
+    left = np.clip((end_s - begin_s) / np.maximum(1e-9, end_s - start_s), 0.0, 1.0)
+    left[end_s <= at_s] = 0.0
     return replace(
         flow,
         runtime_s=np.maximum(LEAST_S, left * flow.runtime_s),
         estimate_s=np.maximum(LEAST_S, left * flow.estimate_s),
-        release_s=np.maximum(flow.release_s, at_s),
-        workflow_submit_s=np.maximum(flow.workflow_submit_s, at_s),
+        release_s=np.where(start_s >= at_s, np.maximum(flow.release_s, at_s), begin_s),
+        workflow_submit_s=np.full(1, begin_s),
     )
 
 
 def filled(seen: Seen) -> tuple[list[Workload], float]:
     """Each workflow with the runtimes that were measured, else its estimates as far off as those of ended tasks were,
-    and how far one task errs beyond that (σ of the logarithm).
+    and how far one task errs beyond that (σ of the logarithm; NaN while too few have ended).
 
     Where nothing was estimated, the mean of what has ended stands in.
     """
@@ -101,7 +108,9 @@ def filled(seen: Seen) -> tuple[list[Workload], float]:
     usual_s = float(np.nanmean(known)) if np.isfinite(known).any() else 1.0
     guess_s = np.maximum(LEAST_S, np.where(np.isfinite(told), told * bias, usual_s))
     ended = np.isfinite(known)
-    error = float(np.std(np.log(np.maximum(LEAST_S, known[ended]) / guess_s[ended]))) if ended.sum() >= SOME else 0.0
+    error = (
+        float(np.std(np.log(np.maximum(LEAST_S, known[ended]) / guess_s[ended]))) if ended.sum() >= SOME else math.nan
+    )
     runtime_s = np.where(ended, np.maximum(LEAST_S, known), guess_s)
     parts = np.split(runtime_s, np.cumsum([len(flow) for flow in seen.flows])[:-1])
     return [replace(flow, runtime_s=part) for flow, part in zip(seen.flows, parts, strict=True)], error

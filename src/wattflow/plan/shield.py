@@ -15,10 +15,11 @@ more careful.
 w seconds, and as many workflows as arrive in w, each time-out T. As a share of the responses R that is at most about
 w² / (T R). What may be spent is the bound and what the rule earns beside the reference with all nodes on (m, the ratio
 of waiting): so no time-out is below `PRICED` × w² / (R × (1 + `LATE` − m)), `CAREFUL` times that after each time that
-the budget was spent, and `EASIER` times that where little of it was.
+the budget was spent, and `EASIER` times that where little of it was. A race does not replace it: its streams are as
+short as a few wakes, and end before what sleeps is missed.
 
 *Chosen.* `race` tells which candidates save joules and keep the bound, by intervals; the one with the fewest joules is
-used. It is held after `FIRST` workflows, then when 1.6 times as many have arrived, and when the load has drifted.
+used. It is held after `FIRST` workflows, then when twice as many have arrived, and when the load has drifted.
 """
 
 from __future__ import annotations
@@ -52,12 +53,15 @@ PRIOR = 40
 PRICED, CAREFUL, EASIER = 0.25, 3.0, 0.5
 """The price of sleep; its factor after each time that the budget was spent, and after each race since which less than
 half of it was."""
-FIRST, AGAIN, EVERY, RARELY = 6, 2.0, 4, 10
+FIRST, AGAIN, EVERY, RARELY = 4, 2.0, 4, 10
 """The first race, when to race again (× arrivals), and every how many arrivals to look; beyond `KEPT`, rarely."""
 DRIFT, LATELY = 1.8, 10
 """Factor by which the load of the last so many arrivals may differ from the race's before it is held again."""
 BOUND, STRICTER = 1.015, 0.005
 """The ratio of responses that a race's intervals may reach; less by so much after each time the budget was spent."""
+WORST = 1.06
+"""The ratio that waiting may reach in any stream of a race: where a wake takes longer than a workflow, means and their
+errors over seven streams do not tell what one bad stream in seven costs."""
 RECENT, LARGEST = 32, 1_500
 """Workflows that a race draws from, at most, and tasks of the largest of them."""
 
@@ -147,6 +151,7 @@ class Shield:
         self._spent, self._times, self._care, self._response_s = False, 0, 1.0, math.nan
         self._looked, self._raced, self._race_at, self._raced_load = 0, 0, FIRST, math.nan
         self._ranking: list[race.Tried] = []
+        self._broke: frozenset[str] = frozenset()
         self._recent: dict[int, Workload] = {}
         self._name, self._dials = "reference", dict(REFERENCE)
         self._saves, self._saved, self._forbidden = 0.0, 0.0, ""
@@ -175,16 +180,20 @@ class Shield:
         if sum(map(len, flows)) > MOST_TASKS:
             return None  # one workflow alone is too much to replay: nothing is known of it, so nothing changes
         self._remember(seen, flows)
-        self._observe(now_s, seen, flows, math.exp(error))
+        self._observe(now_s, seen, flows, 1.0 if math.isnan(error) else math.exp(error))
         load = load_of(flows[-LATELY:])
         drifted = arrived >= self._raced + RARELY and self._has_drifted(load)
-        measurable = all(node.power is not None for node in self._cluster.nodes)
+        # Before some tasks have ended, runtimes are hearsay: estimates may be off by any factor.
+        measurable = not math.isnan(error) and all(node.power is not None for node in self._cluster.nodes)
         # While the budget is spent the reference decides, whatever a race would find.
         if measurable and not self._spent and (arrived >= self._race_at or drifted):
-            self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load
-            self._ease()
             some = [self._recent[number] for number in sorted(self._recent)]
+            # Of all that the race draws from: that of the last few alone would drift by chance.
+            self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load_of(some or flows)
+            self._ease()
             held = race.Race(some, self._cluster, replace(self._policy, steer=None), self._rest_s)
+            # One race is seven streams: who broke in the race before is not trusted yet, however well it does now.
+            self._broke = frozenset(one.name for one in self._ranking if one.worst > WORST)
             self._ranking = held.run(self._tries) if len(some) >= EVERY else []
         return self._choose(now_s, arrived)
 
@@ -243,7 +252,7 @@ class Shield:
         why, found = "no candidate keeps the bound for certain", self._permitted()
         if self._spent:
             why, found = "the budget is spent", None
-        elif not len(self.ledger) or not self._ranking:
+        elif not self._ranking:
             why, found = "too little is known", None
         elif found is not None:
             why = "the fewest joules of those that keep the bound"
@@ -259,11 +268,13 @@ class Shield:
         """The first of the ranking that keeps the bound; note the first that does not and would save more."""
         self._forbidden = ""
         for one in self._ranking:
-            waits = max(one.mean_high, one.tail_high)
-            if waits <= BOUND - STRICTER * self._times and one.energy_high < 0.0 and one.missed == 0:
+            waits, limit = max(one.mean_high, one.tail_high), BOUND - STRICTER * self._times
+            steady = one.worst <= WORST and one.name not in self._broke
+            if waits <= limit and steady and one.energy_high < 0.0 and one.missed == 0:
                 return one
             if not self._forbidden and one.energy_high < 0.0:
-                why = f"{waits:.3f} of the reference's waiting" if one.missed == 0 else f"{one.missed} deadlines missed"
+                shown = waits if waits > limit else max(one.worst, WORST)
+                why = f"{shown:.3f} of the reference's waiting" if one.missed == 0 else f"{one.missed} deadlines missed"
                 self._forbidden = f"{one.name} (would save {1.0 - math.exp(one.energy):.0%}; {why})"
         return None
 

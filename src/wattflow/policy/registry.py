@@ -71,6 +71,8 @@ ALIASES = {
 """Names of before, accepted for one release more; they are listed nowhere."""
 UNLISTED = {"portfolio": "wattflow.policy.portfolio:PORTFOLIO"}
 """Loaded by name, since journals hold them, and listed nowhere: what `wattflow:shield=kubernetes` chooses from."""
+SHIELDED = "wattflow"
+"""Shielded by default where it serves (`served`)."""
 START = ("wattflow", "kubernetes", "least-energy", "eft", "heft")
 """Five to begin with."""
 GROUPS = {
@@ -123,6 +125,17 @@ def load(name: str, **params: float) -> Policy:
     if settings or base != name:
         policy = spec.configured(policy, name, settings)
     return policy.with_params(**params) if params else policy
+
+
+def served(name: str) -> str:
+    """Return what a name means to a driver that goes on for days: `wattflow` is shielded there.
+
+    A simulation of one workflow keeps the bare rules: it is over before a shield has anything to go by.
+    """
+    base, settings = (name, []) if spec.is_plain(name) else spec.base_of(name)
+    # Queue, order and time-outs are the shield's to choose; who sets one, or says `shield`, gets what is typed.
+    chosen = any(setting.partition("=")[0] in spec.SETTINGS for setting in settings)
+    return name if base != SHIELDED or chosen else f"{name}:shield=kubernetes"
 
 
 def _registered(name: str) -> Policy:

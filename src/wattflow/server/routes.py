@@ -49,6 +49,11 @@ class PolicyChange(msgspec.Struct, frozen=True):
     policy: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]  # may name a file of weights
 
 
+def shield_figures(known: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the shield has kept, saved and cost by now; None without one, or before its first answer."""
+    return known["summary"] | {"processor_s": known["processor_s"]} if known.get("summary") else None
+
+
 @router.get("/status")
 async def status(request: Request) -> Response:
     """Versions, counts, and whether the store takes changes."""
@@ -63,7 +68,7 @@ async def status(request: Request) -> Response:
         "nodes": sum(node.state != "down" for node in service.nodes), "running": len(service.attempts),
         "waiting": sum(flow.open for flow in service.workflows.values()) - len(service.attempts),
         "trouble": service.writer.message, "set_aside": dict(service.aside.counts),
-        "epoch": service.fences.epoch, "servers": house.servers,
+        "epoch": service.fences.epoch, "servers": house.servers, "shield": shield_figures(service.decider.shield),
         "commits": written.commits,
         "commit_p50_s": written.commit_s.quantile(0.5), "commit_p99_s": written.commit_s.quantile(0.99),
         "commit_collecting_p50_s": written.collecting_s.quantile(0.5),

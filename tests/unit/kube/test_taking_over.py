@@ -217,7 +217,11 @@ def test_a_reload_changes_policy_and_caps_and_a_mistake_changes_nothing(
     assert profile is not None
     cap_w = profile.at(3.0)
     capped = CAPS.format(profile=name, caps=f"node_cap_w = {cap_w}\ncluster_cap_w = {profile.at(2.0)}\n")
+    shield = scheduler.decider.rehearsing  # type: ignore[attr-defined]
+    assert shield is not None and "wattflow_shield_kept" in scheduler.metrics.gauges, "`wattflow` serves shielded"
     scheduler_process.reload(scheduler, settings.parse('policy = "fifo"\n' + capped))
+    assert scheduler.decider.rehearsing is None, "its next answer would bring the policy before back"  # type: ignore[attr-defined]
+    assert "wattflow_shield_kept" not in scheduler.metrics.gauges
     assert scheduler.settings.policy == "fifo" == scheduler.decider.engine.policy.name  # type: ignore[attr-defined]
     assert 2900 < scheduler.watts.capped("n", {"cpu": 8000})["cpu"] <= 3001
     for i in range(4):

@@ -13,7 +13,7 @@ from wattflow.model.cluster import Cluster, Node, Sleep
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workload import Workload
-from wattflow.plan import joining, race, shadow, shield
+from wattflow.plan import joining, measured, race, shadow, shield
 from wattflow.policy import arrivals, registry
 from wattflow.policy.base import Policy, Seen
 from wattflow.policy.portfolio import REFERENCE
@@ -228,7 +228,7 @@ def test_a_window_begins_with_the_shadows_backlog(monkeypatch: pytest.MonkeyPatc
             one.consider(1e6, Seen(first, flows[first:last], [f.runtime_s for f in flows[first:last]], end_s))
         return one.ledger.rows()[-1][1]
 
-    assert last_shadow_s((0, 24), (16, 32)) == pytest.approx(usual_s[31], rel=0.01)
+    assert last_shadow_s((0, 24), (16, 32)) == pytest.approx(usual_s[31], rel=0.03)
     hops = [(first, first + 8) for first in range(0, 26, 2)]
     assert last_shadow_s(*hops) == pytest.approx(usual_s[31], rel=0.03), "small windows, one after the other"
     assert last_shadow_s((16, 32)) < 0.8 * usual_s[31], "the case asks for no backlog"
@@ -238,3 +238,55 @@ def test_what_is_too_large_to_replay_changes_nothing(monkeypatch: pytest.MonkeyP
     one = steered(monkeypatch, SAVER)
     monkeypatch.setattr(shield, "MOST_TASKS", 10)
     assert one.consider(1e6, seen_of(stream(24, 20.0, equal(), 2), 1.0, 24)) is None and len(one.ledger) == 0
+
+
+def test_an_open_workflow_is_overdue_beyond_the_error_of_estimates_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose shadow rests on estimates that are off by much is not late yet when these have passed."""
+    workload = stream(24, 20.0, equal(), 2)
+    usual = seen_of(workload, 1.0, 24)
+    still = np.where(np.arange(24) == 23, np.nan, usual.end_s)
+    submit_s, runtime_s = float(usual.flows[23].workflow_submit_s[0]), [*usual.runtime_s]
+    runtime_s[23] = np.full(len(runtime_s[23]), np.nan)
+    late: dict[float, float] = {}
+    for spread in (0.0, 1.0):
+        factor = np.exp(spread * np.tile([-1.0, 1.0], 12))
+        flows = [f.with_estimates(f.runtime_s * x) for f, x in zip(usual.flows, factor.tolist(), strict=True)]
+        one = steered(monkeypatch)
+        one.consider(submit_s + 1.5 * float(usual.end_s[23] - submit_s), Seen(0, flows, runtime_s, still))
+        late[spread] = one.ledger._open[0]
+    assert late[0.0] > 0.0 and late[1.0] == 0.0
+
+
+def test_a_race_sees_a_wake_that_one_workflow_in_fifteen_waits_for() -> None:
+    usual = measured.Result(100.0, 10.0, 12.0, 50.0, tail_s=12.0)
+    ours = replace(usual, energy_j=60.0, mean_s=10.1, p95_s=14.0, tail_s=12.1)
+    tried = race._summed("one", {}, np.array([race.beside(ours, usual, 0.0)] * 2), 3.0)
+    assert tried.mean_high <= shield.BOUND and tried.tail_high > 1.1
+
+
+def test_the_flagship_is_left_out_of_a_race_of_very_wide_workflows(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = equal()
+    flows = [flow for _, flow in arrivals.workflows(stream(16, 60.0, cluster))]
+    base = replace(registry.load("wattflow:shield=kubernetes"), steer=None)
+    tries = {"flagship": {"rule": 0.0, "after_s": 600.0}, "soonest": {"rule": 1.0, "after_s": 600.0}}
+    for wide, ran in ((100_000, ["flagship", "soonest"]), (10, ["soonest"])):
+        monkeypatch.setattr(race, "WIDE", wide)
+        assert sorted(one.name for one in race.Race(flows, cluster, base, lambda _: 0.0).run(tries)) == ran
+
+
+def test_a_window_has_the_shapes_that_it_uses_alone() -> None:
+    workload = stream(6, 20.0, equal())
+    flows = [flow for _, flow in arrivals.workflows(workload)]
+    window = joining.together(flows[:1])
+    assert len(window.shapes) == len(np.unique(flows[0].shape)) < len(workload.shapes)
+    for task in range(len(window)):
+        assert window.shapes[window.shape[task]] == flows[0].shapes[flows[0].shape[task]]
+
+
+def test_who_broke_in_a_stream_of_the_last_two_races_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload, cluster = stream(60, 20.0, equal(), 2), equal()
+    rankings = [[replace(SAVER, worst=1.4)], [SAVER], [SAVER]]
+    monkeypatch.setattr(race.Race, "run", lambda *_: rankings.pop(0))
+    one = shield.Shield(registry.load("wattflow:shield=kubernetes"), cluster, "kubernetes", race.candidates())
+    chosen = [one.consider(1e6, seen_of(workload, 1.0, until)) for until in (8, 16, 32)]
+    assert chosen[0] is None and chosen[1] is None and chosen[2] is not None and not rankings

@@ -83,3 +83,20 @@ def test_a_policy_of_a_file_goes_by_its_variable_or_its_own_name(tmp_path: Path)
         spec.from_file(f"{path}:greedy")
     with pytest.raises(InvalidInput, match="no such file"):
         spec.from_file(f"{tmp_path}/none.py:x")
+
+
+@pytest.mark.parametrize(
+    ("typed", "means"),
+    [
+        ("wattflow", "wattflow:shield=kubernetes"),
+        ("wattflow:late=300", "wattflow:late=300:shield=kubernetes"),
+        ("wattflow:shield=none", "wattflow:shield=none"),
+        ("wattflow:sleep=60", "wattflow:sleep=60"),
+        ("least-energy", "least-energy"),
+        ("my.py:frugal", "my.py:frugal"),
+    ],
+)
+def test_a_driver_that_goes_on_for_days_shields_the_flagship(typed: str, means: str) -> None:
+    assert registry.served(typed) == means
+    if not typed.endswith("frugal"):
+        assert (registry.load(means).steer is not None) == means.endswith("shield=kubernetes")

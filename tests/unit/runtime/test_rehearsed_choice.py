@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from wattflow.cli import account
 from wattflow.live import FINISHED, STARTED, TASK, Engine, Placement
 from wattflow.live.shielding import Remembered, Shielding, typed
 from wattflow.policy import registry
@@ -12,6 +14,7 @@ from wattflow.policy.portfolio import PORTFOLIO
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
 from wattflow.server.decision_replay import shield_note
+from wattflow.server.routes import shield_figures
 
 NOTE = {
     "at_s": 20.0, "workflows": 8, "chosen": "saver", "dials": "rule=1", "why": "of joules", "late": 0.01, "tail": 1.0,
@@ -100,3 +103,18 @@ def test_what_the_shield_chose_is_in_the_journal_and_in_a_snapshot(tmp_path: Pat
         shape = again.shape([m.Variant(cpus=1.0, memory_bytes=1 << 20)], "f")
         again.put(TASK, shape, estimate_s=10.0)
     assert replayed.step(500.0).placements == loaded.step(500.0).placements
+
+
+def test_a_report_says_what_was_kept_saved_and_spent_on_it() -> None:
+    summary: dict[str, Any] = {
+        "workflows": 80, "judged": 60, "kept": True, "late": -0.012, "tail": 0.99, "saved": 0.25, "spent": 1,
+    }  # fmt: skip
+    status = shield_figures({"summary": summary, "processor_s": 12.0})
+    assert (
+        status is not None
+        and shield_figures({}) is None
+        and shield_figures({"summary": {}, "processor_s": 0.0}) is None
+    )
+    text = account.promise(status, 3.6e6)
+    assert "promise kept on the last 60 of 80 workflows: 1.2% sooner" in text
+    assert "0.333 kWh beside what these used; the shield took 12.0 s of processor" in text
