@@ -73,7 +73,8 @@ def measure(place: Place, sweep: bool = True) -> Row:
 def bound_of(judge: Judge, found: dict[str, Row]) -> float:
     """Joules that no schedule undercuts in which nobody waits longer than the bound allows, over the reference's."""
     base_j = float(np.mean([one.energy_j for one in judge.base])) * found[BASE]["energy"]
-    return stream_bound.least_joules(judge.workload, judge.stream.cluster, judge.due_s, judge.horizon_s) / base_j
+    least_j = stream_bound.least_joules(judge.workload, judge.stream.cluster, judge.due_s, judge.horizon_s)
+    return float(least_j / base_j)
 
 
 def with_bound(row: Row) -> Row:
