@@ -35,7 +35,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 from wattflow.plan import joining, race
-from wattflow.plan.shadow import MOST_TASKS, Shadow, filled
+from wattflow.plan.reference_replay import MOST_TASKS, Shadow, filled
 from wattflow.policy import registry
 from wattflow.policy.base import Policy, Seen, Steering
 from wattflow.policy.portfolio import PORTFOLIO, REFERENCE

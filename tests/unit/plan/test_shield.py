@@ -13,7 +13,7 @@ from wattflow.model.cluster import Cluster, Node, Sleep
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workload import Workload
-from wattflow.plan import joining, measured, race, shadow, shield
+from wattflow.plan import joining, measured, race, reference_replay, shield
 from wattflow.policy import arrivals, registry
 from wattflow.policy.base import Policy, Seen
 from wattflow.policy.portfolio import REFERENCE
@@ -39,7 +39,7 @@ def stream(flows: int, gap_s: float, cluster: Cluster, tasks: int = 12) -> Workl
 def seen_of(workload: Workload, slower: float, until: int) -> Seen:
     """Workflows that all ended, each after so many times the seconds that the reference gives it."""
     run = simulate(workload, equal(), "kubernetes")
-    usual_s = shadow.responses(run.end_s_by_task(), workload)
+    usual_s = reference_replay.responses(run.end_s_by_task(), workload)
     flows = [flow for _, flow in arrivals.workflows(workload)][:until]
     end_s = np.array([float(f.workflow_submit_s[0]) + slower * usual_s[i] for i, f in enumerate(flows)])
     return Seen(0, flows, [flow.runtime_s for flow in flows], end_s)
@@ -111,11 +111,11 @@ def test_runtimes_are_measured_else_estimated_as_far_off_as_those_that_ended() -
     flows = [flow for _, flow in arrivals.workflows(workload.with_estimates(2.0 * workload.runtime_s))]
     true_s = [flow.estimate_s / 2.0 for flow in flows]
     half = [true_s[0], np.full(len(flows[1]), np.nan)]
-    found, error = shadow.filled(Seen(0, flows, half, np.array([100.0, np.nan])))
+    found, error = reference_replay.filled(Seen(0, flows, half, np.array([100.0, np.nan])))
     assert error == pytest.approx(0.0, abs=1e-6)
     assert found[0].runtime_s == pytest.approx(true_s[0]) and found[1].runtime_s == pytest.approx(true_s[1])
     unknown = [flow.with_estimates(np.full(len(flow), np.nan)) for flow in flows]
-    found, error = shadow.filled(Seen(0, unknown, half, np.array([100.0, np.nan])))
+    found, error = reference_replay.filled(Seen(0, unknown, half, np.array([100.0, np.nan])))
     assert error > 0.1, "one mean for all says little of each"
     assert found[1].runtime_s == pytest.approx(float(true_s[0].mean()))
 
@@ -182,10 +182,10 @@ def test_a_note_tells_what_was_forbidden_and_a_summary_what_was_kept(monkeypatch
 def test_equal_nodes_keep_the_bound_where_the_flagship_does_not() -> None:
     cluster = equal()
     workload = stream(48, 25.0, cluster)
-    usual = shadow.responses(simulate(workload, cluster, "kubernetes").end_s_by_task(), workload)
+    usual = reference_replay.responses(simulate(workload, cluster, "kubernetes").end_s_by_task(), workload)
 
     def ratios(policy: str | Policy) -> tuple[float, float]:
-        ours = shadow.responses(simulate(workload, cluster, policy).end_s_by_task(), workload)
+        ours = reference_replay.responses(simulate(workload, cluster, policy).end_s_by_task(), workload)
         return float(ours.mean() / usual.mean()), float(np.quantile(ours, 0.95) / np.quantile(usual, 0.95))
 
     assert max(ratios("wattflow:shield=none")) > 1.02, "the case does not ask enough"
@@ -216,7 +216,7 @@ def test_dials_set_by_hand_stay_under_the_shield() -> None:
 def test_a_window_begins_with_the_shadows_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = equal(1)
     workload = stream(32, 4.0, cluster)
-    usual_s = shadow.responses(simulate(workload, cluster, "kubernetes").end_s_by_task(), workload)
+    usual_s = reference_replay.responses(simulate(workload, cluster, "kubernetes").end_s_by_task(), workload)
     assert usual_s[30] > 2.0 * usual_s[0], "the case has no backlog"
     flows = [flow for _, flow in arrivals.workflows(workload)]
 
