@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import kube_replay as replay
 import numpy as np
@@ -31,6 +32,7 @@ from operator_stateful import ROOT, _prepare
 
 from wattflow.clusters import resolve_profile
 from wattflow.files.data_folder import data_folder
+from wattflow.kube.engine_decider import as_requested
 from wattflow.kube.power import name_as_label
 from wattflow.model.cluster import Cluster, Node, Sleep
 from wattflow.model.workflow import Function, Variant
@@ -258,8 +260,8 @@ def _joules(
     return total * speedup
 
 
-def _simulated(day: Day, names: list[str], wake_s: float, enter_s: float, speedup: float) -> dict[str, object]:
-    """The rivals: the same pods and nodes under `kubernetes`, all on, and asleep after 600 s of the day."""
+def _simulated(day: Day, names: list[str], wake_s: float, enter_s: float, speedup: float) -> dict[str, Any]:
+    """The same pods and nodes in the simulator: `kubernetes`, all on and asleep after 600 s of the day, and ours."""
     from wattflow.sim import simulate
 
     wants = np.unique(day.cores)
@@ -272,9 +274,26 @@ def _simulated(day: Day, names: list[str], wake_s: float, enter_s: float, speedu
     nodes = tuple(_node(name, Sleep(SLEEP_W, wake_s, enter_s)) for name in names)
     on = simulate(workload, Cluster("day", nodes).without_sleep(), "kubernetes")
     asleep = simulate(workload, Cluster("day", nodes), f"kubernetes:sleep={600 / speedup:.4f}")
-    waits = np.zeros(len(order))
-    waits[order] = on.end_s_by_task() - workload.release_s - workload.runtime_s
-    return {"on": on.total_j * speedup, "600": asleep.total_j * speedup, "waits": waits}
+    ours = simulate(workload, Cluster("day", nodes), as_requested(POLICY))
+    waits = {"waits": np.zeros(len(order)), "ours_waits": np.zeros(len(order))}
+    for name, run in (("waits", on), ("ours_waits", ours)):
+        waits[name][order] = run.end_s_by_task() - workload.release_s - workload.runtime_s
+    return {"on": on.total_j * speedup, "600": asleep.total_j * speedup, "ours": ours.total_j * speedup, **waits}
+
+
+def offline(nodes: int, minutes: float, seed: int) -> dict[str, float]:
+    """The day without a rig: what our policy saves in the simulator, what nobody can exceed, who waits too long."""
+    day, speedup = recorded(nodes, 60 * minutes * 0.75, seed)
+    names = [f"kind{i % len(PROFILES)}-{i // len(PROFILES)}" for i in range(nodes)]
+    wake_s, enter_s = WAKE_S / speedup, ENTER_S / speedup
+    rivals = _simulated(day, names, wake_s, enter_s, speedup)
+    least = least_j(day, [_node(name) for name in names]) * speedup
+    long = (rivals["ours_waits"] > wake_s + 10) & (rivals["waits"] < 1.0)
+    found = {"nodes": float(nodes), "pods": float(len(day.cores)), "waited": float(long.sum())}
+    for name, against in (("all_on", rivals["on"]), ("kubernetes_600", rivals["600"])):
+        found[f"at_most_against_{name}"] = 100 * (1 - least / against)
+        found[f"simulated_against_{name}"] = 100 * (1 - rivals["ours"] / against)
+    return found
 
 
 def _touched(

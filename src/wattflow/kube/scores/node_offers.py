@@ -7,6 +7,7 @@ where the pods before it went, so pods that count one another take turns: one of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -119,21 +120,24 @@ class Offers:
         # scores of free room concern all, those of pods alike only them
         alike = None if self.joules == 0 else (pod.metadata.namespace, tuple(sorted(labels.items())))
         self._queue[uid] = (pod, since_s, alike)
+        if self._bare(pod):
+            # From the next look on: the last one may be long ago.
+            self._bare_s.setdefault(uid, math.inf)
 
     def due(self, now_s: float) -> list[str]:
         """Pods whose turn it is: of those alike the one of highest priority that has waited longest."""
         turns: dict[object, tuple[int, str]] = {}
         for uid, (pod, since_s, alike) in self._queue.items():
-            if self._bare(pod):
-                self._bare_s.setdefault(uid, now_s)
+            if self._taken(alike, now_s):
+                continue
+            if uid in self._bare_s:
+                self._bare_s[uid] = min(now_s, self._bare_s[uid])
             if self._early(pod, since_s, now_s):
                 continue
             if self._bare_s.pop(uid, None) is not None:
                 self._grown.add(uid)
-            # Who has no preferences after all need not take turns.
-            turn = alike if self._scored(pod) else uid
-            if self._taken(turn, now_s):
-                continue
+            # Who was held back and has no preferences after all need not take turns.
+            turn = alike if uid not in self._grown or self._scored(pod) else uid
             first = turns.get(turn)
             # First in the queue wins among equals: dicts keep the order.
             if first is None or pod.spec.priority > first[0]:
@@ -152,8 +156,9 @@ class Offers:
         return uid in self._offered_s and uid not in self._queue and now_s - since_s < _TURN_S
 
     def _early(self, pod: objects.Pod, since_s: float, now_s: float) -> bool:
-        if self._bare(pod):
-            return now_s - self._bare_s.get(pod.metadata.uid, now_s) < _SERVICE_S
+        bare_s = self._bare_s.get(pod.metadata.uid)
+        if bare_s is not None and self.replicas.unserved(pod):
+            return now_s - bare_s < _SERVICE_S
         return now_s - since_s < _OWNER_S and self.replicas.awaited(pod)
 
     @property
