@@ -161,3 +161,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    sys.stdout.flush()
+    os._exit(0)  # clients whose server is gone for good wait for it at an ordinary exit

@@ -95,21 +95,22 @@ class Simulation:
         self.view = View(self)
 
     def _offers(self, variants: tuple[Variant, ...], function: str) -> list[Offer]:
+        number = count()
         combined = [
-            (base, variant, guarantee, level)
+            Offer(next(number), base, variant, guarantee, level)
             for base, variant in enumerate(variants)
             for guarantee in self.options.guarantees
             for level in self.options.levels
         ]
         # Levels of devices come after all others, at the nominal level of the node's cores.
         clocked = [
-            (base, variant, guarantee, 0, clock, function)
+            Offer(next(number), base, variant, guarantee, 0, clock, function)
             for base, variant in enumerate(variants)
             for guarantee in self.options.guarantees
             for clock in self.options.levels
             if clock > 0 and variant.device is not None
         ]
-        return [Offer(i, *offer) for i, offer in enumerate([*combined, *clocked])]
+        return [*combined, *clocked]
 
     # Time (section 1)
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,7 @@ def test_the_annotation_is_followed_and_answered(tree: Path, tmp_path: Path, mon
     def annotate(api: SmallApi, order: str) -> None:
         api.put(NODES, {"metadata": {"name": "n", "annotations": {node_levels.ORDER: order}}})
 
-    def status(api: SmallApi) -> dict:
+    def status(api: SmallApi) -> Any:
         told = api.items[NODES]["/n"]["metadata"].get("annotations", {}).get(node_levels.STATUS, "{}")
         return json.loads(told)
 
