@@ -83,6 +83,8 @@ def profile(
 
     Example: wattflow levels profile --function matmul --out matmul.json -- python3 matmul.py
     """
+    if not function.strip():
+        raise InvalidInput("--function", "is empty; write the name that workflows call the function by")
     check_outputs(force, out)
     holder = _holder()
     knobs = _clocks(holder, device)
@@ -167,7 +169,22 @@ def _tell(done: FunctionProfile, out: Path, quiet: bool) -> None:
             f"{joules.value / base[1]:.3f} × joules ({joules.low / base[1]:.2f} to {joules.high / base[1]:.2f})",
             quiet,
         )
+    remark(f"for a cluster file: {_as_toml(done)}", quiet)
     remark(f"wrote {out}: {done.function} on {done.model}, {len(done.runs)} runs, {done.meter}", quiet)
+
+
+def _as_toml(done: FunctionProfile) -> str:
+    """Write the levels that were run as the key of a device in a cluster file."""
+    import json
+
+    levels = sorted({run.level for run in done.runs}, reverse=True)
+    took = [done.response.seconds(level).value for level in levels]
+    drawn = [done.response.joules(level).value for level in levels]
+    # At least 1: a lower clock makes nothing quicker, so what looks like it is noise.
+    seconds = [max(1.0, round(one / took[0], 4)) for one in took]
+    joules = [round(one / drawn[0], 4) for one in drawn]
+    known = f"{json.dumps(done.function)} = {{ seconds = {seconds}, joules = {joules} }}"
+    return f'levels = {{ knob = "clock_mhz", values = {levels}, functions = {{ {known} }} }}'
 
 
 def _holder() -> Holder:

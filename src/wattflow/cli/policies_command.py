@@ -26,7 +26,7 @@ def policies(
     """List the policies, or explain one.
 
     Five to start with, then all of them by group: ours, plain rules, published ones and planners. NAME alone explains
-    its rule, its numbers and the settings that every policy takes (sleep, queue, order).
+    its rule, its numbers and the settings that every policy takes (sleep, queue, order, levels, shield).
 
     Example: wattflow policies carbon-delay
     """

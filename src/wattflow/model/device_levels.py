@@ -30,6 +30,9 @@ class FunctionLevels:
             values = getattr(self, name)
             if not values or not all(math.isfinite(value) and value > 0 for value in values):
                 raise ValueError(f"{name} of {self.function} must be numbers above 0")
+            # Noise of a measurement may make a lower level look a little quicker; more than that is a slip.
+            if name == "seconds" and min(values) < 0.9:
+                raise ValueError(f"seconds of {self.function}: a lower level makes nothing quicker; at least 0.9")
             # Exactly 1, not nearly: level 0 costs nothing more, wherever it is asked for.
             if values[0] != 1:
                 raise ValueError(f"{name} of {self.function} are relative to the first level: the first must be 1")

@@ -53,7 +53,7 @@ deadlines."""
 
 
 def candidates() -> dict[str, Dials]:
-    """Every candidate by name: plain rules × time-outs, pools × their reserves, the flagship's dials, the network.
+    """Every candidate by name: plain rules × time-outs, pools × their reserves, the flagship's dials.
 
     Each names its rule and a finite time-out, for what it leaves out is the reference's: kube-scheduler's points, and
     nodes that never sleep.

@@ -345,13 +345,15 @@ def shielded(policy: Policy, reference: str) -> Policy:
         raise InvalidInput(
             f"{policy.name}:shield={reference}", "only `wattflow` can be shielded, and only beside `kubernetes`"
         )
-    if replace(policy, params=plain.params) != plain:
+    # Whether lower clocks are offered is nobody's order, queue or time-out: it is the caller's to say.
+    offered = policy.settings.frequencies
+    if replace(policy, params=plain.params) != plain.with_settings(frequencies=offered):
         raise InvalidInput(
             f"wattflow:shield={reference}",
             "chooses order, queue and time-outs itself; leave sleep, queue and order out",
         )
     given = {name: value for name, value in policy.params.items() if value != plain.params[name]}
-    return replace(PORTFOLIO.with_params(**{**given, **REFERENCE}), steer=steer)
+    return replace(PORTFOLIO.with_settings(frequencies=offered).with_params(**{**given, **REFERENCE}), steer=steer)
 
 
 __all__ = ["Ledger", "Shield", "shielded", "steer", "summed", "told"]

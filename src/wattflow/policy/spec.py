@@ -1,7 +1,7 @@
 """A policy as it is typed: ``carbon-delay:delay_s=3600``, ``fifo:sleep=600:order=path``, ``my.py:frugal``.
 
 A name of the registry or a Python file and a name in it, then ``:key=value`` for a tunable number of the policy or one
-of the settings that every policy has (``sleep``, ``queue``, ``order``); ``learned:weights=FILE`` has the weights of a
+of the settings that every policy has (`SETTINGS`); ``learned:weights=FILE`` has the weights of a
 file. The text itself is the policy's name in every table.
 """
 
@@ -78,6 +78,9 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
                 raise InvalidInput(text, f"levels is off or not written, not {value!r}")
             policy = policy.with_settings(frequencies=(0,))
         elif key == "shield":
+            # An empty value is a variable that nobody set, not the wish to go without.
+            if not value:
+                raise InvalidInput(text, "shield needs the scheduler that bounds what anybody waits, or none")
             shield = value
         elif key == "weights" and policy.name == "learned":
             policy = replace(policy, prepare=_weighted(value), ready=None)

@@ -142,7 +142,8 @@ def _card(path: Path, text: Any) -> dict[str, Any]:
 
 def _unusable(path: Path, what: str) -> InvalidInput:
     return InvalidInput(
-        str(path), f"holds no weights of the learned policy: {what}; `wattflow learn` and `make train` write such files"
+        str(path),
+        f"holds no weights of the learned policy: {what}; `wattflow model learn` and `make train` write such files",
     )
 
 

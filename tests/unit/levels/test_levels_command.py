@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from wattflow.cli.main import app
+from wattflow.clusters.toml_file import parse_cluster
 from wattflow.levels.actuators import find_actuators, notes_folder
 from wattflow.levels.function_profile import read_profile
 from wattflow.levels.holder import Holder
@@ -68,6 +69,10 @@ def test_profile_runs_a_command_at_a_few_clocks_and_leaves_them_as_before(tree: 
     words = ("levels", "profile", "--function", "f", "--out", str(out), "--device", "cpu", "--runs", "3")
     shown = typed(*words, "--", sys.executable, "-S", "-E", str(script))
     assert "wrote" in shown and ceiling_khz(tree) == FULL_KHZ
+    row = next(line for line in shown.splitlines() if "for a cluster file: " in line).partition("file: ")[2]
+    node = f'name = "x"\n[[nodes]]\nname = "n"\ncores = 1\nmemory = 1\ndevices = [{{ kind = "gpu", {row} }}]\n'
+    levels = parse_cluster(node, "x.toml").nodes[0].devices[0].levels
+    assert levels is not None and levels.cost("f", 1) is not None and levels.values[0] == 3600.0
     done = read_profile(out)
     assert done.runs[0].level == 3600.0 and len({run.level for run in done.runs}) == len(done.runs) <= 3
     assert done.runs[0].joules == pytest.approx(4.6, abs=0.01), "at full clock the ceiling is as the kernel has it"
@@ -81,3 +86,4 @@ def test_a_command_that_fails_leaves_no_file_and_no_clock(tree: Path, tmp_path: 
     assert "ended with exit code 1" in shown and not out.exists() and ceiling_khz(tree) == FULL_KHZ
     wrong = typed("levels", "profile", "--function", "f", "--out", str(out), "--device", "gpu-3", "true", code=2)
     assert "there are: cpu" in wrong
+    assert "is empty" in typed("levels", "profile", "--function", " ", "--out", str(out), "true", code=2)

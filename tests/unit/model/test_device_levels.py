@@ -33,6 +33,12 @@ def test_a_known_function_has_its_own_row_and_an_unknown_one_no_cost() -> None:
     assert levels.cost("other", 2) is None
 
 
+def test_a_lower_level_makes_nothing_quicker_but_for_noise() -> None:
+    FunctionLevels("f", (1.0, 0.99), (1.0, 0.8))
+    with pytest.raises(ValueError, match="makes nothing quicker"):
+        FunctionLevels("f", (1.0, 1e-308), (1.0, 0.8))
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_a_compute_bound_share_follows_the_clock(share: float) -> None:
     cost = DeviceLevels("clock_mhz", (2000.0, 1000.0), compute_share=share).cost("f", 1, idle_share=0.2)

@@ -75,6 +75,16 @@ def test_levels_are_off_or_as_the_policy_has_them() -> None:
         registry.load("wattflow:levels=on")
 
 
+def test_a_shield_takes_levels_off_and_is_never_empty() -> None:
+    shielded = registry.load("wattflow:shield=kubernetes:levels=off")
+    assert shielded.steer is not None and shielded.settings.frequencies == (0,)
+    assert registry.load("wattflow:shield=kubernetes").settings.frequencies == (0, 1, 2)
+    with pytest.raises(InvalidInput, match="leave sleep, queue and order out"):
+        registry.load("wattflow:queue=strict:shield=kubernetes")
+    with pytest.raises(InvalidInput, match="or none"):
+        registry.load("wattflow:shield=")
+
+
 def test_a_policy_of_a_file_goes_by_its_variable_or_its_own_name(tmp_path: Path) -> None:
     path = tmp_path / "my.py"
     path.write_text('from wattflow.policy.base import Policy\nFRUGAL = Policy("frugal")\n')
