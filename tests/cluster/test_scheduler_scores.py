@@ -102,7 +102,7 @@ def test_a_volume_is_made_on_the_node_that_we_choose(
 ) -> None:
     """The controller that binds claims is the real one; who makes the volume is played."""
     names = kwok_nodes(3, [SMALL])
-    cluster.grant("volumes", "persistentvolumeclaims")
+    cluster.grant("volumes-of-first-pods", "persistentvolumeclaims", "persistentvolumes")
     pods, claims = (f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("pods", "persistentvolumeclaims"))
     classes, made, size = "/apis/storage.k8s.io/v1/storageclasses", f"pv-{namespace}", {"storage": "1Gi"}
     late: JSON = {"metadata": {"name": f"late-{namespace}"}, "provisioner": "disks.example",

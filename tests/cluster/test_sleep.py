@@ -126,6 +126,7 @@ def serving(api: Api, name: str, node: str) -> str:
     labels, pods = {"app": name}, "/api/v1/namespaces/default/pods"
     one = pod(name, "1")
     one["metadata"]["labels"] = labels
+    one["spec"].pop("restartPolicy", None)  # a ReplicaSet's pods always start again
     template = {"metadata": {"labels": labels}, "spec": dict(one["spec"])}
     one["spec"]["nodeName"] = node
     made: str = api.create(pods, one)["metadata"]["uid"]
