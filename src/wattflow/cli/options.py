@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wattflow.lab.run.points import Setup
-    from wattflow.model.cluster import Series
     from wattflow.sim import SimOptions
 
 
@@ -137,7 +136,8 @@ CapW = Annotated[
     typer.Option(
         "--cap-w",
         metavar="WATTS|FILE",
-        help="With -p power-cap: keep the cluster at or below so many watts; a FILE is a CSV of times and watts.",
+        help="With -p power-cap: keep the cluster at or below so many watts; a FILE is a CSV of time,watts, times in "
+        "seconds from 0 or ISO 8601; a row holds until the next, and after the last all begin anew.",
     ),
 ]
 _WORKERS = "N|dask://HOST:PORT"
@@ -206,25 +206,6 @@ def sim_options(
         runtime_error=errors[0],
         power_error=errors[1],
     )
-
-
-def cap_series(text: str, policy: str) -> Series:
-    """Return the cap that was typed, as a series of watts."""
-    from wattflow.clusters.carbon import read_csv
-    from wattflow.model.cluster import Series
-
-    if policy.split(":")[0] != "power-cap":
-        raise InvalidInput("--cap-w", f"is held by the policy power-cap alone, not by {policy}; write -p power-cap")
-    try:
-        watts = float(text)
-    except ValueError:
-        # Times in the file are dates; a run begins at the first.
-        series = read_csv(Path(text)).series
-    else:
-        series = Series(3600.0, (watts,)) if math.isfinite(watts) else Series(3600.0, (0.0,))
-    if min(series.values) <= 0:
-        raise InvalidInput("--cap-w", f"{text}: a cap is above 0 W")
-    return series
 
 
 def names_of(text: str) -> list[str]:

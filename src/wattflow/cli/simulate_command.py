@@ -55,33 +55,30 @@ def simulate(
     """
     # First of all: once the kernel is imported, whether it compiles is settled.
     first_run.prepare(workflow, policy, quiet)
+    from wattflow.cli.cap_option import capped
     from wattflow.cli.compare import write
     from wattflow.cli.estimated_input import estimated
     from wattflow.clusters import load_cluster
     from wattflow.lab.compare.comparison import check_seeds, of_one_run
-    from wattflow.lab.figures.cap_kept import cap_kept
     from wattflow.lab.figures.ideal import ideal_s
     from wattflow.lab.figures.metrics import metrics as figures_of
     from wattflow.lab.run.points import Setup
     from wattflow.lab.run.run_file import write_run
     from wattflow.lab.show.result_tables import metric_names, run_rows, run_table
     from wattflow.model.workload import Workload
-    from wattflow.policy import power_cap, registry
+    from wattflow.policy import registry
     from wattflow.sim import simulate as run_simulator
     from wattflow.sim.inputs import source_of
 
     form = chosen_form(output, out, force)
     named = o.one_cluster(cluster)
     check_outputs(force, report, attempts)
-    never_onto([workflow, named, *([] if estimates is None else [estimates])], out, report, attempts)
+    never_onto([workflow, named, *(file for file in (estimates, cap_w) if file is not None)], out, report, attempts)
     names = metric_names(metrics)
     source, machine = estimated(source_of(workflow), estimates), load_cluster(named)
     # As an option of the command line, not in the middle of a run.
     check_seeds([seed])
-    chosen = registry.load(policy)
-    cap = None if cap_w is None else o.cap_series(cap_w, policy)
-    if cap is not None:
-        chosen = power_cap.following(cap)
+    cap, chosen = (None, registry.load(policy)) if cap_w is None else capped(cap_w, policy)
     workload = source if isinstance(source, Workload) else source.draw(seed)
     options = o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error))
     with progress_bar(quiet) as progress:
@@ -91,16 +88,19 @@ def simulate(
             workload, machine, chosen, seed=seed, options=replace(options, record_power=True), progress=told
         )
     tell_choices(run, quiet)
-    if cap is not None:
-        kept = cap_kept(run, cap)
-        remark(f"cap: above it {100 * kept.time:.3g} % of the time, by {100 * kept.over:.3g} % of its joules", quiet)
-    values = figures_of(run, ideal_s(workload, machine))
     about = Setup(options=options).about()
+    notes: tuple[str, ...] = ()
+    if cap is not None:
+        run, notes = cap.beside(run)
+        remark("\n".join(notes), quiet)
+        about["cap"] = run.manifest["cap"]
+    values = figures_of(run, ideal_s(workload, machine))
     if attempts is not None:
         write_run(attempts, run)
         remark(f"attempts: {attempts}", quiet)
     if report is not None:
-        write(of_one_run(run, machine, policy, seed, values, about), report, quiet, f"{workload.name} under {policy}")
+        shown = replace(of_one_run(run, machine, policy, seed, values, about), notes=notes)
+        write(shown, report, quiet, f"{workload.name} under {policy}")
     if form is o.Form.table:
         print_tables([run_table(values, f"{workload.name} on {machine.name} under {policy}, seed {seed}", names)])
     else:

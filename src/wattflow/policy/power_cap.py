@@ -169,13 +169,14 @@ def prepare(state: Any, cluster: Cluster) -> None:
     _lay_out(state, cluster, Series(3600.0, (float(state.params[DIAL.share]) * full_w,)), None)
 
 
-def following(cap_w: Series, zone: str | None = None) -> Policy:
-    """Make the policy that keeps the cluster, or one of its zones, below a series of watts."""
+def following(cap_w: Series, zone: str | None = None, policy: Policy | None = None) -> Policy:
+    """Make the policy, or this one with its settings, that keeps the cluster or one of its zones below these watts."""
 
     def known(state: Any, cluster: Cluster) -> None:
         _lay_out(state, cluster, cap_w, zone)
 
-    return replace(POWER_CAP, prepare=known)
+    # Without the share: nobody reads it here, and manifests would tell of a cap that is not held.
+    return replace(policy or POWER_CAP, prepare=known, params={}, limits={})
 
 
 POWER_CAP = Policy(
@@ -185,6 +186,8 @@ POWER_CAP = Policy(
     act=act,
     settings=PolicySettings(wakes=True, alike=True),
     params=DIAL.defaults,
+    # Above 1, too: full watts are without those of busy devices.
+    limits={"share": (0.01, 10.0)},
     prepare=prepare,
     terms=terms.JOULES,
 )

@@ -238,6 +238,14 @@ def test_a_cap_that_is_not_kept_is_told() -> None:
         assert (kept.over, kept.time) == pytest.approx((over, time))
 
 
+def test_a_run_without_length_is_above_no_cap() -> None:
+    done = simulate(
+        jobs([100.0]), Cluster("by-hand", (node("a", 4, core_w=5.0, idle_w=20.0),)), "fifo",
+        options=SimOptions(record_power=True),
+    )  # fmt: skip
+    assert cap_kept(replace(done, makespan_s=0.0, lead_s=0.0), Series(10.0, (1.0,))) == CapKept(0.0, 0.0)
+
+
 def test_frequencies_fall_with_the_cap() -> None:
     # Four tasks draw 20 W above idle; from 50 s on only 10 W are left, which the lower level needs. It is half as fast.
     # At the cap itself nothing falls further.

@@ -41,6 +41,9 @@ def cap_kept(run: Run, cap_w: Series) -> CapKept:
         at = np.searchsorted(mine["time_s"], times[:-1], side="right") - 1
         watts += np.where(at >= 0, mine["watts"][at], 0.0) if len(mine) else 0.0
     held_s = np.diff(times)
+    # A run without length is above nothing.
+    if not len(held_s):
+        return CapKept(0.0, 0.0)
     # In the middle of each interval: at its edge a rounding would take the step before.
     allowed = np.array([cap_w.at(float(t)) for t in times[:-1] + held_s / 2])
     above = np.where(watts > allowed + ROUNDING_W, watts - allowed, 0.0)

@@ -1,0 +1,199 @@
+"""`--cap-w`: a cap on the cluster's watts as it is typed, as a file has it, and as results tell of it.
+
+A cap file is a CSV of two columns, time and watts; a header, blank lines and lines that start with ``#`` are passed
+over. Times are all whole seconds from the run's start (the first is 0), or all ISO 8601 (the run starts at the first).
+Watts hold until the next row; the last row's as long as those before it; then the rows begin anew. One row holds
+always. Nothing else is passed over: a row that was dropped would be another cap than the one that was asked for.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from wattflow.files.data_folder import open_text
+from wattflow.lab.figures.cap_kept import cap_kept
+from wattflow.model.cluster import Cluster, Series
+from wattflow.model.errors import InvalidInput, Problem
+from wattflow.model.run import Run
+from wattflow.policy import power_cap, registry, spec
+from wattflow.policy.base import Policy
+
+LEAST_W, MOST_W = 1e-3, 1e12
+"""Far beyond any cluster, and near enough that sums and shares of such watts stay numbers."""
+ALWAYS_S = 3600.0
+"""Step of a cap that does not change."""
+MOST_STEPS = 1_000_000
+LARGEST_FILE_BYTES = 64 * 1024**2
+_RANGE = f"a cap is above 0 W ({LEAST_W:g} to {MOST_W:g} W)"
+_TIMES = "times are whole seconds from the start (0, 60, …) or ISO 8601 (2026-01-01T00:00:00Z)"
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """A cap: watts over time, and where they come from."""
+
+    series: Series
+    source: Mapping[str, object] = field(default_factory=dict)
+
+    def beside(self, run: Run) -> tuple[Run, tuple[str, ...]]:
+        """Return the run with the cap and how it was kept in its manifest, and the same as lines for a person."""
+        kept = cap_kept(run, self.series)
+        told = {**self.source, "time_above": kept.time, "overshoot": kept.over}
+        line = f"cap: above it {100 * kept.time:.3g} % of the time, by {100 * kept.over:.3g} % of its joules"
+        least_w, floor_w = min(self.series.values), _idle_w(run.cluster)
+        floor = f"cap: {least_w:g} W is too low with all nodes awake: the idle cluster alone draws {floor_w:,.6g} W"
+        lines = (floor, line) if least_w < floor_w else (line,)
+        return replace(run, manifest={**run.manifest, "cap": told}), lines
+
+
+def _idle_w(cluster: Cluster) -> float:
+    """Return watts of all nodes, awake and without work."""
+    return math.fsum(
+        (node.power.idle_w if node.power else 0.0) + sum(device.power.idle_w for device in node.devices)
+        for node in cluster.nodes
+    )
+
+
+def capped(text: str, policy: str) -> tuple[Cap, Policy]:
+    """Return the cap that was typed, and the typed policy, with all its settings, keeping it."""
+    base, settings = spec.base_of(policy)
+    if base != "power-cap":
+        raise InvalidInput("--cap-w", f"is held by the policy power-cap alone, not by {policy}; write -p power-cap")
+    if any(setting.partition("=")[0].strip() == "share" for setting in settings):
+        raise InvalidInput("--cap-w", f"does not go with share ({policy}): each sets the cap; leave one of them out")
+    chosen = registry.load(policy)
+    cap = _cap(text)
+    return cap, power_cap.following(cap.series, policy=chosen)
+
+
+def _cap(text: str) -> Cap:
+    try:
+        watts = float(text)
+    except ValueError:
+        return _of_file(text)
+    # `not … <=`: NaN is refused as well.
+    if not LEAST_W <= watts <= MOST_W:
+        raise InvalidInput("--cap-w", f"{text!r} is out of range; {_RANGE}, or a CSV file")
+    return Cap(Series(ALWAYS_S, (watts,)), {"watts": watts})
+
+
+def _of_file(text: str) -> Cap:
+    path = Path(text)
+    if not text or not path.is_file():
+        raise InvalidInput("--cap-w", f"{text!r} is neither watts nor a file that is there; {_RANGE}, or a CSV file")
+    try:
+        if path.stat().st_size > LARGEST_FILE_BYTES:
+            raise InvalidInput(f"--cap-w {text}", f"is larger than {LARGEST_FILE_BYTES // 1024**2} MiB; not a cap")
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        with open_text(path) as lines:
+            rows = _rows(lines)
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"--cap-w {text}", f"cannot be read: {error}") from error
+    series = _series(rows, f"--cap-w {text}")
+    least, most = min(series.values), max(series.values)
+    span = {"step_s": series.step_s, "steps": len(series.values), "least_w": least, "most_w": most}
+    return Cap(series, {"file": path.name, "sha256": digest, **span})
+
+
+Row = tuple[int, list[str]]
+"""A line's number and its cells."""
+
+
+def _rows(lines: Iterable[str]) -> list[Row]:
+    """Split into cells; without titles and header, which are what stands before the first row with a number or time."""
+    # An empty line in place of a comment: the reader counts lines.
+    reader = csv.reader("\n" if line.startswith("#") else line for line in lines)
+    rows = [(reader.line_num, [cell.strip().lstrip("\ufeff") for cell in row]) for row in reader if any(row)]
+    title = itertools.takewhile(lambda row: len(row[1]) < 2, rows)
+    first = len(list(title))
+    # Data that begins with a bad cell is no header: its other cell gives it away.
+    if first < len(rows) and _time(rows[first][1][0]) is None and _number(rows[first][1][1]) is None:
+        first += 1
+    return rows[first:]
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _time(cell: str) -> float | datetime | None:
+    """Return seconds, or a date; UTC where no offset is given."""
+    seconds = _number(cell)
+    if seconds is not None:
+        return seconds
+    try:
+        date = datetime.fromisoformat(cell)
+    except ValueError:
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
+
+
+def _series(rows: Sequence[Row], source: str) -> Series:
+    if not rows:
+        raise InvalidInput(source, f"has no rows of a time and watts; {_TIMES}")
+    times = [_time(cells[0]) for _, cells in rows]
+    problems = [
+        Problem(f"line {line}", what)
+        for (line, cells), time in zip(rows, times, strict=True)
+        if (what := _wrong(cells, time, times[0]))
+    ]
+    if problems:
+        raise InvalidInput(source, problems)
+    # All of one kind by now.
+    start = min(time for time in times if isinstance(time, datetime)) if isinstance(times[0], datetime) else None
+    points = sorted(
+        (_seconds(time, start), line, float(cells[1])) for (line, cells), time in zip(rows, times, strict=True)
+    )
+    return _on_steps(points, source)
+
+
+def _wrong(cells: Sequence[str], time: float | datetime | None, first: float | datetime | None) -> str:
+    """Return what is wrong with a row; empty where nothing is."""
+    if len(cells) < 2:
+        return f"{','.join(cells)!r} is no time and watts"
+    if time is None or (isinstance(time, float) and not (time >= 0 and time.is_integer())):
+        return f"{cells[0]!r} is no time; {_TIMES}"
+    if isinstance(time, datetime) and time.microsecond:
+        return f"{cells[0]!r} has a part of a second; {_TIMES}"
+    if first is not None and type(time) is not type(first):
+        return f"{cells[0]!r} is another form of time than the first row's; {_TIMES}"
+    watts = _number(cells[1])
+    if watts is None or not LEAST_W <= watts <= MOST_W:
+        return f"{cells[1]!r} is no cap in watts; {_RANGE}"
+    return ""
+
+
+def _seconds(time: float | datetime | None, start: datetime | None) -> int:
+    assert time is not None
+    if isinstance(time, datetime):
+        assert start is not None
+        return round((time - start).total_seconds())
+    return int(time)
+
+
+def _on_steps(points: Sequence[tuple[int, int, float]], source: str) -> Series:
+    """Put rows of seconds, line and watts on the longest step that all of them keep."""
+    if points[0][0] != 0:
+        raise InvalidInput(source, f"line {points[0][1]}: the first time is {points[0][0]} s; seconds count from 0")
+    for before, after in itertools.pairwise(points):
+        if before[0] == after[0]:
+            raise InvalidInput(source, f"line {after[1]}: the time of line {before[1]} again; one row for each time")
+    if len(points) == 1:
+        return Series(ALWAYS_S, (points[0][2],))
+    held = [after[0] - before[0] for before, after in itertools.pairwise(points)]
+    held.append(held[-1])
+    step_s = math.gcd(*held)
+    if sum(held) // step_s > MOST_STEPS:
+        raise InvalidInput(source, f"needs {sum(held) // step_s:,} steps of {step_s} s; {MOST_STEPS:,} are allowed")
+    values = (itertools.repeat(watts, seconds // step_s) for seconds, (_, _, watts) in zip(held, points, strict=True))
+    return Series(float(step_s), tuple(itertools.chain.from_iterable(values)))
