@@ -84,8 +84,9 @@ def _engine(url: str | Path) -> sa.Engine:
         )
     if "://" in text:
         raise InvalidInput(text, "a store is a file (SQLite) or postgresql://user@host/name")
-    about = {"timeout": 10.0, "factory": _Connection}
-    engine = sa.create_engine(f"sqlite:///{Path(text).absolute()}", connect_args=about)
+    engine = sa.create_engine(
+        f"sqlite:///{Path(text).absolute()}", connect_args={"timeout": 10.0, "factory": _Connection}
+    )
     sa.event.listen(engine, "connect", lambda connection, _: settings(connection))
     return engine
 

@@ -179,13 +179,14 @@ def test_limits_are_sent_as_they_were_typed_and_none_takes_one_away(monkeypatch:
 def test_a_report_is_of_the_month_that_was_asked_for_and_the_audit_begins_behind_a_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server = Answers([], [{"sequence": 8, "at_s": 0.0, "who": "eve", "action": "run", "about": "w"}], [])
+    server = Answers([], {}, [{"sequence": 8, "at_s": 0.0, "who": "eve", "action": "run", "about": "w"}], [])
     monkeypatch.setattr(account, "connect", lambda *_: server)
     assert "nothing was used in 2026-02" in typed("report", "--month", "2026-02", "--by", "project")
     assert "eve" in typed("server", "audit", "--after", "7")
     paths = [path for _, path, *_ in server.asked]
     assert paths == [
-        "/v1/usage?by=project&month=2026-02", "/v1/audit?after=7&most=1000", "/v1/audit?after=8&most=1000",
+        "/v1/usage?by=project&month=2026-02", "/v1/status", "/v1/audit?after=7&most=1000",
+        "/v1/audit?after=8&most=1000",
     ]  # fmt: skip
 
 
