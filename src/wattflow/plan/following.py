@@ -113,11 +113,10 @@ def put(state: Any, cluster: Cluster, rows: Longs, course: Course, sleep_after_s
     # From the time-outs without a policy: those of the setting before must not stay.
     classes.sleep_after_s[:] = sleep_after_s
     state.tasks.pinned[rows], state.tasks.pinned_variant[rows] = -1, -1
-    idle_w = float((classes.idle_w * classes["count"]).sum())
     if not len(course.task):
         # Without a plan the flagship sets its own time-outs.
         wattflow.prepare(state, cluster)
-        sleeps.lay_out(state, [], np.full(len(state.nodes), -1.0), idle_w)
+        sleeps.lay_out(state, [], np.full(len(state.nodes), -1.0))
         return
     planned, wanted = np.full(len(state.tasks), -1.0), np.ones(len(state.nodes))
     # −1 means no plan, so a start before time 0 counts as 0.
@@ -125,7 +124,7 @@ def put(state: Any, cluster: Cluster, rows: Longs, course: Course, sleep_after_s
     wanted[list(course.asleep)] = 0.0
     state.tasks.pinned[course.task], state.tasks.pinned_variant[course.task] = course.node, course.variant
     # Every node is awake or asleep by order here: no time-out may interfere.
-    sleeps.lay_out(state, list(course.orders), wanted, idle_w, planned, _before(course, len(state.tasks)))
+    sleeps.lay_out(state, list(course.orders), wanted, planned, _before(course, len(state.tasks)))
 
 
 def _before(course: Course, tasks: int) -> Floats:

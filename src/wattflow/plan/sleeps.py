@@ -15,7 +15,7 @@ from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster, Node
 from wattflow.plan import node_offers
 from wattflow.plan.node_offers import Floats, Longs
-from wattflow.policy import effects, pricing, view
+from wattflow.policy import effects, pricing, view, wattflow
 from wattflow.policy.base import Plan, Policy
 
 NOTES = view.notes("idle_w", "kept", "at_s", "node", "awake", "next", "wanted", "planned", "before")
@@ -119,7 +119,6 @@ def lay_out(
     state: Any,
     rows: list[tuple[float, int, int]],
     wanted: Any,
-    idle_w: float = 0.0,
     planned: Any = (),
     before: Any = (),
 ) -> None:
@@ -127,7 +126,8 @@ def lay_out(
     view.lay_out(
         state,
         NOTES,
-        idle_w=[idle_w],
+        # The flagship reads these where nothing is planned, so they are its own.
+        idle_w=wattflow.totals(state),
         kept=np.zeros(pricing.SIZE),
         # A block is never empty: an order at infinity never comes.
         at_s=[r[0] for r in rows] or [math.inf],

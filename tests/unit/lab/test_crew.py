@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -52,6 +52,13 @@ class Squares:
         return -1
 
 
+@pytest.fixture(autouse=True)
+def _leaves_no_process() -> Iterator[None]:
+    before = multiprocessing.active_children()
+    yield
+    assert not set(multiprocessing.active_children()) - set(before)
+
+
 def squares(work: Squares, pieces: list[int], workers: int) -> dict[int, int]:
     found: dict[int, int] = {}
     with crew_for(work, workers) as crew:
@@ -64,7 +71,6 @@ def test_processes_give_what_this_one_gives() -> None:
     alone = squares(Squares(), list(range(12)), 1)
     assert alone == {n: n * n for n in (*range(12), 100)}
     assert squares(Squares(), list(range(12)), 2) == alone
-    assert not multiprocessing.active_children()
 
 
 def test_an_error_elsewhere_comes_back_as_it_was() -> None:
@@ -72,7 +78,6 @@ def test_an_error_elsewhere_comes_back_as_it_was() -> None:
     with pytest.raises(InvalidInput, match="number 3: is refused") as error:
         squares(work, [1, 3], 2)
     assert "_square" in "".join(error.value.__notes__)
-    assert not multiprocessing.active_children()
 
 
 def test_a_piece_that_ends_its_process_again_and_again_is_given_up() -> None:
@@ -87,4 +92,3 @@ def test_the_wait_hears_an_interrupt_and_ends_all() -> None:
 
     with pytest.raises(KeyboardInterrupt), crew_for(Squares(), 2) as crew:
         crew.run([1, 2, 3], lambda piece, answer: None, wait)
-    assert not multiprocessing.active_children()
