@@ -54,7 +54,7 @@ def base() -> Path | None:
         if os.access(home, os.W_OK):
             return home
     except (OSError, RuntimeError):
-        pass
+        pass  # no home, or none that can be written
     return _temporary()
 
 

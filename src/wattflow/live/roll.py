@@ -188,7 +188,7 @@ def _taken_over(work: tuple[State, World] | None, present: tuple[State, World]) 
             work[1].copy_from(present[1])
             return work
         except ValueError:
-            pass
+            pass  # the tables have grown since: the copies are made anew
     return present[0].copy(), present[1].copy()
 
 

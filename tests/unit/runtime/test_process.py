@@ -114,10 +114,15 @@ def test_a_task_may_fork_beside_its_threads_as_in_any_python() -> None:
     on_executor(body)
 
 
-def test_a_process_made_ahead_waits_in_a_control_group_which_is_used_again() -> None:
-    groups = Groups.find(f"ahead-{os.getpid()}")
+def control_groups(name: str) -> Groups:
+    groups = Groups.find(name)
     if groups is None:
-        pytest.skip("control groups cannot be made here")
+        pytest.skip("needs control groups that can be made: run as root, with /sys/fs/cgroup writable")
+    return groups
+
+
+def test_a_process_made_ahead_waits_in_a_control_group_which_is_used_again() -> None:
+    groups = control_groups(f"ahead-{os.getpid()}")
 
     async def body(executor: ProcessExecutor) -> None:
         for n in range(40):
@@ -374,9 +379,7 @@ def left_behind(name: str) -> list[int]:
 @pytest.mark.parametrize("memory_bytes", [0, 1 << 30])
 def test_what_a_task_leaves_behind_ends_with_it(memory_bytes: int) -> None:
     name = f"test-{os.getpid()}"
-    groups = Groups.find(name)
-    if groups is None:
-        pytest.skip("no control groups can be made here")
+    groups = control_groups(name)
 
     leave = daemonise
     leave.__module__ = "__main__"  # travels by value
@@ -392,9 +395,7 @@ def test_what_a_task_leaves_behind_ends_with_it(memory_bytes: int) -> None:
 
 def test_what_an_earlier_life_left_in_its_groups_is_ended() -> None:
     name = f"test-{os.getpid()}"
-    groups = Groups.find(name)
-    if groups is None:
-        pytest.skip("no control groups can be made here")
+    groups = control_groups(name)
     with subprocess.Popen(["sleep", "60"]) as child:
         for path in groups.hold().joins:
             Path(path).write_text(str(child.pid))

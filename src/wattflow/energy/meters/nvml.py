@@ -91,7 +91,7 @@ def load_library() -> Nvml:
     try:
         return importlib.import_module("pynvml")
     except ImportError:
-        pass
+        pass  # it is optional: the driver's own library can do the same
     for path in _LIBRARIES:
         try:
             return Driver(ctypes.CDLL(path))

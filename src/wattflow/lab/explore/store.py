@@ -52,7 +52,7 @@ class Store:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):
-            pass
+            pass  # cut short or of an older form: it is worth less than running the piece again
         self.path(key).unlink()
         return None
 

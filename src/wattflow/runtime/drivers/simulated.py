@@ -154,7 +154,7 @@ class Stage(Devices):
             await asyncio.wait_for(stopped.wait(), max(0.0, began_s + until_s - time.monotonic()))
             return "cancelled", "cancelled"
         except TimeoutError:
-            pass
+            pass  # nobody stopped it: its time is over
         if limit_s and limit_s < lasts_s:
             return "time_limit", f"ran longer than its {limit_s:g} s"
         return "done", None

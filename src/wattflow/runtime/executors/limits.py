@@ -115,7 +115,7 @@ class Groups:
                 (top / "cgroup.subtree_control").write_text("+cpu +memory")
                 return cls(dict.fromkeys((*_V1, _HOLD), top), True)
         except OSError:
-            pass
+            pass  # not version 2, or not ours to write: version 1 is tried
         try:
             # Any one hierarchy holds processes as well as all; joining each of them costs a migration.
             hold = next(one for one in _V1_HOLD if one == _V1_HOLD[-1] or (root / one).is_dir())
