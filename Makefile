@@ -15,7 +15,7 @@ $(BIN)/.base: pyproject.toml constraints.txt
 	@# before anything is made: an environment of another Python would stay in the way of the next try
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("needs Python 3.11 to 3.13, and $(PYTHON) is %d.%d: make PYTHON=python3.12 names another" % v)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[report,plan,run,meters]'
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[report,plan,run,kube,meters]'
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.base

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
 import json
-import lzma
 from pathlib import Path
 
 from setuptools import setup
@@ -11,8 +11,8 @@ from setuptools.command.build_py import build_py
 
 DOCS = Path(__file__).parent / "docs"
 LEFT_OUT = (
-    "changelog", "commands", "experiments", "experiments-traces", "frames-notes", "kernel", "kube-rig",
-    "prediction-notes", "research-notes",
+    "changelog", "commands", "experiments", "experiments-traces", "frames-notes", "kernel", "kube-rig", "page-routes",
+    "prediction-notes", "promise", "research-notes", "where",
 )  # fmt: skip
 """Pages for those who have the source, and one that `--help` says as well: the wheel stays small without them."""
 
@@ -29,11 +29,9 @@ class BuildWithPages(build_py):
             for page in sorted(DOCS.glob("*.md"))
             if page.stem not in LEFT_OUT
         }
-        target = Path(self.build_lib) / "wattflow" / "data" / "pages.json.xz"
+        target = Path(self.build_lib) / "wattflow" / "data" / "pages.json.bz2"
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(
-            lzma.compress(json.dumps(pages, ensure_ascii=False).encode(), preset=9 | lzma.PRESET_EXTREME)
-        )
+        target.write_bytes(bz2.compress(json.dumps(pages, ensure_ascii=False).encode()))
 
 
 setup(cmdclass={"build_py": BuildWithPages})

@@ -20,14 +20,15 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.energy import activity, virtual
-from wattflow.energy.attribution import Attribution, Attributor, Sample, kepler_split
+from research import activity
+from wattflow.energy import virtual
+from wattflow.energy.attribution import Attribution, Attributor, Sample
 from wattflow.energy.meters.powercap import PowercapMeter
 from wattflow.model.profile import PowerProfile
 
@@ -41,6 +42,53 @@ MACHINES = {
     "jetson-gpu": ("jetson_mc_4f_traces_nddpgpu_", "board_W_tegra", 8, 3.0),
 }
 LEFT_OUT = {"d": "dd", "i": "image_processing", "p": "pyaes", "v": "video_processing", "c": "cnn_image_classification"}
+
+
+class ProcessClock:
+    """CPU seconds of one process, read often: a process with one thread costs two system calls."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._folder = pid, Path(f"/proc/{pid}/task")
+        self.last_s = 0.0
+        try:
+            self._file: int | None = os.open(f"/proc/{pid}/schedstat", os.O_RDONLY)
+        except OSError:
+            self._file = None
+
+    def read_s(self) -> float:
+        """Read CPU seconds so far; the last value once it has ended."""
+        used_s = self._quick_s()
+        if used_s is None:
+            used_s = virtual.process_cpu_s(self._pid)
+        if used_s is not None:
+            # Never less than before: once it has ended the files are gone.
+            self.last_s = max(self.last_s, used_s)
+        return self.last_s
+
+    def _quick_s(self) -> float | None:
+        if self._file is None:
+            return None
+        try:
+            # One folder for each thread, and the two that every folder has.
+            if self._folder.stat().st_nlink != 3:
+                return None
+            return int(os.pread(self._file, 96, 0).split(maxsplit=1)[0]) * 1e-9
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def __del__(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+
+
+def of_processes(named: Mapping[str, int]) -> virtual.CpuSeconds:
+    """CPU seconds of named processes. A process that ended keeps its last value."""
+    clocks = {name: ProcessClock(pid) for name, pid in named.items()}
+
+    def read() -> Mapping[str, float]:
+        return {name: clock.read_s() for name, clock in clocks.items()}
+
+    return read
 
 
 class Runs:
@@ -116,7 +164,9 @@ def _print_kepler(model: activity.ActivityModel, run: tuple[Floats, Floats, Floa
     filled = np.where(np.isfinite(watts), watts, model.watts(busy))
     known = np.flatnonzero(np.isfinite(cpu))
     used = np.interp(np.arange(len(cpu)), known, cpu[known]) / 100
-    kepler = np.array([kepler_split(threads, 1.0, w, {"all": u * threads})["all"] for w, u in zip(filled, used)])
+    kepler = np.array(
+        [activity.kepler_split(threads, 1.0, w, {"all": u * threads})["all"] for w, u in zip(filled, used)]
+    )
     above = filled - model.idle_w
     parts = model.attributed_j(busy, filled)
     ours_j = sum(value for name, value in parts.items() if name not in ("idle", "unattributed"))
@@ -193,9 +243,9 @@ def concurrent_tasks(tasks: int = 64, seconds: float = 20.0, every_s: float = 0.
 def _watched(named: dict[str, int], seconds: float, every_s: float) -> tuple[virtual.Truth, Attribution]:
     """What the virtual meter knows of the processes, and what the counter and their CPU times say."""
     curve = PowerProfile((0.0, 0.25, 0.5, 1.0, 1.5, 2.0), (40.0, 75.0, 95.0, 120.0, 135.0, 145.0))
-    cpu = virtual.of_processes(named)
+    cpu = of_processes(named)
     with tempfile.TemporaryDirectory() as folder:
-        meter = virtual.VirtualMeter(Path(folder), curve, virtual.of_processes(named)).start(0.05)
+        meter = virtual.VirtualMeter(Path(folder), curve, of_processes(named)).start(0.05)
         reader = PowercapMeter(meter.powercap)
         attributor = Attributor(curve, window_s=2.0)
 

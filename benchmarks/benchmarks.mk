@@ -2,7 +2,7 @@
 
 .PHONY: bench-sim
 bench-sim: $(BIN)/.dev ## The simulator's speed, memory and compilation, beside SimPy
-	$(RUN) benchmarks/sim.py
+	$(BENCH) benchmarks/sim.py
 
 .PHONY: bench-start
 bench-start: $(BIN)/.base ## How long the command line takes to start and to compare
@@ -10,7 +10,7 @@ bench-start: $(BIN)/.base ## How long the command line takes to start and to com
 
 .PHONY: bench-attribution
 bench-attribution: $(BIN)/.dev ## Joules by task against measured truth (FaasMeter, 64 tasks on the virtual meter)
-	$(RUN) benchmarks/attribution.py
+	$(BENCH) benchmarks/attribution.py
 
 .PHONY: bench-enrich
 bench-enrich: $(BIN)/.dev ## Modelled joules of whole runs against measured ones (Ichnos)

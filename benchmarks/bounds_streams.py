@@ -7,12 +7,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from research import exact_stream
+from research import exact_stream, stream_bound
 from wattflow.model.cluster import Cluster, Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.plan import bounds, stream_bound
+from wattflow.plan import bounds
 
 Floats = NDArray[np.float64]
 

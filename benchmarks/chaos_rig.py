@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from wattflow.runtime import clear_text
+from wattflow.runtime import addresses
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home, NotRunning
 from wattflow.runtime.transport import Unreachable
@@ -54,7 +54,7 @@ class Rig:
             probe.bind((self.host, 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://{self.host}:{self.port}"
-        os.environ[clear_text.VARIABLE] = "1"  # the link ends on this machine
+        os.environ[addresses.VARIABLE] = "1"  # the link ends on this machine
         self.clock = self._faketime()
         self.server: subprocess.Popen[bytes] | None = None
         self.agents: dict[str, subprocess.Popen[bytes]] = {}

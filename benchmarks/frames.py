@@ -16,6 +16,7 @@ from pathlib import Path
 
 import frames_grid
 import numpy as np
+import stable_trace
 from frames_designs import HOST_STEALING, bases, twelve, with_caches
 
 from research.papers import experiment
@@ -125,8 +126,8 @@ def tamed(rows: dict[str, dict[str, float]], p: str) -> float:
 
 
 def headline(tasks: int) -> None:
-    workload, cluster = workloads.stable(tasks)
-    print(f"\nHeadline: {tasks:,} tasks, 70 % load, caches of 1,000, remote storage. {workload.notes[0]}")
+    workload, cluster, skew = stable_trace.stable(tasks)
+    print(f"\nHeadline: {tasks:,} tasks, 70 % load, Zipf exponent {skew:.3f}, caches of 1,000, remote storage")
     rows = stealing_rows(workload, cluster)
     for p in ("p99", "p99.9"):
         figure(f"frames_stealing_tames_hash_{p}", tamed(rows, p), "times", ">=10", tamed(rows, p) >= 10)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from research.judge import Stream
 from wattflow import traces
 from wattflow.clusters import load_cluster
 from wattflow.files.data_folder import data_file
 from wattflow.generate import Recipe
-from wattflow.lab.compare.judge import Stream
 from wattflow.learn import streams
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput

@@ -25,7 +25,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
 NS_GOAL, BYTES_GOAL, HAND_GOAL = 1.03, 1.05, 1.15
-BY_HAND = ("want", "want_many", "open_instant", "close_instant", "step", "step_many")
+BY_HAND = ("want", "open_instant", "close_instant", "step", "step_many")
 """Kernels in which somebody else may decide in the policy's place."""
 KERNELS = ("advance", "advance_plain", "fold_events", "decide_all", "run_step", *BY_HAND)
 """Those that are compared; the small ones beside them (a row that is entered, a queue ordered anew) hold little."""

@@ -19,10 +19,10 @@ from pathlib import Path
 from levels_gpu import KILLS, against_sweep, figure
 
 import wattflow
+from research.played_sysfs import FULL_KHZ, ceiling_khz, play_sysfs
 from wattflow.levels import sysfs
 from wattflow.levels.holder import Holder
 from wattflow.levels.response import LevelRun
-from wattflow.testing.played_sysfs import FULL_KHZ, ceiling_khz, play_sysfs
 
 RECORDED = Path(wattflow.__file__).parent / "data" / "gpu" / "h200_clocks.csv"
 IDLE_W = 124.0

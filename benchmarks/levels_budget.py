@@ -16,8 +16,8 @@ import numpy as np
 from levels_gpu import figure
 from levels_simulated import FREQUENCIES, OFF, ON, bound_by_name
 
+from research.judge import Stream
 from research.papers import joulie_paper
-from wattflow.lab.compare.judge import Stream
 from wattflow.lab.figures.cap_kept import cap_kept
 from wattflow.model.cluster import Cluster, Series
 from wattflow.model.workload import Workload

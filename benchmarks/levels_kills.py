@@ -21,9 +21,9 @@ from typing import Any
 
 from levels_gpu import figure
 
+from research.played_sysfs import FULL_KHZ, ceiling_khz, play_sysfs
 from wattflow.runtime.client import Client
 from wattflow.runtime.home import Home
-from wattflow.testing.played_sysfs import FULL_KHZ, ceiling_khz, play_sysfs
 
 WHO = ("task", "agent", "server")
 GOAL_S, PATIENCE_S = 5.0, 60.0

@@ -2,7 +2,7 @@
 
     python benchmarks/levels_simulated.py [--minutes 40] [--draws 4] [--workflows 60] [--out FOLDER]
 
-Streams of the promise's ground, its reference and its horizon (`lab.compare.judge`), on nodes that may not sleep:
+Streams of the promise's ground, its reference and its horizon (`research.judge`), on nodes that may not sleep:
 `mixed` with the levels of its file; `equal` and `gpus` with `mixed`'s levels of processors; GPUs with what three
 kernels lose and save on an H200 (`data/gpu/h200_clocks.csv`, measured), each function one of them by its name. The
 part of a function's time on processors that follows the clock is assumed, 0.4 to 1 by its name. What a call finds is
@@ -28,7 +28,7 @@ from levels import recorded
 from levels_gpu import figure
 from policy_runs import sources
 
-from wattflow.lab.compare.judge import Judge, Stream, Verdict
+from research.judge import Judge, Stream, Verdict
 from wattflow.model.cluster import Cluster, Device, Frequency, Node
 from wattflow.model.device_levels import DeviceLevels, FunctionLevels
 from wattflow.model.profile import DeviceProfile

@@ -20,7 +20,6 @@ from live_figures import at_least, at_most
 
 from wattflow.clusters import load_cluster
 from wattflow.live import FINISHED, LOAD, STARTED, TASK, Engine
-from wattflow.live.caller_choice import NONE, WantedMany
 from wattflow.live.fork import fork
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.profile import PowerProfile
@@ -91,26 +90,6 @@ def wanted_one(tasks: int = 20_000) -> None:
     assert most <= 20
     rate = decisions / cpu / 1e3
     at_least("wanted_one", rate, "k/s", 150, f" (wall {decisions / wall / 1e3:.4g}, {most} rows)")
-
-
-def wanted_many(count: int = 64, tasks: int = 2_000) -> None:
-    """64 environments in one call, in one thread and in two."""
-    for threads in (1, 2):
-        many = WantedMany([small(seed, tasks) for seed in range(count)], rows=32, threads=threads)
-        many.open(0.0)
-        choices = np.zeros(count, np.int64)
-        many.wanted(np.full(count, NONE, np.int64))
-        cpu, wall = time.process_time(), time.perf_counter()
-        for _ in range(tasks - 1):
-            many.wanted(choices)
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-        assert many.tasks.min() >= 0
-        decisions = count * (tasks - 1)
-        # With two cores to itself a process gets through twice its processor seconds.
-        rate, seen = 2 * decisions / cpu / 1e6, decisions / wall / 1e6
-        label = "wanted_64" if threads == 1 else "wanted_64_two_threads"
-        note = f" (wall {seen:.3g} M/s in {threads} thread(s); two such processes on two cores reckoned from CPU time)"
-        at_least(label, rate, "M/s", 1, note)
 
 
 def queued_s(*threads: int) -> float:
@@ -196,7 +175,7 @@ def warm_start() -> None:
 
 def figures(running: int, wanted: set[str] | None = None) -> None:
     """All figures, or some by name."""
-    parts: dict[str, Callable[[], None]] = {"one": wanted_one, "many": wanted_many, "warm": warm_start}
+    parts: dict[str, Callable[[], None]] = {"one": wanted_one, "warm": warm_start}
     for name, part in parts.items():
         if not wanted or name in wanted:
             part()

@@ -195,11 +195,13 @@ def _sleep_lines(found: Portion | None) -> None:
     counts = found.counts if found is not None else {}
     worst = found.worst if found is not None else {}
     figure("sleep_nodes", worst.get("nodes"), "nodes", "1000", worst.get("nodes", 0) >= 1000)
+    left = worst.get("pods that did not end")
+    figure("sleep_pods_that_did_not_end", left, "pods", "0", left == 0)
     figure("foreign_cordons_touched", counts.get("touched"), "nodes", "0", counts.get("touched") == 0)
     figure("waited_without_need", counts.get("waited"), "pods", "0", counts.get("waited") == 0)
     for name, goal in (("saved_against_all_on", 35.0), ("saved_against_kubernetes_600", 15.0)):
         value = worst.get(name)
-        figure(name, value, "%", f"≥{goal:g}", value is not None and value >= goal)
+        figure(name, value, "%", f"≥{goal:g}", value is not None and value >= goal and left == 0)
 
 
 def main() -> None:

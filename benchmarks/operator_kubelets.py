@@ -8,11 +8,13 @@ taints it; it comes back with another boot id and a new heartbeat.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import threading
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +24,8 @@ from kuberig.api import Api, ApiError
 OFF = "rig.wattflow.io/off"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _TURN_S = 0.1
+_HANDS = 8
+"""Orders, and renewals of leases, that are carried out at once: machines do not wait for one another."""
 
 
 def hook(folder: Path) -> tuple[str, Path]:
@@ -58,7 +62,10 @@ class Kubelets:
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def __enter__(self) -> Kubelets:
-        jobs = [self._follow] + ([self._beat] if self.beat_s else [])
+        jobs: list[Callable[[], None]] = [self._follow]
+        if self.beat_s:
+            parts = [self.nodes[i::_HANDS] for i in range(min(_HANDS, len(self.nodes)))]
+            jobs += [functools.partial(self._beat, part) for part in parts]
         self._threads = [threading.Thread(target=job, daemon=True) for job in jobs]
         for thread in self._threads:
             thread.start()
@@ -70,21 +77,29 @@ class Kubelets:
             thread.join(30)
 
     def _follow(self) -> None:
-        while not self._stop.wait(_TURN_S):
-            now_s = time.time()
-            lines = self.orders.read_text().splitlines()
-            for line in lines[self._read :]:
-                what, _, node = line.partition(" ")
-                self._due.append((now_s + (self.enter_s if what == "sleep" else self.wake_s), what, node))
-            self._read = len(lines)
-            due, self._due = [one for one in self._due if one[0] <= now_s], [one for one in self._due if one[0] > now_s]
-            for _, what, node in due:
-                try:
-                    self._fall(node) if what == "sleep" else self._rise(node)
-                except (ApiError, OSError) as error:  # deleted meanwhile, or the API server is being restarted
-                    if not isinstance(error, ApiError) or error.status != 404:
-                        self._due.append((now_s + 0.5, what, node))
-                    self.unheard.append(f"{what} {node}: {error}")
+        with ThreadPoolExecutor(_HANDS) as hands:
+            while not self._stop.wait(_TURN_S):
+                now_s = time.time()
+                lines = self.orders.read_text().splitlines()
+                for line in lines[self._read :]:
+                    what, _, node = line.partition(" ")
+                    self._due.append((now_s + (self.enter_s if what == "sleep" else self.wake_s), what, node))
+                self._read = len(lines)
+                due: dict[str, list[str]] = {}  # of each machine in order
+                for at_s, what, node in self._due:
+                    if at_s <= now_s:
+                        due.setdefault(node, []).append(what)
+                self._due = [one for one in self._due if one[0] > now_s]
+                list(hands.map(self._obey, due, due.values()))
+
+    def _obey(self, node: str, orders: list[str]) -> None:
+        for what in orders:
+            try:
+                self._fall(node) if what == "sleep" else self._rise(node)
+            except (ApiError, OSError) as error:  # deleted meanwhile, or the API server is being restarted
+                if not isinstance(error, ApiError) or error.status != 404:
+                    self._due.append((time.time() + 0.5, what, node))
+                self.unheard.append(f"{what} {node}: {error}")
 
     def _fall(self, node: str) -> None:
         fall(self.api, node)
@@ -98,17 +113,18 @@ class Kubelets:
         if spans and spans[-1][1] == float("inf"):
             spans[-1] = (spans[-1][0], time.time())
 
-    def _beat(self) -> None:
-        """Renew the leases of all nodes that are on, one after another, within each period."""
+    def _beat(self, nodes: list[str]) -> None:
+        """Renew the leases of those of these nodes that are on, one after another, once in each period."""
         known: set[str] = set()
-        while not self._stop.is_set():
-            for node in self.nodes:
-                if self._stop.wait(self.beat_s / len(self.nodes)):
+        while True:
+            began_s = time.monotonic()
+            for i, node in enumerate([*nodes, ""]):
+                # By the clock: what a renewal takes must not lengthen the period, or a busy server loses its nodes.
+                if self._stop.wait(max(0.0, began_s + i * self.beat_s / len(nodes) - time.monotonic())):
                     return
-                if node in self._off:
-                    continue
-                with contextlib.suppress(ApiError, OSError):
-                    self._renew(node, known)
+                if node and node not in self._off:
+                    with contextlib.suppress(ApiError, OSError):
+                        self._renew(node, known)
 
     def _renew(self, node: str, known: set[str]) -> None:
         spec = {"holderIdentity": node, "leaseDurationSeconds": 40}

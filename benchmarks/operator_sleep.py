@@ -144,13 +144,15 @@ def played(nodes: int, minutes: float, seed: int) -> tuple[dict[str, float], dic
     try:
         _prepare(rig)
         command, orders = hook(rig.folder)
-        kwok.start(rig.folder, rig.processes, rig.users)
+        reminder = kwok.Reminder(rig.api, kwok.start(rig.folder, rig.processes, rig.users))
         names = kwok.add_nodes(rig.api, nodes, [_shape(i) for i in range(len(PROFILES))])
         api = Api.of_kubeconfig(rig.kubeconfig)
         with Kubelets(api, orders, names, wake_s, enter_s, min(BEAT_S, GRACE_S / 3)) as kubelets:
             kwok.await_ready(rig.api, nodes, 600)
             _start(rig, command, wake_s, enter_s)
-            return _measure(rig, day, kubelets, names, (speedup, wake_s, enter_s))
+            found = _measure(rig, day, kubelets, names, (speedup, wake_s, enter_s))
+        reminder.stop()
+        return found
     finally:
         rig.stop()
 
@@ -202,11 +204,16 @@ def _measure(
             users.submit(create, task)
         users.shutdown()
         late_s = float((created_s - began_s - day.release_s).max())
-        rig.api.await_each(_PODS, replay._ended, len(day.cores), 120 + float(day.runtime_s.max()))
+        try:
+            rig.api.await_each(_PODS, replay._ended, len(day.cores), 120 + float(day.runtime_s.max()))
+        except TimeoutError as error:
+            print(f"  {error}", flush=True)
         ended_s = time.time()
     pods = rig.api.items(_PODS)
-    rows = [replay._row(one) for one in pods]
-    waits = {name: binds.at[name] - created_s[int(name[1:])] for name, *_ in rows}
+    rows = [replay._row(one) for one in pods if replay._ended(one)]
+    left = sorted({f"j{task}" for task in range(len(day.cores))} - {name for name, *_ in rows})
+    # who has no place by the end has waited until then
+    waits = {f"j{i}": binds.at.get(f"j{i}", ended_s) - created_s[i] for i in range(len(day.cores))}
     joules = _joules(names, rows, kubelets, began_s, ended_s, speedup)
     rivals = _simulated(day, names, wake_s, enter_s, speedup)
     long = sorted((name for name, wait_s in waits.items() if wait_s > wake_s + 10), key=lambda name: -waits[name])
@@ -217,6 +224,7 @@ def _measure(
     worst = {
         "nodes": float(len(names)),
         "pods": float(len(rows)),
+        "pods that did not end": float(len(left)),
         "created late, s": late_s,
         "slept, part of node time": slept_s / (len(names) * (ended_s - began_s)),
         "switches": float(sum(map(len, kubelets.spans.values()))),
@@ -233,6 +241,7 @@ def _measure(
     for name, value in worst.items():
         print(f"  {name}: {value:.4g}", flush=True)
     failures = [f"{name} waited {waits[name]:.1f} s" for name in unneeded[:10]] + touched
+    failures += [f"{len(left)} pods did not end: {', '.join(left[:10])}"] if left else []
     return {"touched": float(len(touched)), "waited": float(len(unneeded))}, worst, failures
 
 

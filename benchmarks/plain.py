@@ -14,8 +14,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.preprocessing import OneHotEncoder
 
+from research.call_energy import Calls
 from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations, Texts
-from wattflow.predict.serverless import Calls
 
 Baseline = Callable[[Observations, Observations], Floats]
 

@@ -40,7 +40,7 @@ TYPED = (AUTOSCALED, *registry.ALIASES.values())
 """Settings of registered policies that take part."""
 WAITS = (0.1, 0.3, 1.0, 3.0, math.inf)
 """Values of the dial that the picture shows beside 0."""
-OUR_KIN = (OURS, "wattflow:order=path", "learned", "planned")
+OUR_KIN = (OURS, "wattflow:order=path", "learned")
 """The flagship and what is made of it: shown beside it, no opponents."""
 SEARCHES = "nsga2"
 """Knows the future and searches with hundreds of simulations: shown on one scenario, not judged."""

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 import wattflow
+from research import judge
 from wattflow.clusters import load_cluster
 from wattflow.generate import Arrivals, Recipe
 from wattflow.generate.laws import Law
-from wattflow.lab.compare import judge
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import bounds

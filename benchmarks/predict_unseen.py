@@ -22,9 +22,11 @@ import numpy as np
 import plain
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from research import call_energy as serverless
+from research import prediction_sets as datasets
 from research.floors import FloorFigure, leave_one_out
 from wattflow.model.profile import Scope
-from wattflow.predict import datasets, needs, runtime, serverless, watts
+from wattflow.predict import needs, runtime, user_tables, watts
 from wattflow.predict.evaluate import HeldOut, relative_errors
 from wattflow.predict.observations import Floats, Ints, Observations
 
@@ -231,7 +233,7 @@ def watts_of_calls(calls: serverless.Calls, lags: Floats, train: Ints, test: Int
 
 def repeats(data: Path) -> Judged:
     """The next run of four tools on fifteen machine settings, with the runs before it known."""
-    table = datasets.Table(
+    table = user_tables.Table(
         data / "nextflow_traces/glasgow_tasks_by_machine/tasks.csv",
         ("tool", "machine", "governor", "rep", "realtime"),
     )

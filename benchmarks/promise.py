@@ -29,8 +29,8 @@ import numpy as np
 from ground import Place
 from policy_runs import sources
 
-from wattflow.lab.compare.judge import ERROR, Judge, Verdict
-from wattflow.plan import stream_bound
+from research import stream_bound
+from research.judge import ERROR, Judge, Verdict
 
 OURS, BASE, SLEEPING = "wattflow:shield=kubernetes", "kubernetes", "kubernetes:sleep=600"
 RULES = ("eft", "eft:order=work", "heft", "kubernetes", "least-energy", "most-allocated")

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from policy_runs import sources
 
+from research.judge import BOUND, Judge, Stream
 from wattflow.generate import Recipe
-from wattflow.lab.compare.judge import BOUND, Judge, Stream
 from wattflow.model.cluster import Cluster, Node, Sleep
 from wattflow.model.profile import PowerProfile
 

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from promise import SLEEPING, geometric
 
+from research import judge
 from wattflow import traces
 from wattflow.clusters import load_cluster
 from wattflow.files.data_folder import data_file
 from wattflow.generate import Recipe
-from wattflow.lab.compare import judge
 from wattflow.learn import streams
 from wattflow.model.workload import Workload
 from wattflow.policy import registry

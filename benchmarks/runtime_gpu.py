@@ -20,8 +20,7 @@ import cloudpickle
 from wattflow.energy.meters.nvml import NvmlMeter
 from wattflow.runtime import messages as m
 from wattflow.runtime.executors.forking import Zygote
-from wattflow.runtime.executors.gpu import GpuExecutor, Sharing
-from wattflow.runtime.executors.mig import slices_of
+from wattflow.runtime.executors.gpu import GpuExecutor, Sharing, slices_of
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"

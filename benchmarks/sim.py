@@ -26,6 +26,8 @@ from bare_peers import bare_ends, prepared
 from numpy.typing import NDArray
 from simpy_peer import MaskPeer, PlainPeer
 
+from research.papers import fgd_paper
+from research.papers.alibaba_cluster import load_alibaba
 from wattflow.clusters import load_cluster
 from wattflow.generate import benchmark_workload
 from wattflow.model.cluster import Cluster, Node
@@ -220,10 +222,8 @@ def many_nodes() -> None:
 
 def alibaba() -> None:
     """8,152 pods on 1,523 nodes under FGD, events and accounts included."""
-    from wattflow import traces
-
-    pods = traces.load(traces.data_folder() / "gpu_cluster/alibaba_gpu_v2023/openb_pod_list_default.csv.gz")
-    cluster = load_cluster("alibaba")
+    pods = fgd_paper.load_pods("default")
+    cluster = load_alibaba()
     ours_s(pods, cluster, "fgd", SimOptions())
     began = time.perf_counter()
     ours_s(pods, cluster, "fgd", SimOptions())

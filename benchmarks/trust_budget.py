@@ -16,9 +16,9 @@ import sqlalchemy as sa
 from trust_rig import calls, cli, house, kill, lasting, wait_for
 from trust_tally import Portion
 
-from wattflow.runtime.audit import first_fault
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
+from wattflow.runtime.ledger import first_fault
 from wattflow.store import reads, schema
 from wattflow.store.database import open_store
 

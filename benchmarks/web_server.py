@@ -31,7 +31,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.home import Home
-from wattflow.server.beside import Beside
+from wattflow.server.reader_process import ReaderProcess
 from wattflow.store import journal, schema
 from wattflow.store.database import open_store
 
@@ -198,7 +198,7 @@ def explained(connection: Connection) -> None:
 async def past(folder: Path, entries: int) -> None:
     """A decision after so many entries of the journal, by the process beside a server, cold and warm."""
     task, before_s = write_journal(folder, entries), _children_s()
-    beside = Beside(str(folder / "store.db"), folder)
+    beside = ReaderProcess(str(folder / "store.db"), folder)
     took_s = {}
     for name in ("cold", "warm"):
         began = time.perf_counter()

@@ -22,6 +22,21 @@ kube-status: ## What of it runs
 test-cluster: $(BIN)/.dev kube-rig ## Tests on real clusters: the rig of this machine, or the one of KUBECONFIG
 	$(BIN)/pytest -n 0 tests/cluster
 
+.PHONY: test-kueue
+test-kueue: $(BIN)/.dev kube-rig ## Beside a real Kueue: gates, quotas, its topology, nodes that sleep (builds it: five minutes)
+	$(KUBERIG) build kueue
+	WATTFLOW_KUEUE=1 $(BIN)/pytest -n 0 tests/cluster/test_kueue.py
+
+.PHONY: test-versions
+OTHER_KUBE ?= 1.35.8
+OTHER_ARGO ?= 3.6.12
+OTHER_TESTS ?= scheduler argo scheduler_argo scheduler_scores sleep trial helm
+test-versions: export KUBE_VERSION := $(OTHER_KUBE)
+test-versions: export ARGO_VERSION := $(OTHER_ARGO)
+test-versions: $(BIN)/.dev ## A slice of test-cluster with OTHER_KUBE=1.35.8 and OTHER_ARGO=3.6.12 (builds them: fifteen minutes)
+	$(KUBERIG) build
+	$(BIN)/pytest -n 0 $(OTHER_TESTS:%=tests/cluster/test_%.py)
+
 .PHONY: image test-image
 IMAGE ?= out/wattflow-image.tar
 image: ## The scheduler's image as an OCI archive (IMAGE=out/…tar, BASE=python:3.11-slim or packages); needs root

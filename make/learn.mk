@@ -11,7 +11,7 @@ train: $(BIN)/.dev ## Train the learned policy from scratch: four folds, then al
 train-two-cores: $(BIN)/.dev ## One network for all applications from scratch on two cores, and its time
 	$(RUN) -m research.train_all --folds=-1 --workers 2 --wall 8 --out out/two-cores
 
-bench-learned: $(BIN)/.dev ## The learned policy: every bar on held-out applications, regret, gap to annealing, worst case, speed
+bench-learned: $(BIN)/.dev ## The learned policy: every bar on held-out applications, worst case, speed
 	$(RUN) -m research.bench_learned
 
 experiment-learned: $(BIN)/.dev ## The learned policy beside its opponents on held-out applications, whole; results in out/experiments/learned

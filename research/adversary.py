@@ -1,6 +1,6 @@
 """The worst case, looked for: scenarios drawn at random, and the worst of them changed a little again and again.
 
-What is sought is the most joules of one of our policies (learned, rehearsed)
+What is sought is the most joules of one of our policies (learned, shielded)
 over the portfolio's setting, means over seeds. A change draws
 the cluster's seed, the load, the application, the errors or the deadlines anew. A found case is a scenario like any
 other: its name and numbers are enough to run it again.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from research import evaluate, portfolio
-from research.evaluate import OURS, REHEARSED
+from research.evaluate import OURS, SHIELDED
 from wattflow.learn import scenarios, streams
 from wattflow.learn.scenarios import SLACKS, Scenario
 from wattflow.policy.base import Policy
@@ -73,7 +73,7 @@ def judged(case: Case, tasks: int, seeds: int, mine: str = OURS) -> Case:
 
     ours_j = {
         OURS: lambda: of(evaluate.our_policy(fold, case.load)),
-        REHEARSED: lambda: of(evaluate.our_rehearsal(fold, case.load)),
+        SHIELDED: lambda: of(evaluate.our_shield()),
     }[mine]()
     return replace(case, log_ratio=math.log(ours_j / of(evaluate.opponent(case.load, fold))))
 

@@ -2,10 +2,9 @@
 
     python -m research.bench_learned [--quick] [--out out/learned-bench]
 
-Bars on held-out applications (`python -m research learned`, with fewer scenarios unless --full), the rehearsal's
-regret, the distance to annealing, the worst case that a search finds, annealing and the front of NSGA-II at equal wall
-time, RLScheduler's batch problem, decisions a second, steps a second of the environment, time of a decision with 64
-rows. What is not measured here is said to be so.
+Bars on held-out applications (`python -m research learned`, with fewer scenarios unless --full), the worst case that a
+search finds, annealing and the front of NSGA-II at equal wall time, RLScheduler's batch problem, decisions a second,
+steps a second of the environment, time of a decision with 64 rows. What is not measured here is said to be so.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,10 +23,8 @@ from research import (
     adversary,
     batch,
     evaluate,
-    headway,
     hindsight,
     learned_experiment,
-    regret,
     rival_tables,
     search_tables,
 )
@@ -47,16 +43,10 @@ from wattflow.sim.simulate import Simulation
 GIB = 1 << 30
 LINES: list[str] = []
 Item = TypeVar("Item")
-SEARCHED_S = {evaluate.OURS: 40.0, evaluate.REHEARSED: 30.0}
+SEARCHED_S = {evaluate.OURS: 40.0, evaluate.SHIELDED: 30.0}
 """Of the adversarial search, by policy."""
-BUDGET_S = {"regret": 110.0, "gap": 150.0, "gap_errors": 25.0, "front": 40.0}
-"""Most seconds of parts that could go on for long. With 140 for the regret, twice as long a search and 90 scenarios all
-parts together took some 25 minutes on two cores; with these and 60 scenarios about a quarter of an hour is to be
-expected."""
-GAP_SEEDS = (0, 1, 2)
-"""Of the streams of the distance to annealing, as far as its time goes; all of the first."""
-FEWEST = 20
-"""Scenarios without which the largest of their regrets says too little."""
+FRONT_S = 40.0
+"""Most seconds of the fronts, which could go on for long."""
 
 
 def figure(name: str, value: float, unit: str, goal: str, ok: bool) -> None:
@@ -171,72 +161,6 @@ def environment_speed(seconds: float, count: int = 64) -> None:
         env.close()
 
 
-def rehearsal_regret(count: int) -> None:
-    """Simulate before commit: joules against the portfolio's setting, scenario by scenario."""
-    found = []
-    for one in within(BUDGET_S["regret"], regret.measured(count)):
-        found.append(one)
-        each = ", ".join(
-            f"{name} {some.joules:.3f} slower {some.slower:.3f} newly missed {some.missed}"
-            for name, some in one.outcomes.items()
-        )
-        print(f"{one.name:44s} of the portfolio's joules: {each}", flush=True)
-    many = len(found)
-    for name in (regret.REHEARSED,):
-        some = [one.outcomes[name] for one in found]
-        worst = regret.worst([each.joules for each in some])
-        mean = 100.0 * (float(np.exp(np.mean([np.log(each.joules) for each in some]))) - 1.0)
-        kept = sum(each.slower <= 1.02 and each.missed == 0 for each in some)
-        # Of fewer than 150 the worst hundredth is the worst one: how many there were is part of the figure.
-        ok = worst <= 2.0 and many >= FEWEST
-        figure(f"learned_{name}_regret_worst_1_percent", worst, f"%_of_{many}", "≤2", ok)
-        figure(f"learned_{name}_against_portfolio", mean, "%", "<0", mean < 0)
-        figure(f"learned_{name}_no_slower_than_portfolio", kept, f"of_{many}", str(many), kept == many)
-
-
-def gap(count: int) -> None:
-    """The distance to annealing, and the part of it that each of ours closes.
-
-    The places' streams of seed 0 come first, then those of further seeds while there is time: ten are few.
-    """
-    places = [Place(name, fold, 0.6, "mixed") for name, fold in evaluate.held_out()][:count]
-    streams = chain.from_iterable(headway.measured(places, seed) for seed in GAP_SEEDS)
-    found = shown(within(BUDGET_S["gap"], streams))
-    distance, _ = headway.summary(found, headway.PLANNED)
-    print(f"{len(found)} streams, {len(places)} of each seed; half of that gap is {50.0 * distance:.1f} %")
-    _, closed = headway.summary(found[: len(places)], headway.PLANNED)
-    figure("planned_gap_to_annealing_closed_seed_0", 100 * closed, "%", "≥50", closed >= 0.5)
-    figure("learned_gap_streams", len(found), f"of_{len(GAP_SEEDS) * len(places)}", "none", True)
-    figure("learned_gap_portfolio_to_annealing", 100 * distance, "%", "none", True)
-    for name in found[0].ours_j:
-        judged = name not in headway.ASIDE
-        _, closed = headway.summary(found, name)
-        figure(
-            f"{name}_gap_to_annealing_closed",
-            100 * closed,
-            "%",
-            "≥50" if judged else "none",
-            closed >= 0.5 or not judged,
-        )
-        later = sum(name in one.later for one in found)
-        figure(f"{name}_gap_to_annealing_later", later, f"of_{len(found)}", "none", True)
-    print("estimates wrong by 20 %:")
-    erring = shown(within(BUDGET_S["gap_errors"], headway.with_errors(places, 0.2)))
-    _, closed = headway.summary(erring, headway.PLANNED)
-    figure("planned_gap_to_annealing_closed_estimates_20_percent_wrong", 100 * closed, "%", "none", True)
-
-
-def shown(items: Iterable[headway.Headway]) -> list[headway.Headway]:
-    """Each stream on a line."""
-    found = list(items)
-    for one in found:
-        mine = ", ".join(
-            f"{name} {joules:.4g}{' (ended later)' if name in one.later else ''}" for name, joules in one.ours_j.items()
-        )
-        print(f"{one.place.name:36s} portfolio {one.portfolio_j:.4g} J, {mine}, best {one.best_j:.4g}")
-    return found
-
-
 def worst_case(budget: int) -> None:
     """Adversarial search for each of ours."""
     for name, seconds in SEARCHED_S.items():
@@ -252,7 +176,7 @@ def front(count: int) -> None:
     """Annealing, NSGA-II and fronts of ours on small streams that the searches know beforehand, at equal wall time."""
     places = [Place(name, fold, hindsight.LOAD, "mixed") for name, fold in evaluate.held_out()][:count]
     found = []
-    for place in within(BUDGET_S["front"], places):
+    for place in within(FRONT_S, places):
         one = hindsight.searched(place)
         found.append(one)
         for told, each in (("equal time", one.equal), ("longer", one.longer)):
@@ -324,8 +248,6 @@ def main() -> None:
     quick, began = given.quick, time.monotonic()
     decision_time("learned", registry.load("learned"), rounds=400 if quick else 4000)
     part("environment", lambda: environment_speed(*((1.0, 8) if quick else (5.0, 64))), "learned_vector_env_steps")
-    part("regret", lambda: rehearsal_regret(6 if quick else 100))
-    part("gap", lambda: gap(2 if quick else 10))
     part("lublin", lambda: lublin(1 if quick else batch.SEQUENCES))
     part("worst case", lambda: worst_case(6 if quick else 60))
     part("front", lambda: front(1 if quick else 5), "learned_hypervolume_against_nsga2")

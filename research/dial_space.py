@@ -1,4 +1,4 @@
-"""Settings of the flagship all over its dials: a rehearsal chooses from them, the portfolio is tuned over them."""
+"""Settings of the flagship all over its dials, over which the portfolio is tuned."""
 
 from __future__ import annotations
 
@@ -18,17 +18,6 @@ LOGARITHMIC = ("second", "late", "idle", "amortise", "spare")
 SPREAD = 48
 
 
-def usual() -> list[Dials]:
-    """The flagship's own dials, and those that the portfolio's best settings have."""
-    own = {name: wattflow.DIAL.defaults[name] for name in RANGES}
-    found = [own]
-    found += [own | {"second": second, "idle": sleep} for second in (2.0, 20.0) for sleep in (1.0, 2.0, 4.0)]
-    found += [own | {"idle": sleep} for sleep in (1.0, 4.0)]
-    pairs = ((200.0, 6.0), (800.0, 6.0), (800.0, 3.0), (150.0, 6.0), (150.0, 1.0))
-    found += [own | {"late": late, "merit": merit} for late, merit in pairs]
-    return [*found, own | {"margin": 0.2}, own | {"margin": -0.1}]
-
-
 def spread() -> list[Dials]:
     """Settings that fill the ranges evenly, the same whenever it is called."""
     ends = np.array([tuple(map(math.log, r)) if n in LOGARITHMIC else r for n, r in RANGES.items()]).T
@@ -38,14 +27,8 @@ def spread() -> list[Dials]:
     ]
 
 
-def tried() -> list[Dials]:
-    """Every setting that is measured."""
-    return [*usual(), *spread()]
-
-
 def further() -> list[Dials]:
-    """What else a rehearsal may choose, so that the portfolio is tuned over it too: usual ones that are in none of the
-    portfolio's grids, and two for which seconds are dear and nodes stay awake for long, whatever it costs."""
+    """Usual settings that are in none of the portfolio's grids, and two for which seconds are dear."""
     own = {name: wattflow.DIAL.defaults[name] for name in RANGES}
     return [
         own | {"late": 150.0, "merit": 6.0},

@@ -11,12 +11,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from research.stream_bound import wake_j
 from wattflow.engine.build import why_not
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import MissingExtra
 from wattflow.model.workload import Workload
 from wattflow.plan.node_offers import Floats, Offers, offers
-from wattflow.plan.stream_bound import wake_j
 
 _MJ = 1000
 

@@ -1,7 +1,7 @@
 """Searches that know the whole stream beforehand, beside the policies: annealing and NSGA-II at equal wall time.
 
 They are no opponents: a policy learns of a workflow when it arrives. On small streams whose estimates are true for all,
-the searches are each given the seconds that `rehearsed`, the policy that computes most, takes for the whole stream, and
+the searches are each given the seconds that `shielded`, the policy that computes most, takes for the whole stream, and
 may let nodes sleep. Annealing looks for the fewest joules within the bound on the makespan; of NSGA-II's front counts
 what counts of the energy-HEFT sweep: fewest joules of the points that keep the bound, the least late where none does.
 """
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from research import evaluate, fronts, portfolio, search_front
-from research.evaluate import NETWORK, OURS, PORTFOLIO, REHEARSED, Place, Plan
+from research.evaluate import NETWORK, OURS, PORTFOLIO, SHIELDED, Place, Plan
 from research.fronts import Fronts
 from research.portfolio import BASELINE, Result
 from wattflow.clusters import load_cluster
@@ -29,7 +29,7 @@ from wattflow.plan.measured import result_of, slower
 from wattflow.policy.base import Policy
 
 ANNEALING, NSGA2 = "annealing", "nsga2"
-POLICIES = (BASELINE, PORTFOLIO, OURS, NETWORK, REHEARSED)
+POLICIES = (BASELINE, PORTFOLIO, OURS, NETWORK, SHIELDED)
 MOST_TASKS = 150
 LOAD = 0.6
 PROBE = 500
@@ -50,9 +50,9 @@ class Searched:
 
     Attributes:
         results: By policy or search.
-        seconds: Of the rehearsed policy and of the searches.
+        seconds: Of the shielded policy and of the searches.
         equal: Fronts, NSGA-II given the seconds of our dials.
-        longer: Fronts, NSGA-II given the seconds of the rehearsed policy.
+        longer: Fronts, NSGA-II given the seconds of the shielded policy.
     """
 
     place: Place
@@ -89,7 +89,6 @@ def searched(place: Place, seed: int = 0) -> Searched:
     """Policies, searches and fronts on one small stream. Raises MissingExtra without pymoo."""
     scenario, workload = small_stream(place, seed)
     cluster = scenario.cluster
-    rehearsed = evaluate.our_rehearsal(place.fold, place.load)
     _warmed()
     given: dict[str, str | Policy] = {
         BASELINE: BASELINE,
@@ -99,9 +98,9 @@ def searched(place: Place, seed: int = 0) -> Searched:
     }
     results = {name: portfolio.measure(workload, cluster, policy, seed) for name, policy in given.items()}
     began = time.perf_counter()
-    results[REHEARSED] = portfolio.measure(workload, cluster, rehearsed, seed)
+    results[SHIELDED] = portfolio.measure(workload, cluster, evaluate.our_shield(), seed)
     budget_s = time.perf_counter() - began
-    seconds = {REHEARSED: Seconds(budget_s, budget_s)}
+    seconds = {SHIELDED: Seconds(budget_s, budget_s)}
     results[ANNEALING], seconds[ANNEALING] = annealed(workload, cluster, results[BASELINE], budget_s, seed)
     long = search_front.front(workload, cluster, seconds=budget_s, seed=seed + 1)
     results[NSGA2] = best_of(long.results, results[BASELINE])
@@ -122,7 +121,7 @@ def searched(place: Place, seed: int = 0) -> Searched:
 @functools.cache
 def _warmed() -> None:
     """Once in a process: code that was compiled earlier is read from disk, which is no part of anybody's seconds."""
-    portfolio.measure(Recipe("montage", 30).draw(1), load_cluster("mixed"), evaluate.our_rehearsal(-1, LOAD), 1)
+    portfolio.measure(Recipe("montage", 30).draw(1), load_cluster("mixed"), evaluate.our_shield(), 1)
 
 
 def annealed(

@@ -1,4 +1,4 @@
-"""Kind ``learned``: the learned policy, and the rehearsed one, against their opponents on what they have not seen.
+"""Kind ``learned``: the learned policy, and the shielded one, against their opponents on what they have not seen.
 
 Every application is judged with the weights of the fold that held it out. See docs/learned.md for what each figure is.
 """
@@ -23,7 +23,7 @@ from research import (
     search_tables,
     tables_of_ours,
 )
-from research.evaluate import NETWORK, OURS, REHEARSED, Place, Plan, Row
+from research.evaluate import NETWORK, OURS, SHIELDED, Place, Plan, Row
 from research.hindsight import Searched
 from research.notes import notes, own_notes
 from research.papers import experiment
@@ -115,7 +115,7 @@ def run(settings: LearnedSettings, progress: Progress) -> Findings:
     todo, plan = places(settings), settings.plan
     # The longest first, so that at the end no process is left with one of them.
     jobs: dict[str, tuple[str, Place, Plan]] = {}
-    jobs |= {f"rehearsed {place.name}": ("rehearsed", place, plan) for place in todo}
+    jobs |= {f"shielded {place.name}": ("shielded", place, plan) for place in todo}
     if settings.searches and search_tables.available():
         jobs |= {f"searches {place.name}": ("searches", place, plan) for place in hindsight.places(todo)}
     jobs |= {f"policies {place.name}": ("policies", place, plan) for place in todo}
@@ -132,8 +132,8 @@ def part(job: tuple[str, Place, Plan]) -> Any:
     kind, place, plan = job
     if kind == "searches":
         return hindsight.as_data(hindsight.searched(place))
-    if kind == "rehearsed":
-        rows = [evaluate.judge_rehearsed(place, plan)]
+    if kind == "shielded":
+        rows = [evaluate.judge_shielded(place, plan)]
     else:
         rows = evaluate.judge_others(place, plan) if kind == "policies" else rival_tables.judged(place, plan)
     return [evaluate.as_data(row) for row in rows]
@@ -163,7 +163,7 @@ def outcome(rows: Sequence[Row], seconds: float, searched: Sequence[Searched] = 
     table: Table = {(row.place, row.policy): row for row in rows}
     there = list(dict.fromkeys(row.place for row in rows))
     names = [name for name in (portfolio.BASELINE, *AGAINST) if (there[0], name) in table]
-    ours = [name for name in (REHEARSED, OURS, NETWORK) if (there[0], name) in table]
+    ours = [name for name in (SHIELDED, OURS, NETWORK) if (there[0], name) in table]
     beside = {mine: tables_of_ours.beside(table, there, mine, names) for mine in ours}
     family = tables_of_ours.corrected(beside)
     sheets: list[Sheet] = []

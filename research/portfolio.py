@@ -1,6 +1,6 @@
 """The opponent: a portfolio of tuned heuristics, each setting written as it is typed (`wattflow.policy.spec`).
 
-`wattflow` over its dial, with either queue, and over all its dials at once (the settings that a rehearsal chooses from,
+`wattflow` over its dial, with either queue, and over all its dials at once (settings spread evenly,
 `dial_space`); orders by workflow × placement × sleep time-out; energy-HEFT and DEWTS over
 slack × sleep. `measure` judges one setting on one stream, `tuned` reads the shipped table of such measurements and
 gives the best settings for a load: fewest joules among those that keep the bound (mean and p95 response of workflows

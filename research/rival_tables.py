@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from research import evaluate, paired, portfolio
-from research.evaluate import OURS, PORTFOLIO, REHEARSED, Place, Plan, Row
+from research.evaluate import OURS, PORTFOLIO, SHIELDED, Place, Plan, Row
 from research.paired import Paired, Sample
 from research.papers.findings import Figure, Sheet
 from wattflow.model.errors import MissingExtra
@@ -62,7 +62,7 @@ def judged(place: Place, plan: Plan) -> list[Row]:
 def sheet(table: Table, there: Sequence[Place], names: Sequence[str]) -> Sheet:
     """Each of them, the portfolio and ours against the portfolio, and how long people wait."""
     rows = []
-    ours_too = [name for name in (PORTFOLIO, OURS, REHEARSED) if (there[0], name) in table]
+    ours_too = [name for name in (PORTFOLIO, OURS, SHIELDED) if (there[0], name) in table]
     for name in (*names, *ours_too):
         joules = "–" if name == PORTFOLIO else compare(table, there, PORTFOLIO, name).text
         ours = "–" if name == OURS else compare(table, there, name).text

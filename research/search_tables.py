@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from research import paired
-from research.evaluate import PORTFOLIO, REHEARSED
+from research.evaluate import PORTFOLIO, SHIELDED
 from research.hindsight import ANNEALING, NSGA2, POLICIES, Searched
 from research.papers.findings import Figure, Sheet
 from research.portfolio import BASELINE, BOUND
@@ -60,7 +60,7 @@ def fronts_sheet(found: Sequence[Searched]) -> Sheet:
     rows = []
     for told, each in (
         ("our dials' seconds", [one.equal for one in found]),
-        (f"{REHEARSED}'s seconds", [one.longer for one in found]),
+        (f"{SHIELDED}'s seconds", [one.longer for one in found]),
     ):
         ratio = np.array([f.ours / f.theirs for f in each])
         rows.append(
@@ -88,7 +88,7 @@ def figures(found: Sequence[Searched]) -> list[Figure]:
         for name in (*POLICIES, ANNEALING, NSGA2)
         if name != PORTFOLIO
     ]
-    for name in (REHEARSED, ANNEALING, NSGA2):
+    for name in (SHIELDED, ANNEALING, NSGA2):
         seconds = float(np.median([one.seconds[name].search for one in found]))
         made.append(Figure(f"{name}_small_streams_seconds", seconds, "s", "none", True))
     for word, each in (("", [one.equal for one in found]), ("_longer", [one.longer for one in found])):

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from research import energy_set
-from wattflow import traces
+from wattflow.files.data_folder import data_file
 
 
 def main() -> int:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("out/energy-set")
-    source = traces.data_folder() / "wfinstances"
+    source = data_file("wfinstances")
     rows = energy_set.build(source, out)
     bad = check(source / "wfcommons-schema-1.5.json", sorted((out / "wfinstances").rglob("*.json")))
     print((out / "README.md").read_text())

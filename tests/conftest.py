@@ -1,57 +1,57 @@
-"""Fixtures for all tests, and the rule that nothing skips where everything is required.
-
-With WATTFLOW_REQUIRE=1 (`.ci/run` sets it) a test that skips, or a file that skips as a whole, fails: `make tools`,
-`make cluster-tools` and the extra `dev` provide all that tests need, except what only the machine's kernel can give.
-"""
+"""What holds for all tests: nothing skips where everything is required (`required`), no process is left behind."""
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Generator
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from hypothesis import settings
+
+from required import data_dir, pytest_make_collect_report, pytest_runtest_makereport
+
+__all__ = ["data_dir", "pytest_make_collect_report", "pytest_runtest_makereport"]
 
 # The same examples in every run, so that a failure is a change's own. WATTFLOW_FUZZ=1 draws new ones.
 settings.register_profile("same", derandomize=not os.environ.get("WATTFLOW_FUZZ"), deadline=None)
 settings.load_profile("same")
 
-Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 os.environ.setdefault("WATTFLOW_TASKS_AS", "self")  # tasks of tests write into folders that are only the tests' own
 os.environ.setdefault("WATTFLOW_FIRST_RUN", "compile")  # no test leaves a process behind that compiles
-REQUIRED = os.environ.get("WATTFLOW_REQUIRE") == "1"
-KERNEL_MAY_LACK = ("this kernel refuses perf events", "this kernel runs no containers")
-"""Beginnings of the reasons that stay reasons when nothing may skip."""
-
-DATA = Path(os.environ.get("WATTFLOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    """The folder of real data; tests that need it skip by name without it (`.ci/run` fails instead)."""
-    if not (DATA / "MANIFEST.csv").exists():
-        pytest.skip(f"needs the real data of WATTFLOW_DATA, looked in {DATA}")
-    return DATA
+def pytest_collection_finish() -> None:
+    """Keep what was imported out of later collections of garbage: numba and compiled code are millions of objects."""
+    gc.collect()
+    gc.freeze()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    return _required((yield))
+def _processes() -> dict[int, str]:
+    """Return the command lines of this process's children that run, less Python's own tracker of shared memory."""
+    found: dict[int, str] = {}
+    for listed in Path("/proc/self/task").glob("*/children"):
+        for pid in listed.read_text().split():
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended meanwhile
+            if command and "resource_tracker" not in command:  # one that has ended and was not waited for has none
+                found[int(pid)] = command
+    return found
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    return _required((yield))
-
-
-def _required(report: Report) -> Report:
-    """The report, failed if it says that something was skipped and nothing may."""
-    if REQUIRED and report.skipped and not hasattr(report, "wasxfail"):
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        reason = reason.removeprefix("Skipped: ")
-        if not reason.startswith(KERNEL_MAY_LACK):
-            report.outcome = "failed"
-            report.longrepr = f"WATTFLOW_REQUIRE=1, and this skipped: {reason}"
-    return report
+@pytest.fixture(autouse=True, scope="module")
+def _leaves_no_process() -> Iterator[None]:
+    """Fail where a module's tests leave a process behind: it takes the processor of the tests after it."""
+    before = _processes()
+    yield
+    until = time.monotonic() + 60.0
+    while (left := {pid: command for pid, command in _processes().items() if pid not in before}) and (
+        time.monotonic() < until
+    ):
+        time.sleep(0.05)  # one that was told to end may take a while
+    pytest_collection_finish()  # what a module loaded stays loaded
+    assert not left, f"processes that the tests of this module left behind: {left}"

@@ -13,20 +13,26 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
+LATER = "### Also"
+"""Heading of what is gathered after a version's lines were put in groups by hand."""
+
+
 def gathered(version: str, page: str, parts: list[str]) -> str:
     """The page with a section of this version: what stood there under it stays and comes first."""
-    lines = [line for part in parts for line in items(part)]
+    lines = "\n".join(line for part in parts for line in items(part))
     head, _, rest = page.partition("\n## ")
     heading, _, body = rest.partition("\n")
-    if heading.strip() == version:
-        kept, mark, older = body.partition("\n## ")
-        return f"{head}\n## {version}\n{kept.rstrip()}\n" + "\n".join(lines) + f"\n{mark}{older}".rstrip() + "\n"
-    return f"{head}\n## {version}\n\n" + "\n".join(lines) + f"\n\n## {rest}".rstrip() + "\n"
+    if heading.strip() != version:
+        return f"{head}\n## {version}\n\n{lines}\n\n## {rest}".rstrip() + "\n"
+    kept, mark, older = body.partition("\n## ")
+    if "\n### " in kept and LATER not in kept:
+        lines = f"\n{LATER}\n{lines}"
+    return f"{head}\n## {version}\n{kept.rstrip()}\n{lines}\n{mark}{older}".rstrip() + "\n"
 
 
 def items(text: str) -> list[str]:
-    """Entries of one file, wrapped."""
-    found = re.split(r"^- ", text, flags=re.M)[1:]
+    """Entries of one file, wrapped; what stands before the first dash is one, too."""
+    found = [one for one in re.split(r"^- ", text, flags=re.M) if one.strip()]
     return [
         textwrap.fill(" ".join(one.split()), 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False,
                       break_long_words=False)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from research.papers.alibaba_cluster import load_alibaba
 from research.papers.findings import Figure, Findings, Progress, Sheet
 from research.papers.gpu_rivals import RIVALS
 from wattflow import traces
@@ -185,7 +186,7 @@ def _only(pods: Workload, keep: NDArray[np.bool_]) -> Workload:
 
 def cluster_of(settings: FillingSettings) -> Cluster:
     """The cluster, without the nodes that have no GPU where the file says so (as in the paper)."""
-    cluster = load_cluster(settings.cluster)
+    cluster = load_alibaba() if settings.cluster == "alibaba" else load_cluster(settings.cluster)
     if not settings.gpu_nodes:
         return cluster
     return replace(cluster, nodes=tuple(node for node in cluster.nodes if gpus_in(node)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +13,10 @@ from wattflow.generate import Recipe
 from wattflow.learn import scenarios
 from wattflow.learn.scenarios import Scenario
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from required import data_dir, pytest_make_collect_report, pytest_runtest_makereport
 
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    """The folder of real data; tests that need it skip by name without it."""
-    folder = Path(os.environ.get("WATTFLOW_DATA", Path(__file__).parents[3] / "shared" / "data"))
-    if not (folder / "MANIFEST.csv").exists():
-        pytest.skip(f"needs the real data of WATTFLOW_DATA, looked in {folder}")
-    return folder
+__all__ = ["data_dir", "pytest_make_collect_report", "pytest_runtest_makereport"]
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def _run(helm: Path, *words: str, kubeconfig: Path | None = None) -> str:
 
 
 def _rendered(helm: Path, *words: str) -> dict[tuple[str, str], JSON]:
-    version = ("--kube-version", parts.KUBERNETES)
+    version = ("--kube-version", parts.PINNED["kubernetes"])
     text = _run(helm, "template", "wattflow", str(CHART), "-n", "wattflow", "--include-crds", *version, *words)
     return _named([one for one in yaml.safe_load_all(text) if one])
 
@@ -64,7 +64,7 @@ def test_rights_and_admission_are_asked_for_one_by_one(helm: Path) -> None:
     usual = _rendered(helm).keys()
     for value, folder in (
         ("rights.sleep", "sleep"), ("rights.karpenter", "karpenter"), ("rights.claims", "claims"),
-        ("rights.consolidate", "consolidate"),
+        ("rights.consolidate", "consolidate"), ("rights.nodeGroups", "node-groups"), ("rights.kueue", "kueue"),
         ("admission.hpeGuarantee", "hpe-guarantee"),
         ("admission.mps", "mps"), ("rights.resize", "resize"), ("rights.watts", "watts"),
         ("rights.preempt", "preempt"), ("rights.volumes", "volumes"), ("rights.devices", "devices"),
@@ -84,6 +84,12 @@ def test_rights_of_placers_are_a_value(helm: Path) -> None:
     usual, more = _rendered(helm).keys(), _rendered(helm, "--set", "rights.frame=true")
     wanted = _named(list(yaml.safe_load_all((DEPLOY / "frame" / "rbac.yaml").read_text())))
     assert {key: more[key] for key in more.keys() - usual} == wanted
+
+
+def test_rules_at_admission_say_which_version_they_need(helm: Path) -> None:
+    words = [str(helm), "template", "x", str(CHART), "--kube-version", "1.35.8", "--set", "admission.mps=true"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode != 0 and "from 1.36 on; this is v1.35.8" in done.stderr
 
 
 def test_what_the_chart_does_not_know_is_refused(helm: Path) -> None:
@@ -106,7 +112,7 @@ def test_two_releases_share_nothing_but_the_definition(helm: Path) -> None:
     everything += ",admission.mps=true,admission.hpeGuarantee=true,admission.carbon=true,monitoring.board=true"
     found = []
     for release in ("one", "two"):
-        words = ("template", release, str(CHART), "-n", "same", "--kube-version", parts.KUBERNETES)
+        words = ("template", release, str(CHART), "-n", "same", "--kube-version", parts.PINNED["kubernetes"])
         found.append(_named([one for one in yaml.safe_load_all(_run(helm, *words, "--set", everything)) if one]))
     assert len(found[0]) == len(found[1]) > 25
     assert not found[0].keys() & found[1].keys()

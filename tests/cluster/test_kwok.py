@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable
 
 from kuberig.api import JSON
-from kuberig.kwok import Shape
+from kuberig.kwok import Reminder, Shape
 from under_test import Cluster
 
 SECONDS = "rig.wattflow.io/seconds"
@@ -85,3 +86,25 @@ def test_pods_of_nobody_run_on(cluster: Cluster, kwok_nodes: Callable[..., list[
     cluster.api.create(pods, pod("task", 1, "kwok-0"))
     cluster.api.await_one(pods, "task", ended, 30)
     assert cluster.api.get(f"{pods}/service")["status"]["phase"] == "Running"
+
+
+def test_a_pod_that_kwok_left_unstarted_is_shown_to_it_again(
+    cluster: Cluster, kwok_nodes: Callable[..., list[str]], namespace: str
+) -> None:
+    (name,) = kwok_nodes(1)
+    rig = cluster.own()
+    process = rig.processes.find("kwok")
+    assert process
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    reminder = Reminder(cluster.api, process, every_s=3600)
+    rig.processes.signal(process, signal.SIGSTOP)
+    try:
+        late = pod("late", node=name)
+        late["metadata"]["annotations"]["rig.wattflow.io/start"] = "1s"
+        cluster.api.create_many(pods, [pod("left", node=name), late])
+        assert f"{namespace}/left" not in reminder.remind()  # it may have been bound just now
+        assert [found for found in reminder.remind() if found.startswith(namespace)] == [f"{namespace}/left"]
+    finally:
+        rig.processes.signal(process, signal.SIGCONT)
+        reminder.stop()
+    cluster.api.await_each(pods, lambda found: found["status"].get("phase") == "Running", 2, 60)

@@ -13,7 +13,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from kuberig import kwok, parts
@@ -109,11 +108,9 @@ async def _ask(api: Api, scheduler: Scheduler, case: JSON, number: int) -> tuple
         return None
     uid = made["metadata"]["uid"]
     await _until(lambda: uid in book.waiting or uid in book.records or uid in book.refused)
-    # Twice: a bare pod is held back for a moment in case its Service is still to come, and that is no answer yet.
-    for _ in range(2):
-        steps = sum(scheduler.metrics.algorithm_s.counts)
-        scheduler._wake.set()
-        await _until(partial(_looked, scheduler, uid, steps + 2))
+    steps = sum(scheduler.metrics.algorithm_s.counts)
+    scheduler._wake.set()
+    await _until(lambda: uid in book.records or sum(scheduler.metrics.algorithm_s.counts) >= steps + 2)
     if uid in book.records:
         await _until(lambda: not book.records[uid].assumed)
     node = book.records[uid].node if uid in book.records else ""
@@ -185,13 +182,6 @@ def _clear(api: Api) -> None:
     for space in NAMESPACES:
         api.request("DELETE", f"/api/v1/namespaces/{space}/pods?gracePeriodSeconds=0")
     api.request("DELETE", "/api/v1/nodes")
-
-
-def _looked(scheduler: Scheduler, uid: str, steps: int) -> bool:
-    """Tell whether the pod is placed, or was looked at until that step and nobody is held back."""
-    book = scheduler.book
-    done = sum(scheduler.metrics.algorithm_s.counts) >= steps and not book.offers.held_back
-    return uid in book.records or done
 
 
 async def _until(true: Callable[[], bool]) -> None:

@@ -16,12 +16,48 @@ from kuberig.node import RealNode
 from our_scheduler import SOURCES, OurScheduler
 from under_test import Cluster
 
-from wattflow.cli.kube_driver import KubeDriver
-from wattflow.kube import access
+from wattflow.cli.kube_driver import make_agent
+from wattflow.kube import access, jobs
+from wattflow.kube.access import Access
+from wattflow.kube.client import Client
 from wattflow.kube.jobs import Template
+from wattflow.runtime.drivers.agents import AgentsDriver
+from wattflow.runtime.drivers.base import Sink
+from wattflow.runtime.transport import DirectTransport
+from wattflow.store.objects import Objects
 from wattflow.testing.check_driver import CHECKS, check_driver
 
 ENVIRONMENT = {"PYTHONPATH": str(SOURCES), "HOME": "/tmp", "PATH": os.environ["PATH"]}
+
+
+class KubeDriver(AgentsDriver):
+    """One cluster as a driver by itself, without a server between, to be put through the conformance suite."""
+
+    name = "kubernetes"
+
+    def __init__(self, objects: Objects, where: Access, template: jobs.Template, folder: Path, **about: Any) -> None:
+        super().__init__(lost_after_s=60.0)
+        self._objects, self._access, self._template, self._about = objects, where, template, about
+        self._folder = folder
+        self._running: asyncio.Task[None] | None = None
+        self._client: Client | None = None
+
+    async def start(self, sink: Sink) -> None:
+        """Connect to the cluster."""
+        await super().start(sink)
+        self._client = await Client(self._access).__aenter__()
+        transport = DirectTransport(self, self._objects)
+        agent = await make_agent(transport, self._client, self._template, self._folder, "kubernetes", **self._about)
+        self._running = asyncio.create_task(agent.run())
+
+    async def stop(self) -> None:
+        """Let go of the cluster."""
+        await super().stop()
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        if self._client is not None:
+            await self._client.__aexit__(None, None, None)
 
 
 def template(namespace: str, scheduler: str) -> Template:

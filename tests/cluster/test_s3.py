@@ -18,7 +18,7 @@ from kuberig.processes import free_ports
 from under_test import unavailable
 
 from wattflow.model.errors import InvalidInput, WattflowError
-from wattflow.store.object_url import open_objects
+from wattflow.store.s3 import open_objects
 
 
 @pytest.fixture(scope="module")

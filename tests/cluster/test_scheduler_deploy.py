@@ -90,7 +90,21 @@ def test_base_is_accepted_and_profiles_are_validated(cluster: Cluster, applied: 
 
 
 @pytest.mark.parametrize(
-    "folder", ["frame", "resize", "claims", "sleep", "watts", "preempt", "volumes", "devices", "network"]
+    "folder",
+    [
+        "frame",
+        "resize",
+        "claims",
+        "sleep",
+        "node-groups",
+        "kueue",
+        "consolidate",
+        "watts",
+        "preempt",
+        "volumes",
+        "devices",
+        "network",
+    ],
 )
 def test_what_comes_on_top_of_the_base_is_accepted(cluster: Cluster, applied: None, folder: str) -> None:
     for document in documents(folder):

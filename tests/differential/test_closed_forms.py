@@ -12,10 +12,10 @@ from reference import mmc
 from reference.engine_side import POLICIES
 from reference.hand import node, nodes, tasks
 from reference.opendc_rounds import opendc_rounds
+from research import opendc_topology
 from wattflow import traces
 from wattflow.model.profile import PowerProfile
 from wattflow.sim import SimOptions, simulate
-from wattflow.traces import opendc_files
 
 FIFO = POLICIES["fifo"]
 
@@ -75,7 +75,7 @@ def test_the_opendc_sample_in_rounds_of_a_second(data_dir: Path, kind: str) -> N
     """Every task needs one core of four, so that the host with the fewest tasks is the least loaded one."""
     folder = data_dir / "opendc_sample" / kind
     loop = opendc_rounds(folder)
-    workload, cluster = traces.load(folder), opendc_files.read_topology(folder / "topology.json")
+    workload, cluster = traces.load(folder), opendc_topology.read_topology(folder / "topology.json")
     run = simulate(workload, cluster, FIFO, options=SimOptions(round_s=1.0))
     assert run.makespan_s == pytest.approx(loop.makespan_s, rel=1e-3)
     assert run.total_j == pytest.approx(loop.energy_j, rel=1e-3)

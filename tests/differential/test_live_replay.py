@@ -188,8 +188,7 @@ def test_one_feature_beside_a_dag(feature: str) -> None:
         assert case(seed, {feature, "dag", "arrivals"}, names[seed % len(names)]) == []
 
 
-# What the simulator rehearses at the first instant, a live engine does when another process has answered.
-LIVE_POLICIES = [n for n in registry.names() if not (registry.load(n).knows_future or registry.load(n).tailor)]
+LIVE_POLICIES = [n for n in registry.names() if not registry.load(n).knows_future]
 
 
 @pytest.mark.parametrize("name", LIVE_POLICIES)

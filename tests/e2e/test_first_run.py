@@ -59,3 +59,26 @@ def test_a_small_trace_is_small(tmp_path: Path) -> None:
     assert first_run.is_small(str(path))
     path.write_bytes(b" " * (first_run.MOST_BYTES + 1))
     assert not first_run.is_small(str(path))
+
+
+_COMPILES = """
+import sys, time
+from wattflow.cli import first_run
+first_run.NOTICE_S = float(sys.argv[1])
+first_run.tell_of_compiling()
+assert "numba" not in sys.modules
+import wattflow.kernel.jit
+import numba
+for number in range(2):
+    numba.njit(lambda value: value + 1)(number)
+"""
+
+
+@pytest.mark.parametrize(("seconds", "told"), [("0.001", 1), ("600", 0)])
+def test_compiling_is_told_once_and_only_where_it_takes_long(seconds: str, told: int) -> None:
+    """Whatever is compiled: the notice listens to the compiler, it knows no kernel by name."""
+    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_DISABLE_JIT"}
+    done = subprocess.run(
+        [sys.executable, "-c", _COMPILES, seconds], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert done.returncode == 0 and done.stderr.count("compiling for this machine") == told, done.stderr

@@ -15,10 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from wattflow.cli.main import app
-from wattflow.runtime.audit import first_fault
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.home import Home
+from wattflow.runtime.ledger import first_fault
 from wattflow.runtime.transport import Denied
 from wattflow.server.serve import serve
 from wattflow.server.settings import ServerSettings, listen

@@ -15,8 +15,7 @@ from wattflow.energy import virtual
 from wattflow.energy.meters.pcp import PcpMeter
 from wattflow.energy.meters.port import NoReading, difference
 from wattflow.model.profile import PowerProfile
-from wattflow.runtime.machine import LoadReader
-from wattflow.runtime.pcp_load import PcpLoad, load_reader
+from wattflow.runtime.machine import LoadReader, PcpLoad, load_reader
 
 PCP = Path("/usr/lib/pcp/bin")
 PMDAS = Path("/var/lib/pcp/pmdas")

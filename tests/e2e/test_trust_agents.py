@@ -18,7 +18,7 @@ import pytest
 import wattflow
 from wattflow.runtime import processes
 from wattflow.runtime.home import Home
-from wattflow.runtime.lineage import lock_file
+from wattflow.runtime.processes import lock_file
 
 from .test_runtime import cli
 

@@ -63,7 +63,7 @@ def test_a_home_that_cannot_be_written_is_no_trouble(installed: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_the_pages_ship_and_are_read_without_a_network(installed: Path, tmp_path: Path) -> None:
-    assert (installed / "wattflow" / "data" / "pages.json.xz").is_file()
+    assert (installed / "wattflow" / "data" / "pages.json.bz2").is_file()
     assert "tutorial" in wattflow(installed, tmp_path, "docs", "--list")
     wattflow(installed, tmp_path, "docs", "--out", "pages")
     assert "Run my function" in (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from research.grid_energy import grid_j
 from wattflow.lab.figures.metrics import metrics
 from wattflow.lab.figures.power_series import busy_threads, power_curve
-from wattflow.lab.figures.supply import grid_j
 from wattflow.model.cluster import Cluster, Series
 from wattflow.model.profile import PowerProfile
 from wattflow.sim import SimOptions, simulate

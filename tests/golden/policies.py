@@ -27,8 +27,8 @@ from wattflow.testing.sample_states import Sample
 
 SEARCHING = ("nsga2", "distilled", "planned")
 NAMES = tuple(name for name in (*registry.names(), *registry.ALIASES) if name not in SEARCHING)
-"""Not those that search (uncompiled it takes minutes), nor `distilled`, which is `learned` now; names of 0.1 too,
-which must decide as they did."""
+"""Not those that search (uncompiled it takes minutes), nor names of what is another policy now; the other names of 0.1
+too, which must decide as they did."""
 
 
 def lines(name: str) -> Iterator[str]:

@@ -128,7 +128,7 @@ def test_a_cluster_survives_writing_and_reading(cluster: Cluster) -> None:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    st.sampled_from([name for name in preset_names() if name not in ("alibaba", "bench-5000")]),
+    st.sampled_from([name for name in preset_names() if name != "bench-5000"]),
     st.lists(
         st.tuples(
             st.floats(0, 1),

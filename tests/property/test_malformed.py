@@ -254,7 +254,7 @@ def fit(make: Maker) -> list[str]:
         "fit",
         source,
         make.out(".model"),
-        *make.draw.choice([[], ["--data", make.nasty()], ["--also", make.nasty()]]),
+        *make.draw.choice([[], ["--also", make.nasty()]]),
     ]
 
 
@@ -262,7 +262,7 @@ def predict(make: Maker) -> list[str]:
     model = make.draw.choice([str(EXAMPLE), make.file("m.model", "{}" * 20), make.nasty()])
     counters = "bpf_cpu_time_us,cache_miss,cpu_cycles,cpu_instructions\n1,2,3,4\n5,6,7,8\n"
     source = make.draw.choice([make.file("u.csv", counters), make.file("t.csv", TASKS), make.nasty()])
-    return ["predict", model, source, *make.draw.choice([[], make.options("--level", "--out", "--data")])]
+    return ["predict", model, source, *make.draw.choice([[], make.options("--level", "--out")])]
 
 
 def learn(make: Maker) -> list[str]:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from wattflow.energy.meters import kepler, redfish
 from wattflow.energy.meters.port import Domain, Reading, Tally
 from wattflow.energy.meters.powercap import PowercapMeter
-from wattflow.energy.meters.replay import ReplayMeter
 
 ON_DISK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -92,6 +91,21 @@ def test_no_page_breaks_redfish(document: dict[str, object]) -> None:
     assert all(value is None or isinstance(value, float) for value in redfish.energy_and_watts(document))
 
 
+class Played:
+    """A meter of sampled watts that gives these readings one after the other."""
+
+    name, domains = "played", (Domain("wall", "wall", counter=False),)
+
+    def __init__(self, readings: list[Reading]) -> None:
+        self._readings = iter(readings)
+
+    def read(self) -> Reading:
+        return next(self._readings)
+
+    def close(self) -> None:
+        return None
+
+
 @given(st.lists(st.tuples(st.floats(0.01, 5.0), st.floats(0.0, 500.0)), min_size=1, max_size=15))
 @settings(max_examples=80, deadline=None)
 def test_constant_or_not_sampled_watts_integrate_between_their_bounds(rows: list[tuple[float, float]]) -> None:
@@ -99,7 +113,7 @@ def test_constant_or_not_sampled_watts_integrate_between_their_bounds(rows: list
     for step_s, watts in rows:
         readings.append(Reading(time_s, {}, {"wall": watts}))
         time_s += step_s
-    tally = Tally(ReplayMeter([Domain("wall", "wall", counter=False)], readings))
+    tally = Tally(Played(readings))
     for _ in rows[1:]:
         tally.update()
     energy = tally.energy()

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+import strategies
 from unit.runtime.test_recovery import closed, opened
 from wattflow.live import EDGE, TASK
 from wattflow.model.cluster import Device, Node, Sleep
@@ -24,7 +25,6 @@ from wattflow.runtime import facts
 from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.wfformat_submission import submissions
-from wattflow.testing import generators
 
 _WIRE = msgspec.msgpack.Decoder(m.Submission)
 
@@ -98,7 +98,7 @@ def told_simulated(document: Workflow) -> dict[str, dict[str, Any]]:
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(generators.workflows(max_tasks=6))
+@given(strategies.workflows(max_tasks=6))
 def test_a_document_says_the_same_to_a_server_and_to_the_simulator(document: Workflow) -> None:
     runnable = replace(document, submit_s=0.0, tasks=tuple(replace(t, command="true") for t in document.tasks))
     if any(task.parts > 1 for task in runnable.tasks):
@@ -114,7 +114,7 @@ def test_a_document_says_the_same_to_a_server_and_to_the_simulator(document: Wor
             assert live[key][name] == (pytest.approx(value) if isinstance(value, float) else value), (key, name)
 
 
-@given(generators.variants())
+@given(strategies.variants())
 def test_a_variant_comes_back_from_the_wire(variant: Variant) -> None:
     wire = msgspec.msgpack.decode(m.pack(facts.variant_message(variant)), type=m.Variant)
     assert facts.variant_of(wire) == variant

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.ensemble import HistGradientBoostingRegressor
 
 from wattflow.predict import boosting, trees
 
@@ -38,39 +37,14 @@ def test_flat_lightgbm_trees_equal_lightgbm(seed: int, rows: int, missing: float
     assert flat.predict_row(np.ascontiguousarray(fresh[0])) == pytest.approx(booster.predict(fresh[:1])[0], abs=1e-9)
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.integers(0, 10_000), st.integers(60, 300), st.sampled_from([0.0, 0.2]), st.booleans())
-def test_flat_sklearn_trees_equal_sklearn(seed: int, rows: int, missing: float, absolute: bool) -> None:
-    x, y = table(seed, rows, missing)
-    loss = "absolute_error" if absolute else "squared_error"
-    model = HistGradientBoostingRegressor(loss=loss, max_iter=30, early_stopping=False, min_samples_leaf=5).fit(x, y)
-    fresh, _ = table(seed + 1, 100, missing)
-    np.testing.assert_allclose(trees.from_sklearn(model).predict(fresh), model.predict(fresh), rtol=0, atol=1e-9)
-
-
-def test_the_mean_of_ensembles_is_the_mean_of_their_predictions() -> None:
-    x, y = table(1, 200, 0.1)
-    parts = [boosting.fit(x, y, boosting.Setting(loss=loss, rounds=20)) for loss in ("l1", "l2")]
-    both = trees.mean(parts)
-    np.testing.assert_allclose(both.predict(x), (parts[0].predict(x) + parts[1].predict(x)) / 2, atol=1e-12)
-
-
-def test_shrunk_trees_say_a_share() -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(80, 2))
-    some = boosting.fit(rows, rows[:, 0] + 3.0, boosting.Setting(rounds=5))
-    np.testing.assert_allclose(trees.shrunk(some, 0.25).predict(rows), 0.25 * some.predict(rows))
-
-
 def test_columns_without_variation_are_left_out_and_do_not_matter() -> None:
     x, y = table(2, 200, 0.0)
     wide = np.column_stack([np.full(200, np.nan), x[:, 0], np.ones(200), x[:, 1:]])
     wider = wide.copy()
     wider[:, 0], wider[:, 2] = 7.0, -3.0
-    for setting in (boosting.Setting(rounds=20), boosting.Setting(trainer="sklearn", rounds=20)):
-        model = boosting.fit(wide, y, setting)
-        np.testing.assert_array_equal(model.predict(wide), model.predict(wider))
-        assert np.mean(np.abs(model.predict(wide) - y)) < 0.7 * np.mean(np.abs(y))
+    model = boosting.fit(wide, y, boosting.Setting(rounds=20))
+    np.testing.assert_array_equal(model.predict(wide), model.predict(wider))
+    assert np.mean(np.abs(model.predict(wide) - y)) < 0.7 * np.mean(np.abs(y))
 
 
 def test_no_trees_give_the_base() -> None:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from strategies import workflows
 from wattflow import traces
 from wattflow.model.workflow import Workflow
 from wattflow.model.workload import Workload
-from wattflow.testing.generators import workflows
 from wattflow.traces import documents, wfformat, wfformat_write
 
 QUICK = settings(

@@ -33,11 +33,13 @@ def test_expected():
     ("required", "outcome"), [("0", "4 skipped, 1 xfailed"), ("1", "1 failed, 1 skipped, 1 xfailed, 2 errors")]
 )
 def test_what_skips_fails_where_everything_is_required(tmp_path: Path, required: str, outcome: str) -> None:
-    shutil.copy(Path(__file__).parents[1] / "conftest.py", tmp_path)
+    for name in ("conftest.py", "required.py"):
+        shutil.copy(Path(__file__).parents[1] / name, tmp_path)
     (tmp_path / "test_skips.py").write_text(TESTS)
     (tmp_path / "test_whole.py").write_text('import pytest\npytest.importorskip("no_such_module")\n')
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--continue-on-collection-errors", str(tmp_path)],
-        env=os.environ | {"WATTFLOW_REQUIRE": required}, cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        env=os.environ | {"WATTFLOW_REQUIRE": required, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert outcome in done.stdout, done.stdout

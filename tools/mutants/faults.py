@@ -18,9 +18,7 @@ ROOMS = {
         f"runtime/{name}.py"
         for name in [
             "service",
-            "verdicts",
-            "adopting",
-            "cancelling",
+            "actions",
             "records",
             "decider",
             "compaction",

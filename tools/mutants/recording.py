@@ -34,6 +34,7 @@ ROOM_TESTS = {
         f"tests/unit/runtime/test_{name}.py"
         for name in [
             "service_rules",
+            "service_facts",
             "recovery",
             "records",
             "once",
@@ -42,6 +43,11 @@ ROOM_TESTS = {
             "learning",
             "agents_driver",
             "cold_starts",
+            "epochs",
+            "rehearsed_choice",
+            "trust",
+            "accounts",
+            "gpu_learning",
         ]
     ),
 }

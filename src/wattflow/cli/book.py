@@ -5,16 +5,21 @@ The site of `make docs` has the same pages in the same order; this is the plain 
 
 from __future__ import annotations
 
+import bz2
 import html
 import importlib
 import inspect
 import json
-import lzma
 import re
+import tempfile
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from wattflow.cli.screen import open_page, remark
 from wattflow.files.data_folder import packaged
-from wattflow.model.errors import WattflowError
+from wattflow.model.errors import InvalidInput, WattflowError, unknown_name
 
 # Only of a checkout; a wheel has the packed pages.
 SOURCE = Path(__file__).parents[3] / "docs"
@@ -45,9 +50,9 @@ _OBJECT = re.compile(r"^::: ([\w.]+)$", re.M)
 
 def pages() -> dict[str, str]:
     """Return every page by file name: those of the package, or of the source tree that this is run from."""
-    shipped = packaged("pages.json.xz")
+    shipped = packaged("pages.json.bz2")
     if shipped.is_file():
-        found: dict[str, str] = json.loads(lzma.decompress(shipped.read_bytes()))
+        found: dict[str, str] = json.loads(bz2.decompress(shipped.read_bytes()))
         listed = [one for section in sections(found[CONTENTS]).values() for one in section]
         # Pages that the wheel leaves out keep their place in the contents, and say where they are.
         return {name: _elsewhere(title) for title, name in listed} | found
@@ -149,3 +154,39 @@ def _described(name: str) -> str:
 def _indented(text: str) -> str:
     """Turn a docstring's indented parts, which would be code in Markdown, into lists."""
     return re.sub(r"^    +(\S)", r"- \1", text, flags=re.M).replace(":\n- ", ":\n\n- ")
+
+
+def docs(
+    page: Annotated[
+        str, typer.Argument(metavar="PAGE", help="One page, such as runtime; else the contents.")
+    ] = "index",
+    listed: Annotated[bool, typer.Option("--list", help="List the pages instead.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Print the page as text instead.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write all pages as HTML into this new folder.")
+    ] = None,
+) -> None:
+    """Open the documentation in a browser; it came with the package and needs no network.
+
+    Example: wattflow docs runtime
+    """
+    from wattflow.cli import book
+
+    every = book.pages()
+    if listed:
+        for title, pages in book.sections(every[book.CONTENTS]).items():
+            typer.echo("\n".join([title, *(f"  {Path(name).stem:20} {shown}" for shown, name in pages)]))
+        return
+    if f"{page}.md" not in every:
+        raise unknown_name("page", page, [Path(name).stem for name in every])
+    if text:
+        typer.echo(every[f"{page}.md"], nl=False)
+        return
+    # A folder with something in it may be the user's own.
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInput(str(out), "is there already; name a folder that is not, or an empty one")
+    folder = out or Path(tempfile.mkdtemp(prefix="wattflow-docs-"))
+    count = book.write(folder)
+    remark(f"{count} pages in {folder}")
+    if out is None:
+        open_page(folder / f"{page}.html")

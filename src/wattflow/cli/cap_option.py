@@ -8,16 +8,14 @@ always. Nothing else is passed over: a row that was dropped would be another cap
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
-from wattflow.files.data_folder import open_text
+from wattflow.clusters import carbon
 from wattflow.lab.figures.cap_kept import cap_kept
 from wattflow.model.cluster import Cluster, Series
 from wattflow.model.errors import InvalidInput, Problem
@@ -30,7 +28,6 @@ LEAST_W, MOST_W = 1e-3, 1e12
 ALWAYS_S = 3600.0
 """Step of a cap that does not change."""
 MOST_STEPS = 1_000_000
-LARGEST_FILE_BYTES = 64 * 1024**2
 _RANGE = f"a cap is above 0 W ({LEAST_W:g} to {MOST_W:g} W)"
 _TIMES = "times are whole seconds from the start (0, 60, …) or ISO 8601 (2026-01-01T00:00:00Z)"
 
@@ -85,38 +82,17 @@ def _cap(text: str) -> Cap:
 
 
 def _of_file(text: str) -> Cap:
-    path = Path(text)
+    path, source = Path(text), f"--cap-w {text}"
     if not text or not path.is_file():
         raise InvalidInput("--cap-w", f"{text!r} is neither watts nor a file that is there; {_RANGE}, or a CSV file")
-    try:
-        if path.stat().st_size > LARGEST_FILE_BYTES:
-            raise InvalidInput(f"--cap-w {text}", f"is larger than {LARGEST_FILE_BYTES // 1024**2} MiB; not a cap")
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        with open_text(path) as lines:
-            rows = _rows(lines)
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"--cap-w {text}", f"cannot be read: {error}") from error
-    series = _series(rows, f"--cap-w {text}")
+    rows = carbon.numbered_rows(path, source)
+    # Data that begins with a bad cell is no header: its other cell gives it away.
+    if rows and _time(rows[0][1][0]) is None and _number(rows[0][1][1]) is None:
+        del rows[0]
+    series = _series(rows, source)
     least, most = min(series.values), max(series.values)
     span = {"step_s": series.step_s, "steps": len(series.values), "least_w": least, "most_w": most}
-    return Cap(series, {"file": path.name, "sha256": digest, **span})
-
-
-Row = tuple[int, list[str]]
-"""A line's number and its cells."""
-
-
-def _rows(lines: Iterable[str]) -> list[Row]:
-    """Split into cells; without titles and header, which are what stands before the first row with a number or time."""
-    # An empty line in place of a comment: the reader counts lines.
-    reader = csv.reader("\n" if line.startswith("#") else line for line in lines)
-    rows = [(reader.line_num, [cell.strip().lstrip("\ufeff") for cell in row]) for row in reader if any(row)]
-    title = itertools.takewhile(lambda row: len(row[1]) < 2, rows)
-    first = len(list(title))
-    # Data that begins with a bad cell is no header: its other cell gives it away.
-    if first < len(rows) and _time(rows[first][1][0]) is None and _number(rows[first][1][1]) is None:
-        first += 1
-    return rows[first:]
+    return Cap(series, {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), **span})
 
 
 def _number(cell: str) -> float | None:
@@ -126,19 +102,16 @@ def _number(cell: str) -> float | None:
         return None
 
 
-def _time(cell: str) -> float | datetime | None:
-    """Return seconds, or a date; UTC where no offset is given."""
+def _time(cell: str) -> tuple[bool, float] | None:
+    """Tell whether a cell is a date, with its seconds: from the start, or of the epoch."""
     seconds = _number(cell)
     if seconds is not None:
-        return seconds
-    try:
-        date = datetime.fromisoformat(cell)
-    except ValueError:
-        return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)
+        return False, seconds
+    date = carbon.when(cell)
+    return None if date is None else (True, date.timestamp())
 
 
-def _series(rows: Sequence[Row], source: str) -> Series:
+def _series(rows: Sequence[tuple[int, list[str]]], source: str) -> Series:
     if not rows:
         raise InvalidInput(source, f"has no rows of a time and watts; {_TIMES}")
     times = [_time(cells[0]) for _, cells in rows]
@@ -149,36 +122,31 @@ def _series(rows: Sequence[Row], source: str) -> Series:
     ]
     if problems:
         raise InvalidInput(source, problems)
-    # All of one kind by now.
-    start = min(time for time in times if isinstance(time, datetime)) if isinstance(times[0], datetime) else None
-    points = sorted(
-        (_seconds(time, start), line, float(cells[1])) for (line, cells), time in zip(rows, times, strict=True)
+    # All of one kind by now; dates count from the first of them.
+    known = [time for time in times if time is not None]
+    start_s = min(seconds for _, seconds in known) if known[0][0] else 0.0
+    return _on_steps(
+        sorted(
+            (int(at_s - start_s), line, float(cells[1])) for (_, at_s), (line, cells) in zip(known, rows, strict=True)
+        ),
+        source,
     )
-    return _on_steps(points, source)
 
 
-def _wrong(cells: Sequence[str], time: float | datetime | None, first: float | datetime | None) -> str:
+def _wrong(cells: Sequence[str], time: tuple[bool, float] | None, first: tuple[bool, float] | None) -> str:
     """Return what is wrong with a row; empty where nothing is."""
     if len(cells) < 2:
         return f"{','.join(cells)!r} is no time and watts"
-    if time is None or (isinstance(time, float) and not (time >= 0 and time.is_integer())):
+    if time is None or not (time[0] or (time[1] >= 0 and time[1].is_integer())):
         return f"{cells[0]!r} is no time; {_TIMES}"
-    if isinstance(time, datetime) and time.microsecond:
+    if not time[1].is_integer():
         return f"{cells[0]!r} has a part of a second; {_TIMES}"
-    if first is not None and type(time) is not type(first):
+    if first is not None and time[0] != first[0]:
         return f"{cells[0]!r} is another form of time than the first row's; {_TIMES}"
     watts = _number(cells[1])
     if watts is None or not LEAST_W <= watts <= MOST_W:
         return f"{cells[1]!r} is no cap in watts; {_RANGE}"
     return ""
-
-
-def _seconds(time: float | datetime | None, start: datetime | None) -> int:
-    assert time is not None
-    if isinstance(time, datetime):
-        assert start is not None
-        return round((time - start).total_seconds())
-    return int(time)
 
 
 def _on_steps(points: Sequence[tuple[int, int, float]], source: str) -> Series:

@@ -28,9 +28,7 @@ _WHERE = {
 }
 
 
-def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Your shell.")],
-) -> None:
+def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Your shell.")]) -> None:
     """Print the script that completes commands, options, policies and clusters in a shell.
 
     bash and zsh: eval "$(wattflow completion bash)" in the shell's start-up file.
@@ -50,6 +48,13 @@ def prepare() -> None:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
+
+
+def policy_name(incomplete: str) -> list[str]:
+    """Return policies that continue what was typed, where only one can be named."""
+    from wattflow.policy import registry
+
+    return [name for name in registry.names() if name.startswith(incomplete)]
 
 
 def policy_names(incomplete: str) -> list[str]:

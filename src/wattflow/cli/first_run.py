@@ -1,12 +1,14 @@
-"""The first simulation on a machine, at once: a small one runs as plain Python while a process aside compiles.
+"""Compiling, seen by a person: told when it takes long, and for a small first simulation not waited for at all.
 
 Compiling the simulator takes half a minute of one core, a small simulation without it a second; both give the same
-figures (``NUMBA_DISABLE_JIT=1``, kept by the golden tests). ``WATTFLOW_FIRST_RUN=compile`` compiles first instead.
+figures (``NUMBA_DISABLE_JIT=1``, kept by the golden tests), so that one runs as plain Python while a process aside
+compiles. ``WATTFLOW_FIRST_RUN=compile`` compiles first instead.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.abc
 import os
 import re
 import stat
@@ -22,10 +24,34 @@ MOST_TASKS, MOST_BYTES = 200, 128 * 1024
 """Of a generated workload and of a trace: about ten seconds without compiled code, on a slow machine."""
 QUICK = ("fifo", "kubernetes", "least-energy", "wattflow", "eft", "hpe", "sjf")
 """Policies that cost about a millisecond a task without compiled code; searches cost much more."""
+SERVED = "least-energy"
+"""The policy of a server that was told none: its first start should find it compiled."""
 LONGEST_S = 600.0
+NOTICE_S = 1.0
+"""Compiling that takes longer is told; small functions are not worth a word."""
+TOLD = "compiling for this machine, once for this kind of run: up to a minute; it starts at once then"
+_COMPILERS = ("wattflow.kernel.jit", "wattflow.predict.compiled")
+"""Modules without which nothing is compiled; both load numba."""
 _MARK = "compiling.pid"
 of_own_process = False
 """Set by the console script alone: who calls a command from Python has a process with numba as it is."""
+
+
+def tell_of_compiling() -> None:
+    """Have the person told once when compiling takes a while, whichever function of whichever command it is."""
+    sys.meta_path.insert(0, _BeforeCompilers())
+
+
+class _BeforeCompilers(importlib.abc.MetaPathFinder):
+    """Notices that numba is about to be used: loading it only to listen would slow every command down."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        """Find nothing, and begin to listen before the first module that compiles is loaded."""
+        if fullname in _COMPILERS and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            from wattflow.runtime.compile_notice import on_compiling
+
+            on_compiling(lambda: remark(TOLD), NOTICE_S)
 
 
 def prepare(workflow: str, policy: str, quiet: bool) -> None:
@@ -76,12 +102,13 @@ def _holds_code(folder: Path) -> bool:
 def _compile_aside(base: Path, policy: str) -> None:
     """Start a process that compiles simulator, live engine and this policy, and outlives this one."""
     base.mkdir(parents=True, exist_ok=True)
+    policies = list(dict.fromkeys([policy.split(":")[0], SERVED]))
     # The child must compile.
     variables = {key: value for key, value in os.environ.items() if key != "NUMBA_DISABLE_JIT"}
     with contextlib.suppress(OSError):  # without it the next run compiles, as it always did
         process = subprocess.Popen(
             # Nice: the run that the user waits for goes first.
-            ["nice", "-n", "5", sys.executable, "-m", "wattflow.live.warm", policy.split(":")[0]],
+            ["nice", "-n", "5", sys.executable, "-m", "wattflow.live.warm", *policies],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

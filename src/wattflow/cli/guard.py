@@ -10,7 +10,8 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from wattflow.cli.clean import clean_output
+from wattflow.cli.screen import clean_output
+from wattflow.files.whole import tell_of_races
 from wattflow.model.errors import WattflowError
 from wattflow.model.own_code import own_fault, own_place
 
@@ -32,7 +33,10 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 
     def told(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return command(*args, **kwargs)
+            answer = command(*args, **kwargs)
+            # After its last file: what another command wrote first is no reason to lose the others.
+            tell_of_races()
+            return answer
         except WattflowError as error:
             # A WattflowError that wraps an error of the user's own code names the place in it.
             place = own_place(error.__cause__) if error.__cause__ is not None else None

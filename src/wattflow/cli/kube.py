@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wattflow.cli import kube_nodes, kube_trial
+from wattflow.cli import kube_operator
 from wattflow.cli.guard import guarded
+from wattflow.cli.kube_operator import Kubeconfig, Release, find_access
 from wattflow.cli.live import check_address, given_token
 from wattflow.cli.screen import check_folder, remark
 from wattflow.model.errors import InvalidInput
@@ -17,32 +18,12 @@ from wattflow.model.errors import InvalidInput
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from wattflow.kube.access import Access
     from wattflow.kube.frame.part import Part
     from wattflow.kube.settings import SchedulerSettings
     from wattflow.runtime.agent import Agent
 
 app = typer.Typer(help="Kubernetes and Argo.", no_args_is_help=True, rich_markup_mode=None)
-Kubeconfig = Annotated[
-    Path | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, the pod's own account, ~/.kube/config.")
-]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Default: the kubeconfig's.")]
-Given = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Whose pods.")]
-Selector = Annotated[
-    str, typer.Option("--selector", "-l", metavar="LABEL=VALUE,…", help="Only pods with these labels.")
-]
-SchedulerName = Annotated[str, typer.Option("--name", help="The schedulerName.")]
-Release = Annotated[str, typer.Option("--release", help="NAMESPACE/NAME of the installation, asked by the API server.")]
-
-
-def _access(kubeconfig: Path | None) -> Access:
-    try:
-        from wattflow.kube import access
-    except ImportError as error:
-        from wattflow.model.errors import MissingExtra
-
-        raise MissingExtra(f"{error.name} is needed: pip install 'wattflow[kube]'") from None
-    return access.find(kubeconfig)
 
 
 def scheduler(
@@ -73,7 +54,7 @@ def scheduler(
     import dataclasses
     import logging
 
-    where = _access(kubeconfig)
+    where = find_access(kubeconfig)
     from wattflow.kube import scheduler_process, settings
     from wattflow.policy import registry
 
@@ -142,7 +123,7 @@ def explain(
     """
     import asyncio
 
-    where = _access(kubeconfig)
+    where = find_access(kubeconfig)
     from wattflow.kube import explaining
 
     # The last slash: a name has none.
@@ -164,7 +145,7 @@ def status(
     """
     import asyncio
 
-    where = _access(kubeconfig)
+    where = find_access(kubeconfig)
     from wattflow.kube import status as reading
 
     typer.echo(asyncio.run(reading.status(where, name, lease)))
@@ -228,7 +209,7 @@ def collect(
     import asyncio
     import json
 
-    where = _access(kubeconfig)
+    where = find_access(kubeconfig)
     from wattflow import traces
     from wattflow.kube.argo import fetch
     from wattflow.kube.client import Client
@@ -291,7 +272,7 @@ def register(
     import shlex
     import signal
 
-    where = _access(kubeconfig)
+    where = find_access(kubeconfig)
     from wattflow.cli.kube_driver import make_agent
     from wattflow.kube.client import Client
     from wattflow.kube.jobs import Template
@@ -338,95 +319,6 @@ def register(
     asyncio.run(main())
 
 
-def sleep(
-    what: Annotated[str, typer.Argument(metavar="on|off|status", help="Whether nodes may sleep.")] = "status",
-    namespace: kube_nodes.LeaseNamespace = "wattflow",
-    kubeconfig: Kubeconfig = None,
-) -> None:
-    """Say which nodes sleep; switch sleep off for all (what sleeps is woken and stays on), or on again.
-
-    Example: wattflow kube sleep off
-    """
-    typer.echo(kube_nodes.sleep(_access(kubeconfig), what, namespace))
-
-
-def power(
-    what: Annotated[str, typer.Argument(metavar="sleep|wake|watts", help="What to do with it.")],
-    node: Annotated[str, typer.Argument(help="Name of the node.")],
-    config: Annotated[Path, typer.Option("--config", help="The scheduler's file; its [sleep] says how.")],
-    kubeconfig: Kubeconfig = None,
-) -> None:
-    """Switch one node by hand, to try what [sleep] says before the scheduler does. Taints and pods are not looked at.
-
-    Example: wattflow kube power watts node-7 --config scheduler.toml
-    """
-    typer.echo(kube_nodes.power(_access(kubeconfig), what, node, config))
-
-
-def claims(
-    namespace: kube_nodes.LeaseNamespace = "wattflow",
-    release_expired: Annotated[
-        bool, typer.Option("--release-expired", help="Take off claims whose scheduler is gone; deploy/claims runs it.")
-    ] = False,
-    silent_s: Annotated[
-        float, typer.Option("--silent", min=30, help="Seconds without renewal after which a lease's owner is gone.")
-    ] = 120.0,
-    kubeconfig: Kubeconfig = None,
-) -> None:
-    """Say which claims on nodes have lost their owner, and release them.
-
-    Example: wattflow kube claims --release-expired
-    """
-    typer.echo(kube_nodes.claims(_access(kubeconfig), namespace, release_expired, silent_s))
-
-
-def enable(
-    namespace: Given, selector: Selector = "", name: SchedulerName = "wattflow", kubeconfig: Kubeconfig = None
-) -> None:
-    """Give new pods of a namespace to this scheduler, those that would have gone to the default one.
-
-    Example: wattflow kube enable team-a --selector class=batch
-    """
-    typer.echo(kube_trial.switch(_access(kubeconfig), True, namespace, selector, name))
-
-
-def disable(
-    namespace: Given, selector: Selector = "", name: SchedulerName = "wattflow", kubeconfig: Kubeconfig = None
-) -> None:
-    """End what enable with the same words began: new pods go to the default scheduler.
-
-    Example: wattflow kube disable team-a --selector class=batch
-    """
-    typer.echo(kube_trial.switch(_access(kubeconfig), False, namespace, selector, name))
-
-
-def savings(
-    scheduler_url: Annotated[str, typer.Option("--scheduler", help="Where the scheduler serves HTTP.")] = "",
-    release: Release = "wattflow/wattflow",
-    kubeconfig: Kubeconfig = None,
-) -> None:
-    """Say what a scheduler in shadow mode would have saved.
-
-    Example: wattflow kube savings
-    """
-    typer.echo(kube_trial.savings(_access(kubeconfig), scheduler_url, release))
-
-
-def profiles(
-    prometheus: Annotated[
-        str, typer.Option("--prometheus", metavar="URL", help="Fit curves to Kepler's and DCGM's metrics there.")
-    ] = "",
-    days: Annotated[float, typer.Option("--days", help="Of so many days.")] = 7.0,
-    write: Annotated[bool, typer.Option("--write", help="Write the fitted curves as NodePowerProfiles.")] = False,
-    kubeconfig: Kubeconfig = None,
-) -> None:
-    """List the power curves of all nodes and where they come from; fit them to recorded metrics.
-
-    Example: wattflow kube profiles --prometheus http://prometheus:9090
-    """
-    typer.echo(kube_trial.profiles(_access(kubeconfig), prometheus, days, write))
-
-
 def _mounts(option: str, texts: list[str] | None) -> dict[str, str]:
     """Return ``SOURCE:PATH`` as the path in pods and what lies there."""
     found = {}
@@ -446,21 +338,10 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     return key, value
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "scheduler": scheduler,
-    "explain": explain,
-    "status": status,
-    "sleep": sleep,
-    "power": power,
-    "claims": claims,
-    "savings": savings,
-    "enable": enable,
-    "disable": disable,
-    "profiles": profiles,
-    "meter": meter,
-    "collect": collect,
-    "register": register,
-}
+COMMANDS: tuple[Callable[..., None], ...] = (
+    scheduler, explain, status, kube_operator.sleep, kube_operator.power, kube_operator.claims, kube_operator.savings,
+    kube_operator.enable, kube_operator.disable, kube_operator.profiles, meter, collect, register,
+)  # fmt: skip
 # In a loop, so that no command can forget its guard.
-for _name, _command in COMMANDS.items():
-    app.command(_name)(guarded(_command))
+for _command in COMMANDS:
+    app.command(_command.__name__)(guarded(_command))

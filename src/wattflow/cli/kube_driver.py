@@ -17,20 +17,16 @@ import msgspec
 
 from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.kube import jobs
-from wattflow.kube.access import Access
 from wattflow.kube.client import ApiError, Client
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Provenance
 from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
-from wattflow.runtime.drivers.agents import AgentsDriver
-from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.executors.node_devices import Devices
 from wattflow.runtime.executors.once import Errand, write_whole
 from wattflow.runtime.executors.process import Finish, Work
 from wattflow.runtime.node_energy import NodeEnergy
-from wattflow.runtime.transport import DirectTransport, Transport
-from wattflow.store.objects import Objects
+from wattflow.runtime.transport import Transport
 
 SCHEDULER = "WATTFLOW_SCHEDULER"
 """Variable of a task's environment: the scheduler that places its pod, instead of the one that was registered."""
@@ -188,33 +184,3 @@ async def make_agent(
     energy.provenance = Provenance.GUESSED  # the curve is of no node of this cluster
     node = m.Node(name=name, cpus=cpus, memory_bytes=max(1, memory), features=["kubernetes"])
     return Agent(transport, node, pods, energy, pods, folder / "work")
-
-
-class KubeDriver(AgentsDriver):
-    """One cluster as a driver by itself, without a server between: what the conformance suite is put through."""
-
-    name = "kubernetes"
-
-    def __init__(self, objects: Objects, where: Access, template: jobs.Template, folder: Path, **about: Any) -> None:
-        super().__init__(lost_after_s=60.0)
-        self._objects, self._access, self._template, self._about = objects, where, template, about
-        self._folder = folder
-        self._running: asyncio.Task[None] | None = None
-        self._client: Client | None = None
-
-    async def start(self, sink: Sink) -> None:
-        """Connect to the cluster."""
-        await super().start(sink)
-        self._client = await Client(self._access).__aenter__()
-        transport = DirectTransport(self, self._objects)
-        agent = await make_agent(transport, self._client, self._template, self._folder, "kubernetes", **self._about)
-        self._running = asyncio.create_task(agent.run())
-
-    async def stop(self) -> None:
-        """Let go of the cluster."""
-        await super().stop()
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
-        if self._client is not None:
-            await self._client.__aexit__(None, None, None)

@@ -103,8 +103,7 @@ def profile(
 def _measure(
     holder: Holder, knobs: list[Knob], meter: Meter, command: list[str], runs: int
 ) -> tuple[float, tuple[LevelRun, ...]]:
-    from wattflow.levels.function_profile import choose_runs
-    from wattflow.levels.measuring import CommandRuns
+    from wattflow.levels.function_profile import CommandRuns, choose_runs
 
     measure = CommandRuns(holder, knobs, meter, command)
     # Several clocks share one grid: what all of them can do.

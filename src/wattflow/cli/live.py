@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +13,7 @@ from urllib.parse import quote
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.screen import deliver, print_tables
+from wattflow.cli.screen import deliver, plain_table, print_tables
 from wattflow.files.reading import small_text
 from wattflow.model.errors import InvalidInput, MissingExtra
 
@@ -28,6 +30,19 @@ Server = Annotated[
     typer.Option("--server", metavar="URL,…", help="Another server than this machine's, and those that stand by."),
 ]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", metavar="FILE", help="Token for --server.")]
+
+Cpus = Annotated[float | None, typer.Option("--cpus", help="What the agent offers; else all.")]
+GpuSharing = Annotated[
+    str, typer.Option("--gpu-sharing", help="exclusive, time-slice, mps or mig: how tasks share its GPUs.")
+]
+Fpgas = Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")]
+Preload = Annotated[str, typer.Option("--preload", help="Modules that the agent holds ready, with commas between.")]
+
+
+def check_cpus(cpus: float | None) -> None:
+    """Refuse what is no number of processors to offer."""
+    if cpus is not None and not 0 < cpus < math.inf:
+        raise InvalidInput("--cpus", f"{cpus:g} is no number of processors to offer")
 
 
 def home_of(folder: Path | None) -> Home:
@@ -67,28 +82,38 @@ def check_address(server: str) -> None:
     if not re.fullmatch(r"https?://[^\s/,]+/?(,https?://[^\s/,]+/?)*", server):
         raise InvalidInput("--server", f"{server[:100]!r} is not like http://HOST:PORT")
     # After the form: whether a token may go there in clear text.
-    from wattflow.runtime.clear_text import check_server
+    from wattflow.runtime.addresses import check_server
 
     check_server(server)
 
 
-def show(rows: list[dict[str, Any]], columns: tuple[str, ...], output: o.Form, out: Path | None, none: str) -> None:
-    """Rows as a table for people, or whole for programs."""
+def show(
+    rows: list[dict[str, Any]],
+    columns: tuple[str, ...],
+    output: o.Form,
+    out: Path | None,
+    none: str,
+    words: Mapping[str, Callable[[dict[str, Any]], object]] | None = None,
+) -> None:
+    """Rows as a table for people, with columns in ``words``, or whole for programs: words would lose digits."""
     if output is not o.Form.table:
         deliver(rows, output, out, {})
         return
     if not rows:
         typer.echo(none)
         return
-    from rich import box
-    from rich.table import Table
+    shown = [row | {column: word(row) for column, word in (words or {}).items()} for row in rows]
+    print_tables([plain_table(shown, columns)])
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*("–" if row.get(column) is None else str(row.get(column)) for column in columns))
-    print_tables([table])
+
+def energy_of(row: dict[str, Any]) -> str | None:
+    """Write the joules of a workflow, a task or an attempt, and that it was too short for its meter where it was."""
+    from wattflow.runtime.future import human_joules
+
+    # Unknown is a dash, never 0.
+    if row.get("energy_j") is None:
+        return None
+    return human_joules(row["energy_j"], row["low_j"] or 0.0, row["high_j"] or 0.0)
 
 
 def pages(connection: Connection, path: str, column: str) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Annotated
 
@@ -9,38 +10,24 @@ import typer
 
 from wattflow import __version__
 from wattflow.cli import (
-    account,
-    agent_command,
-    bounds_command,
-    clusters,
+    account_commands,
+    book,
+    choices,
     compare,
     completion,
-    convert,
-    demo_command,
-    describe_command,
-    docs_command,
-    enrich_command,
-    explore,
     first_run,
-    fit_command,
-    frames_command,
-    generate,
     kube,
-    learn,
+    lab_commands,
     levels_command,
-    meters,
-    policies_command,
-    predict,
-    profile_command,
-    profiles_command,
+    machine_commands,
+    model_commands,
     run_command,
+    server_commands,
     simulate_command,
     store_command,
-    token,
     up,
     view_command,
-    warm_command,
-    watch,
+    workload_commands,
 )
 from wattflow.cli.guard import guarded
 
@@ -56,87 +43,51 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo_command.demo,
-    "compare": compare.compare,
-    "simulate": simulate_command.simulate,
-    "bounds": bounds_command.bounds,
-    "describe": describe_command.describe,
-    "generate": generate.generate,
-    "convert": convert.convert,
-    "policies": policies_command.policies,
-    "clusters": clusters.clusters,
-    "frames": frames_command.frames,
-    "explore": explore.explore,
-    "meters": meters.meters,
-    "profile": profile_command.profile,
-    "profiles": profiles_command.profiles,
-    "enrich": enrich_command.enrich,
-    "fit": fit_command.fit,
-    "predict": predict.predict,
-    "learn": learn.learn,
-    "up": up.up,
-    "down": up.down,
-    "run": run_command.run,
-    "ps": watch.ps,
-    "logs": watch.logs,
-    "cancel": watch.cancel,
-    "nodes": watch.nodes,
-    "top": watch.top,
-    "why": watch.why,
-    "view": view_command.view,
-    "report": account.report,
-    "audit": account.audit,
-    "agent": agent_command.agent,
-    "warm": warm_command.warm,
-    "docs": docs_command.docs,
-    "completion": completion.completion,
-}
-
-FIRST = (
-    "demo",
-    "compare",
-    "simulate",
-    "policies",
-    "clusters",
-    "up",
-    "run",
-    "ps",
-    "why",
-    "view",
-    "report",
-    "down",
-    "docs",
-)
-"""What a user needs first, on top of the list."""
-NOUNS: dict[str, tuple[str, tuple[str, ...]]] = {
+_FIRST: tuple[Callable[..., None], ...] = (
+    compare.demo, compare.compare, simulate_command.simulate, choices.policies, choices.clusters, up.up,
+    run_command.run, server_commands.ps, server_commands.why, view_command.view, account_commands.report, up.down,
+    book.docs,
+)  # fmt: skip
+_BELOW: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     "workload": (
-        "Workloads: make, read, change and look at them.", ("generate", "convert", "describe", "enrich", "bounds"),
+        "Workloads: make, read, change and look at them.",
+        (workload_commands.generate, workload_commands.convert, workload_commands.describe, workload_commands.enrich,
+         workload_commands.bounds),
     ),
-    "machine": ("This machine's watts: meters and power profiles.", ("meters", "profile", "profiles")),
-    "server": ("A server that is up: its nodes, logs and agents.", ("top", "nodes", "logs", "cancel", "agent", "audit",
-               "warm")),
-    "model": ("What is learned from runs: runtimes and the learned policy's weights.", ("fit", "predict", "learn")),
-    "lab": ("Designs of schedulers.", ("explore", "frames")),
+    "machine": (
+        "This machine's watts: meters and power profiles.",
+        (machine_commands.meters, machine_commands.profile, machine_commands.profiles),
+    ),
+    "server": (
+        "A server that is up: its nodes, logs and agents.",
+        (server_commands.top, server_commands.nodes, server_commands.logs, server_commands.cancel,
+         server_commands.agent, account_commands.audit, server_commands.warm),
+    ),
+    "model": (
+        "What is learned from runs: runtimes and the learned policy's weights.",
+        (model_commands.fit, model_commands.predict, model_commands.learn),
+    ),
+    "lab": ("Designs of schedulers.", (lab_commands.explore, lab_commands.frames)),
 }  # fmt: skip
+FIRST = tuple(command.__name__ for command in _FIRST)
+"""What a user needs first, on top of the list."""
+NOUNS = {noun: (about, tuple(command.__name__ for command in some)) for noun, (about, some) in _BELOW.items()}
 """Everything else, below a noun; the spelling of 0.1 without the noun is accepted for one release more."""
-# Hidden, not gone: scripts of the last release still work.
-_BELOW = {name for _, some in NOUNS.values() for name in some} | {"completion"}
+_HIDDEN = (*(command for _, some in _BELOW.values() for command in some), completion.completion)
+COMMANDS: dict[str, Callable[..., None]] = {command.__name__: command for command in (*_FIRST, *_HIDDEN)}
 
-# Order of registration is the order in the list.
-for _name in (*FIRST, *(name for name in COMMANDS if name not in FIRST)):
-    app.command(_name, hidden=_name in _BELOW)(guarded(COMMANDS[_name]))
-for _noun, (_about, _names) in NOUNS.items():
+# Order of registration is the order in the list. Hidden, not gone: scripts of the last release still work.
+for _name, _command in COMMANDS.items():
+    app.command(_name, hidden=_command in _HIDDEN)(guarded(_command))
+for _noun, (_about, _some) in _BELOW.items():
     _group = typer.Typer(help=_about, no_args_is_help=True, rich_markup_mode=None)
-    for _name in _names:
+    for _command in _some:
         # The same function twice, under both spellings.
-        _group.command(_name)(guarded(COMMANDS[_name]))
+        _group.command(_command.__name__)(guarded(_command))
     app.add_typer(_group, name=_noun)
-app.add_typer(kube.app, name="kube")
-app.add_typer(store_command.app, name="store")
-app.add_typer(account.app, name="account")
-app.add_typer(token.app, name="token")
-app.add_typer(levels_command.app, name="levels")
+for _noun, _group in {"kube": kube.app, "store": store_command.app, "account": account_commands.accounts,
+                      "token": account_commands.tokens, "levels": levels_command.app}.items():  # fmt: skip
+    app.add_typer(_group, name=_noun)
 
 
 def _version(wanted: bool) -> None:
@@ -160,4 +111,7 @@ def main() -> None:
     completion.prepare()
     # Only here: who imports a command keeps its own numba settings (`first_run`).
     first_run.of_own_process = True
+    # Before any command has loaded its parts, so by the arguments themselves.
+    if not {"-q", "--quiet"} & set(sys.argv):
+        first_run.tell_of_compiling()
     app(prog_name="wattflow")

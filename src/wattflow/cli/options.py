@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -15,8 +15,12 @@ from wattflow.model.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from wattflow.generate.recipe import Recipe
     from wattflow.lab.run.points import Setup
+    from wattflow.model.workload import Workload
     from wattflow.sim import SimOptions
+
+T = TypeVar("T")
 
 
 class Form(StrEnum):
@@ -163,6 +167,14 @@ def seed(value: int) -> int:
     return value
 
 
+def measured(option: str, text: str, read: Callable[[str], T]) -> T:
+    """Read a time or a size as typed; what is wrong with it is told with the option's name."""
+    try:
+        return read(text)
+    except ValueError as error:
+        raise InvalidInput(option, str(error)) from None
+
+
 def workers_of(text: str) -> int | str | None:
     """Read processes or the address of a Dask scheduler as typed; None where nothing was."""
     from wattflow.lab.run.work import DASK
@@ -220,3 +232,20 @@ def with_progress(setup: Setup, progress: Callable[[float, str], None] | None) -
     from dataclasses import replace
 
     return replace(setup, progress=progress)
+
+
+def estimated(source: Workload | Recipe, model: Path | None) -> Workload | Recipe:
+    """Return the workload as policies may know it: with runtimes that a model predicts, where one was named."""
+    if model is None:
+        return source
+    # Only where a model was named: predictions load numba and scipy.
+    from wattflow.model.workload import Workload
+    from wattflow.predict import modelfile, tasks
+    from wattflow.predict.engine_estimates import with_predictions
+
+    if not isinstance(source, Workload):
+        raise InvalidInput("--estimates", "predictions need a recorded trace; a generated workload has no history")
+    loaded, manifest = modelfile.load(model)
+    if not isinstance(loaded, tasks.TaskModel):
+        raise InvalidInput(str(model), f"a model of {manifest.kind}; --estimates needs a model of tasks")
+    return with_predictions(source, loaded.runtime)

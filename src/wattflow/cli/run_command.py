@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.clean import as_it_is
+from wattflow.cli.guard import INTERRUPTED
 from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, home_of, pages
-from wattflow.cli.screen import check_outputs, never_onto, progress_bar, remark
+from wattflow.cli.screen import as_it_is, check_outputs, never_onto, progress_bar, remark
 from wattflow.model.errors import InvalidInput, WattflowError
 
 if TYPE_CHECKING:
@@ -64,7 +64,11 @@ def run(
         # On stdout and alone, for scripts.
         typer.echo(workflow)
         return
-    state = _wait(connection, workflow, quiet)
+    try:
+        state = _wait(connection, workflow, quiet)
+    except KeyboardInterrupt:
+        typer.echo(f"{workflow} goes on at the server; `wattflow server cancel {workflow}` ends it", err=True)
+        raise typer.Exit(INTERRUPTED) from None
     if out is not None:
         _write_run(connection, workflow, out)
         remark(f"run: {out}", quiet)

@@ -2,25 +2,121 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from wattflow.cli.clean import clean, console
 from wattflow.cli.options import Form
+from wattflow.files.whole import expect_free
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from wattflow.lab.show.result_tables import Row
+
+
+# Lone carriage returns overwrite a line; the pairs that end lines on Windows may stay.
+_CONTROL = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""All but tab and line ends, with what turns the direction of text and what no encoding has."""
+
+
+def clean(text: str) -> str:
+    """Make control characters in a text visible."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class CleanStream(io.TextIOBase):
+    """A stream to which only clean text is written.
+
+    Attributes:
+        terminal: The stream below, for what draws by itself.
+    """
+
+    def __init__(self, terminal: TextIO) -> None:
+        self.terminal = terminal
+
+    def write(self, text: str) -> int:
+        """Write it clean."""
+        if not isinstance(text, str):
+            raise TypeError("text is written here; bytes go to `buffer`")
+        self.terminal.write(clean(text))
+        return len(text)
+
+    # Anything that is not about text (`buffer` above all) is the stream's own.
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.terminal, name)
+
+    @property
+    # Properties, since `TextIOBase` defines them itself and `__getattr__` would never be asked.
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.terminal.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        return self.terminal.errors
+
+    def flush(self) -> None:
+        """Flush the stream below."""
+        self.terminal.flush()
+
+    def isatty(self) -> bool:
+        """Tell whether the stream below is a terminal."""
+        return self.terminal.isatty()
+
+    def fileno(self) -> int:
+        """Return the number of the stream below."""
+        return self.terminal.fileno()
+
+    # Closing stdout would take it away from everybody else.
+    def close(self) -> None:
+        """Leave the stream below open: it is not this one's."""
+
+
+@contextlib.contextmanager
+def clean_output() -> Iterator[None]:
+    """Print clean text within."""
+    # Commands may call one another.
+    if isinstance(sys.stdout, CleanStream):
+        yield
+        return
+    with contextlib.redirect_stdout(CleanStream(sys.stdout)), contextlib.redirect_stderr(CleanStream(sys.stderr)):
+        yield
+
+
+@contextlib.contextmanager
+def as_it_is() -> Iterator[None]:
+    """Print anything within: what a user's own program prints is its own."""
+    out, err = (getattr(stream, "terminal", stream) for stream in (sys.stdout, sys.stderr))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        yield
+
+
+def console(*, stderr: bool = False, **options: Any) -> Console:
+    """Make a rich console that prints clean text: what it draws itself, it may draw as it likes."""
+    from rich.console import Console
+
+    class Clean(Console):
+        # Every text of a table passes here, before rich adds its own control characters.
+        def render_str(self, text: str, **given: Any) -> Text:
+            return super().render_str(clean(text), **given)
+
+    stream = sys.stderr if stderr else sys.stdout
+    # Below the clean stream: rich's colours are control characters too.
+    return Clean(file=getattr(stream, "terminal", stream), **options)
+
 
 LONG_S = 0.7
 """Work shorter than this shows no bar."""
@@ -78,6 +174,20 @@ def progress_bar(quiet: bool, lines: bool = False) -> Iterator[Callable[[float, 
     finally:
         if started:
             bar.stop()
+
+
+def plain_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str] = (), **about: Any) -> Table:
+    """Make a table of rows: numbers on the right, unknown a dash, the first column on one line."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title_justify="left", **about)
+    for number, column in enumerate(columns or rows[0]):
+        numbers = any(isinstance(row.get(column), int | float) for row in rows)
+        table.add_column(column, no_wrap=number == 0, justify="right" if numbers else "left")
+    for row in rows:
+        table.add_row(*("–" if row.get(column) is None else str(row.get(column)) for column in columns or rows[0]))
+    return table
 
 
 def print_tables(tables: Sequence[Table]) -> None:
@@ -157,6 +267,8 @@ def check_outputs(force: bool, *paths: Path | None) -> None:
     for path in paths:
         if path is not None and path.is_file() and not force:
             raise InvalidInput(str(path), "exists already; add --force to write over it")
+        if path is not None:
+            expect_free(path, not force)
 
 
 def check_target(force: bool, path: Path) -> None:

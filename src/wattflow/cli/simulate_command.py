@@ -10,7 +10,7 @@ import typer
 
 from wattflow.cli import first_run
 from wattflow.cli import options as o
-from wattflow.cli.completion import policy_names
+from wattflow.cli.completion import policy_name
 from wattflow.cli.screen import check_outputs, chosen_form, deliver, never_onto, print_tables, progress_bar, remark
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def simulate(
     policy: Annotated[
         str,
         typer.Option(
-            "--policy", "-p", metavar="NAME", help="`wattflow policies` lists them.", autocompletion=policy_names
+            "--policy", "-p", metavar="NAME", help="`wattflow policies` lists them.", autocompletion=policy_name
         ),
     ] = "fifo",
     seed: Annotated[
@@ -57,7 +57,7 @@ def simulate(
     first_run.prepare(workflow, policy, quiet)
     from wattflow.cli.cap_option import capped
     from wattflow.cli.compare import write
-    from wattflow.cli.estimated_input import estimated
+    from wattflow.cli.options import estimated
     from wattflow.clusters import load_cluster
     from wattflow.lab.compare.comparison import check_seeds, of_one_run
     from wattflow.lab.figures.ideal import ideal_s

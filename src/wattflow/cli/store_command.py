@@ -49,7 +49,7 @@ def check(
         remark(f"{_mended(where, policy)} open tasks are in the new journal", quiet)
     from wattflow.runtime.store_check import problems
     from wattflow.store.database import read_store
-    from wattflow.store.object_url import open_objects
+    from wattflow.store.s3 import open_objects
 
     database = read_store(where)
     try:
@@ -78,7 +78,7 @@ def backup(
     from wattflow.runtime.recovery import wanted_objects
     from wattflow.store.backup import back_up
     from wattflow.store.database import read_store
-    from wattflow.store.object_url import open_objects
+    from wattflow.store.s3 import open_objects
 
     database = read_store(_there(place, store))
     try:
@@ -112,7 +112,7 @@ def restore(
     from wattflow.server.known_store import epoch_of, forget_later_output
     from wattflow.store.backup import put_back
     from wattflow.store.database import read_store
-    from wattflow.store.object_url import open_objects
+    from wattflow.store.s3 import open_objects
 
     where = store or place.store
     made = put_back(folder, where, open_objects(objects or place.objects), replace, epoch_of(place))
@@ -132,7 +132,7 @@ def _there(place: Home, store: str | None) -> str | Path:
 
 
 def _mended(store: str | Path, policy: str) -> int:
-    from wattflow.runtime.mending import mend
+    from wattflow.runtime.store_check import mend
     from wattflow.store.claim import alone
     from wattflow.store.database import open_store
 

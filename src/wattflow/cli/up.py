@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.live import HomeFolder, home_of
+from wattflow.cli.live import Cpus, Fpgas, GpuSharing, HomeFolder, Preload, check_cpus, home_of
 from wattflow.cli.screen import remark
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput
@@ -35,8 +34,6 @@ _LEARNER = "wattflow.server.learning"
 LEAST_LOST_S = 1.0
 LEAST_FREE = 1 << 20
 """Bytes that a store and a log take at their smallest."""
-COMPILING_S = 4.0
-"""A server that takes longer than this is compiling."""
 
 
 def up(
@@ -98,8 +95,8 @@ def up(
     ] = None,
     log_form: Annotated[str, typer.Option("--log", metavar="FORM", help="Of server.log: text or json.")] = "text",
     agent: Annotated[bool, typer.Option("--agent/--no-agent", help="Also start an agent for this machine.")] = True,
-    cpus: Annotated[float | None, typer.Option("--cpus", help="What the local agent offers.")] = None,
-    gpu_sharing: Annotated[str, typer.Option("--gpu-sharing", help="exclusive, time-slice, mps or mig.")] = "exclusive",
+    cpus: Cpus = None,
+    gpu_sharing: GpuSharing = "exclusive",
     suspend_command: Annotated[
         str | None, typer.Option("--suspend-command", metavar="CMD", help="Puts {node} to sleep.")
     ] = None,
@@ -120,13 +117,11 @@ def up(
     redfish_ca: Annotated[
         Path | None, typer.Option("--redfish-ca", metavar="FILE", help="Certificates of the controllers.")
     ] = None,
-    preload: Annotated[
-        str, typer.Option("--preload", help="Modules that the local agent holds ready, with commas between.")
-    ] = "cloudpickle",
+    preload: Preload = "cloudpickle",
     tasks_as: Annotated[
         str, typer.Option("--tasks-as", metavar="WHO", help="auto, self, users, podman:IMAGE or apptainer:IMAGE.")
     ] = os.environ.get("WATTFLOW_TASKS_AS", "auto"),
-    fpgas: Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with Verilator.")] = 0,
+    fpgas: Fpgas = 0,
     quiet: o.Quiet = False,
 ) -> None:
     """Start the server and an agent on this machine.
@@ -149,8 +144,7 @@ def up(
     odd = next((one for one in driver_option or [] if "=" not in one), None)
     if odd is not None:
         raise InvalidInput("--driver-option", f"{odd!r} is not KEY=VALUE")
-    if cpus is not None and not 0 < cpus < math.inf:
-        raise InvalidInput("--cpus", f"{cpus:g} is no number of processors to offer")
+    check_cpus(cpus)
     if place.server() is not None:
         raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
     # One without the other is a mistake in every case.
@@ -162,7 +156,9 @@ def up(
     from wattflow.runtime.executors import privileges
 
     apart = privileges.choose(tasks_as)
-    keep_s, lost_after_s = _duration("--keep", keep), _duration("--lost-after", lost_after)
+    keep_s, lost_after_s = (
+        o.measured(option, text, units.duration_s) for option, text in (("--keep", keep), ("--lost-after", lost_after))
+    )
     if lost_after_s < LEAST_LOST_S:
         raise InvalidInput("--lost-after", f"{lost_after} is too short to tell silence by: at least {LEAST_LOST_S:g} s")
     place.make()
@@ -178,9 +174,10 @@ def up(
     # Bound here and handed over: a port that is taken is told at once, and no second server can come
     # between.
     listener = listen(settings)
+    journal_bytes = o.measured("--keep-journal", keep_journal, units.size_bytes)
     options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
-               "--keep-journal-bytes": _size("--keep-journal", keep_journal), "--objects": objects,
-               "--tls-cert": tls_cert, "--tls-key": tls_key, "--carbon": carbon}  # fmt: skip
+               "--keep-journal-bytes": journal_bytes, "--objects": objects, "--tls-cert": tls_cert,
+               "--tls-key": tls_key, "--carbon": carbon}  # fmt: skip
     command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
     command += ["--upgrade"] if upgrade else []
     command += ["--standby"] if standby else []
@@ -197,10 +194,13 @@ def up(
     for one in driver_option or []:
         command += ["--driver-option", one]
     secret = {"WATTFLOW_STORE": store} if store is not None else {}  # a URL may hold a password: no argument
-    process = _spawn(command, place.folder / "server.log", (listener.fileno(),), secret)
+    log = place.folder / "server.log"
+    # What earlier servers logged is not this one's.
+    begun = log.stat().st_size if log.exists() else 0
+    process = _spawn(command, log, (listener.fileno(),), secret)
     # The server has its own copy by now; ours would keep the port after its end.
     listener.close()
-    _wait_for_server(place, process, quiet)
+    _wait_for_server(place, process, quiet, begun)
     if standby:
         remark(f"wattflow stands by at {place.url()}; its folder is {place.folder}", quiet)
         return
@@ -270,18 +270,22 @@ def _spawn(
         )
 
 
-def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool) -> None:
-    began_s, told = time.monotonic(), quiet
+def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool, begun: int) -> None:
+    from wattflow.runtime.compile_notice import SERVER_COMPILES
+
+    began_s, told, log = time.monotonic(), quiet, place.folder / "server.log"
     # The server writes the file when it listens.
     while place.server() is None:
         waited_s = time.monotonic() - began_s
-        if not told and waited_s > COMPILING_S:
-            remark("compiling the engine for this machine, once; the next start takes two seconds")
-            told = True
+        with log.open("rb") as file:
+            file.seek(begun)
+            if not told and SERVER_COMPILES.encode() in file.read():
+                remark(SERVER_COMPILES)
+                told = True
         if process.poll() is not None or waited_s > START_S:
             process.terminate()  # a server that comes up later would hold the port and belong to nobody
             # The last line of its log is its own error message.
-            lines = (place.folder / "server.log").read_text(errors="replace").strip().splitlines()
+            lines = log.read_text(errors="replace").strip().splitlines()
             said = lines[-1].removeprefix("error: ") if lines else _why_silent(place.folder)
             raise InvalidInput("the server did not start", said)
         time.sleep(0.02)
@@ -334,7 +338,7 @@ def _start_agent(place: Home, cpus: float | None, ca: Path | None, more: list[st
 def _end_agent(place: Home) -> bool:
     """End the agent of this folder and its keeper; one whose keeper was killed has a mark of its own."""
     from wattflow.runtime import processes
-    from wattflow.runtime.lineage import lock_file
+    from wattflow.runtime.processes import lock_file
 
     kept = processes.end(place.folder / AGENT, 2 * PATIENCE_S)
     return processes.end(lock_file(place.folder / "agent"), PATIENCE_S, forget=False) or kept
@@ -357,17 +361,3 @@ def _served(name: str) -> str:
     if not registry.is_known(name) or name in registry.contributed():
         registry.load(name)
     return registry.served(name)
-
-
-def _size(option: str, text: str) -> int:
-    try:
-        return units.size_bytes(text)
-    except ValueError as error:
-        raise InvalidInput(option, str(error)) from None
-
-
-def _duration(option: str, text: str) -> float:
-    try:
-        return units.duration_s(text)
-    except ValueError as error:
-        raise InvalidInput(option, str(error)) from None

@@ -1,15 +1,7 @@
-"""Carbon and price series: shipped weeks, the series of the data folder, and a user's own CSV files.
+"""Carbon and price series: the shipped weeks ``eia:CISO`` and ``eia:ERCO`` of 2022 (EIA, public domain), and CSV files.
 
 Every reader returns values on one fixed step. The step is the commonest distance between rows; rows that fall into one
 step are averaged, and a step without a row keeps the value before it and is counted as a gap.
-
-| name | what |
-|---|---|
-| ``eia:CISO``, ``eia:ERCO`` | one week of 2022, hourly, shipped (EIA, public domain) |
-| ``eia-2022:<zone>`` | the year (data folder) |
-| ``electricitymaps-2023:<zone>`` | direct intensity; ``…:<zone>/lifecycle`` for the life cycle (data folder, ODbL) |
-| ``entsoe-2020:gb``, ``entsoe-2020:ger`` | 30 and 15 minutes (data folder) |
-| ``gb-2025:<region>`` | regional forecast, 30 minutes (data folder) |
 """
 
 from __future__ import annotations
@@ -23,12 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wattflow.files.data_folder import data_folder, open_text, packaged
+from wattflow.files.data_folder import open_text, packaged
 from wattflow.model.cluster import Series
-from wattflow.model.errors import InvalidInput, MissingData, unknown_name
+from wattflow.model.errors import InvalidInput, unknown_name
 
-_FOLDER = "carbon_intensity"
-_GB = "scotland_and_regions_forecast.csv.gz"
 _SHIPPED = {"eia:CISO": "eia_2022_ciso_week.csv", "eia:ERCO": "eia_2022_erco_week.csv"}
 _MOST_STEPS = 10_000_000
 _LARGEST_FILE_BYTES = 256 * 1024**2
@@ -52,59 +42,16 @@ class DatedSeries:
     skipped: int = 0
 
 
-def series_names() -> list[str]:
-    """Return names that ``named_series`` knows here: the shipped ones and those of the data folder if it is there."""
-    names = list(_SHIPPED)
-    folder = data_folder()
-    base = None if folder is None else folder / _FOLDER
-    if base is None or not base.exists():
-        return names
-    names += [f"eia-2022:{path.name.split('.')[0]}" for path in sorted(base.glob("eia_2022_hourly/*.csv.gz"))]
-    for path in sorted(base.glob("electricitymaps_hourly/*.csv.gz")):
-        zone = path.name.split("_")[0]
-        names += [f"electricitymaps-2023:{zone}", f"electricitymaps-2023:{zone}/lifecycle"]
-    names += [f"entsoe-2020:{path.name.split('_')[0]}" for path in sorted(base.glob("entsoe_2020_30min/*.csv.gz"))]
-    regional = base / "gb_regional_2025_30min" / _GB
-    if regional.exists():
-        # Regions are the columns of one file.
-        names += [f"gb-2025:{region}" for region in _rows(regional)[0][1:]]
-    return names
-
-
 def named_series(name: str, window: Window = Window()) -> DatedSeries:  # noqa: B008  (frozen)
-    """Read a series by name.
+    """Read a shipped series by name.
 
     Raises:
         UnknownName: There is none; names the nearest.
-        MissingData: It needs the folder of real data, which is not there.
     """
-    known = series_names()
-    if name not in known:
-        family = name.partition(":")[0]
-        # Without the folder its names are unknown; the message should say what is missing, not that there
-        # is no such name.
-        if data_folder() is None and family in ("eia-2022", "electricitymaps-2023", "entsoe-2020", "gb-2025"):
-            raise MissingData(f"the series {name!r} needs the folder of real data; set WATTFLOW_DATA to it")
-        raise unknown_name("series", name, known)
-    if name in _SHIPPED:
-        text = packaged("carbon", _SHIPPED[name]).read_text(encoding="utf-8")
-        return _dated(_parse(text.splitlines()), "carbon_g_per_kwh", name, window)
-    path, column = _file_of(name)
-    return read_csv(path, column, window)
-
-
-def _file_of(name: str) -> tuple[Path, str]:
-    """Return the file and column of a series of the data folder."""
-    family, _, zone = name.partition(":")
-    base = (data_folder() or Path()) / _FOLDER
-    if family == "eia-2022":
-        return base / "eia_2022_hourly" / f"{zone}.csv.gz", "avg_CI"
-    if family == "electricitymaps-2023":
-        zone, _, kind = zone.partition("/")
-        return base / "electricitymaps_hourly" / f"{zone}_2023.csv.gz", f"ci_{kind or 'direct'}_g_per_kwh"
-    if family == "entsoe-2020":
-        return base / "entsoe_2020_30min" / f"{zone}_ci.csv.gz", "Carbon Intensity"
-    return base / "gb_regional_2025_30min" / _GB, zone
+    if name not in _SHIPPED:
+        raise unknown_name("series", name, _SHIPPED, "(or give a file as csv)")
+    text = packaged("carbon", _SHIPPED[name]).read_text(encoding="utf-8")
+    return _dated([cells for _, cells in _parse(text.splitlines())], "carbon_g_per_kwh", name, window)
 
 
 def read_csv(path: Path, column: str = "", window: Window = Window()) -> DatedSeries:  # noqa: B008  (frozen)
@@ -118,28 +65,38 @@ def read_csv(path: Path, column: str = "", window: Window = Window()) -> DatedSe
     Raises:
         InvalidInput: The file, the column or the window cannot be used.
     """
+    return _dated([cells for _, cells in numbered_rows(path, str(path))], column, str(path), window)
+
+
+def numbered_rows(path: Path, source: str) -> list[tuple[int, list[str]]]:
+    """Read the rows of a CSV file of a series, with the numbers of their lines; ``source`` names it in messages."""
     try:
         if not path.is_file():
-            raise InvalidInput(str(path), "is not a file")
+            raise InvalidInput(source, "is not a file")
         if path.stat().st_size > _LARGEST_FILE_BYTES:
-            raise InvalidInput(str(path), f"is larger than {_LARGEST_FILE_BYTES // 1024**2} MiB; not a series")
-        rows = _rows(path)
+            raise InvalidInput(source, f"is larger than {_LARGEST_FILE_BYTES // 1024**2} MiB; not a series")
+        with open_text(path) as file:
+            return _parse(file)
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(str(path), f"cannot be read: {error}") from error
-    return _dated(rows, column, str(path), window)
+        raise InvalidInput(source, f"cannot be read: {error}") from error
 
 
-def _rows(path: Path) -> list[list[str]]:
-    with open_text(path) as file:
-        return _parse(file)
-
-
-def _parse(lines: Iterable[str]) -> list[list[str]]:
+def _parse(lines: Iterable[str]) -> list[tuple[int, list[str]]]:
     """Parse rows from the header on, cells stripped. The header is the first row with at least two cells."""
-    rows = [[cell.strip() for cell in row] for row in csv.reader(line for line in lines if not line.startswith("#"))]
+    # An empty line in place of a comment: the reader counts lines.
+    reader = csv.reader("\n" if line.startswith("#") else line for line in lines)
+    rows = [(reader.line_num, [cell.strip().lstrip("\ufeff") for cell in row]) for row in reader if any(row)]
     # A title above the header has one cell.
-    first = next((i for i, row in enumerate(rows) if len(row) > 1), len(rows))
-    return rows[first:]
+    return list(itertools.dropwhile(lambda row: len(row[1]) < 2, rows))
+
+
+def when(cell: str) -> datetime | None:
+    """Read a time in ISO 8601; without an offset, UTC: that is how the shipped and the folder's files are."""
+    try:
+        time = datetime.fromisoformat(cell)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _dated(rows: Sequence[Sequence[str]], column: str, source: str, window: Window) -> DatedSeries:
@@ -164,11 +121,10 @@ def _dated(rows: Sequence[Sequence[str]], column: str, source: str, window: Wind
 
 def _point(row: Sequence[str], index: int) -> tuple[datetime, float] | None:
     try:
-        time, value = datetime.fromisoformat(row[0]), float(row[index])
+        time, value = when(row[0]), float(row[index])
     except (ValueError, IndexError):
         return None
-    # Without an offset, UTC: that is how the shipped and the folder's files are.
-    return (time if time.tzinfo else time.replace(tzinfo=UTC), value) if math.isfinite(value) else None
+    return (time, value) if time is not None and math.isfinite(value) else None
 
 
 def _on_grid(points: Sequence[tuple[datetime, float]], source: str) -> DatedSeries:
@@ -198,11 +154,9 @@ def _cut(dated: DatedSeries, window: Window, source: str) -> DatedSeries:
     first = 0
     start = dated.start
     if window.start:
-        try:
-            wanted = datetime.fromisoformat(window.start)
-        except ValueError:
-            raise InvalidInput(source, f"{window.start!r} is not a time; write for example '2022-07-01'") from None
-        wanted = wanted if wanted.tzinfo else wanted.replace(tzinfo=UTC)
+        wanted = when(window.start)
+        if wanted is None:
+            raise InvalidInput(source, f"{window.start!r} is not a time; write for example '2022-07-01'")
         # The step in which the wanted moment lies.
         first = int((wanted - dated.start).total_seconds() // step_s)
         start = wanted

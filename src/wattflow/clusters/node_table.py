@@ -15,6 +15,13 @@ from wattflow.model.cluster import CPU_SHARING, SHARING, Device, Faults, Frequen
 T = TypeVar("T")
 MOST_NODES = 100_000
 MOST_THREADS = 1_000_000
+PART_KEYS = {
+    "bandwidth_bytes_per_s": "bandwidth", "latency_s": "latency", "zone_latency_s": "zone_latency",
+    "wake_s": "wake", "enter_s": "enter", "after_s": "after", "time_limit_s": "time_limit",
+    "mtbf_s": "mtbf", "repair_s": "repair", "notice_s": "notice", "memory_bytes": "memory",
+    "reconfigure_s": "reconfigure",
+}  # fmt: skip
+"""Keys of a file by field, where they differ: the file's values have their units in them. Read and written by it."""
 
 
 def build(table: StrictTable, make: Callable[..., T], **facts: object) -> T | None:
@@ -105,11 +112,11 @@ def _read_node(table: StrictTable, folder: Path) -> Node | None:
         devices=_devices(table),
         network=read_network(table, "network"),
         frequencies=_frequencies(table),
-        sleep=_sleep(table),
+        sleep=_part(table, "sleep", Sleep),
         keep_alive_s=table.duration("keep_alive", 600.0),
         cold_start_factor=table.number("cold_start_factor", 1.0),
-        serverless=_serverless(table),
-        faults=_faults(table),
+        serverless=_part(table, "serverless", Serverless),
+        faults=_part(table, "faults", Faults),
         price_per_hour=table.number("price_per_hour", 0.0),
         embodied_kg=table.number("embodied_kg", 0.0),
         lifetime_years=table.number("lifetime_years", 4.0),
@@ -124,19 +131,27 @@ def _function_speed(node: StrictTable) -> dict[str, float]:
 
 def read_network(parent: StrictTable, key: str) -> Network:
     """Read a ``network`` or ``storage`` table; the default link where it is absent."""
+    return _part(parent, key, Network) or Network()
+
+
+def _part(parent: StrictTable, key: str, kind: type[T]) -> T | None:
+    """Read a table into a small dataclass, whose defaults are the file's; None where it is absent or wrong."""
     table = parent.table(key)
     if table is None:
-        return Network()
-    made = build(
-        table,
-        Network,
-        bandwidth_bytes_per_s=table.bandwidth("bandwidth", 1.25e9),
-        latency_s=table.duration("latency", 0.0),
-        zone_latency_s=table.duration("zone_latency", 0.0),
-        energy_j_per_byte=table.number("energy_j_per_byte", 0.0),
-    )
+        return None
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    made = build(table, kind, **{field.name: _field(table, field) for field in fields})
     table.finish()
-    return made or Network()
+    return made
+
+
+def _field(table: StrictTable, field: dataclasses.Field[object]) -> float | None:
+    key = PART_KEYS.get(field.name, field.name)
+    # What loses its unit in the file is written with one; all else is a plain number.
+    read = table.bandwidth if key == "bandwidth" else table.number if key == field.name else table.duration
+    if field.default is None:
+        return read(key) if table.has(key) else None
+    return read(key) if field.default is dataclasses.MISSING else read(key, field.default)
 
 
 def _devices(node: StrictTable) -> tuple[Device, ...]:
@@ -180,52 +195,3 @@ def _frequencies(node: StrictTable) -> tuple[Frequency, ...]:
             levels.append(made)
     # At least the nominal one.
     return tuple(levels) or (Frequency(),)
-
-
-def _sleep(node: StrictTable) -> Sleep | None:
-    table = node.table("sleep")
-    if table is None:
-        return None
-    made = build(
-        table,
-        Sleep,
-        watts=table.number("watts"),
-        wake_s=table.duration("wake"),
-        enter_s=table.duration("enter", 0.0),
-        wake_w=table.maybe_number("wake_w"),
-        after_s=table.maybe_duration("after"),
-    )
-    table.finish()
-    return made
-
-
-def _serverless(node: StrictTable) -> Serverless | None:
-    table = node.table("serverless")
-    if table is None:
-        return None
-    made = build(
-        table,
-        Serverless,
-        burst=table.number("burst", float("inf")),
-        ramp_per_s=table.number("ramp_per_s", 0.0),
-        time_limit_s=table.duration("time_limit", float("inf")),
-        price_per_core_s=table.number("price_per_core_s", 0.0),
-        price_per_call=table.number("price_per_call", 0.0),
-    )
-    table.finish()
-    return made
-
-
-def _faults(node: StrictTable) -> Faults | None:
-    table = node.table("faults")
-    if table is None:
-        return None
-    made = build(
-        table,
-        Faults,
-        mtbf_s=table.duration("mtbf", float("inf")),
-        repair_s=table.duration("repair", 0.0),
-        notice_s=table.duration("notice", 0.0),
-    )
-    table.finish()
-    return made

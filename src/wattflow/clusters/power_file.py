@@ -1,4 +1,4 @@
-"""A node's watts from a file: what `wattflow profile` wrote, or the CSV of a meter beside the machine's load.
+"""A node's watts from a file: what `wattflow machine profile` wrote, or the CSV of a meter beside the machine's load.
 
 A CSV needs watts (``watts``, ``power_w`` or ``w``) and one of ``busy`` (threads), ``load`` (0 … 1) or ``load_pct``
 (also ``cpu_pct``, ``cpu_percent``). Samples of nearly the same load (within 5 % of the machine) are averaged.
@@ -40,10 +40,10 @@ def read_power_file(path: Path, cores: int, threads_per_core: int, scope: Scope 
 
 
 def _measured(path: Path, text: str, threads: int) -> PowerProfile:
-    """Read the points of `wattflow profile`: threads really busy, above what was busy in the idle windows."""
+    """Read the points of `wattflow machine profile`: threads really busy, above what was busy in the idle windows."""
     document = json.loads(text)
     if not isinstance(document, dict) or document.get("kind") != "cpu" or not document.get("points"):
-        raise ValueError("expected what `wattflow profile FILE` writes, with its points")
+        raise ValueError("expected what `wattflow machine profile FILE` writes, with its points")
     points = [(float(point["busy"]), float(point["watts"])) for point in document["points"]]
     if int(document["points"][0]["k"]) != 0:
         raise ValueError("it has no idle point (k = 0) yet")

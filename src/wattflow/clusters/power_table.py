@@ -7,7 +7,7 @@ from pathlib import Path
 from wattflow.clusters import profiles
 from wattflow.clusters.power_file import ENDINGS, read_power_file
 from wattflow.files.strict_table import StrictTable
-from wattflow.model.errors import InvalidInput, MissingData, UnknownName
+from wattflow.model.errors import InvalidInput, UnknownName
 from wattflow.model.load_curve import ends_profile, threads_profile
 from wattflow.model.profile import FORMS, GPU_KNEE, DeviceProfile, PowerProfile, Provenance, Scope
 
@@ -30,9 +30,6 @@ def read_power(node: StrictTable, cores: int, threads_per_core: int, folder: Pat
             return profiles.resolve_profile(value, cores, threads_per_core)
         except UnknownName as error:
             node.problem("power", error.problems[0].what)
-            return None
-        except MissingData as error:
-            node.problem("power", str(error))
             return None
     # Asked for as a table: other types are told there.
     table = node.table("power")

@@ -1,29 +1,25 @@
-"""Clusters by name: the packaged files, and the Alibaba cluster of the data folder."""
+"""Clusters by name: the packaged files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from wattflow.clusters import alibaba_cluster
 from wattflow.clusters.toml_file import parse_cluster, read_cluster
 from wattflow.files.data_folder import packaged
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import unknown_name
 
-ALIBABA = "alibaba"
-"""The one preset that is read from the folder of real data and not from a packaged file."""
-
 
 def preset_names() -> list[str]:
     """Return the names that ``load_cluster`` knows, in alphabetical order."""
     files = (entry.name for entry in packaged("clusters").iterdir())
-    return sorted([ALIBABA, *(name.removesuffix(".toml") for name in files if name.endswith(".toml"))])
+    return sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml"))
 
 
 def preset_text(name: str) -> str:
     """Return the TOML of a packaged preset, comments included: a start for a user's own file."""
-    if name == ALIBABA or name not in preset_names():
-        raise unknown_name("cluster file", name, [known for known in preset_names() if known != ALIBABA])
+    if name not in preset_names():
+        raise unknown_name("cluster", name, preset_names(), "(or the path of a .toml file)")
     return packaged("clusters", f"{name}.toml").read_text(encoding="utf-8")
 
 
@@ -34,14 +30,9 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
 
     Raises:
         InvalidInput: The file is wrong (all problems listed), or there is no such name (the nearest is named).
-        MissingData: ``alibaba`` without the folder of real data.
     """
     text = str(name_or_path)
     # A name never has a slash: files in the working folder are written "./my.toml" or "my.toml".
     if isinstance(name_or_path, Path) or text.endswith(".toml") or "/" in text or "\\" in text:
         return read_cluster(name_or_path)
-    if text == ALIBABA:
-        return alibaba_cluster.load_alibaba()
-    if text not in preset_names():
-        raise unknown_name("cluster", text, preset_names(), "(or the path of a .toml file)")
     return parse_cluster(preset_text(text), f"preset {text}")

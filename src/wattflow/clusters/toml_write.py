@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from wattflow.clusters.node_table import PART_KEYS
+from wattflow.files.whole import write_text
 from wattflow.model.cluster import Cluster, Device, Network, Node, Series, Zone
 from wattflow.model.device_levels import DeviceLevels
-from wattflow.model.profile import DeviceProfile, PowerProfile
+from wattflow.model.profile import DeviceProfile
 
 _NODE_KEYS = {
     "memory_bytes": "memory", "threads_per_core": "threads_per_core", "smt_slowdown": "smt_slowdown",
@@ -23,24 +24,11 @@ _NODE_KEYS = {
     "keep_alive_s": "keep_alive", "cold_start_factor": "cold_start_factor", "price_per_hour": "price_per_hour",
     "embodied_kg": "embodied_kg", "lifetime_years": "lifetime_years", "sharing": "sharing",
 }  # fmt: skip
-_PART_KEYS = {
-    "bandwidth_bytes_per_s": "bandwidth", "latency_s": "latency", "zone_latency_s": "zone_latency",
-    "wake_s": "wake", "enter_s": "enter", "after_s": "after", "time_limit_s": "time_limit",
-    "mtbf_s": "mtbf", "repair_s": "repair", "notice_s": "notice", "memory_bytes": "memory",
-    "reconfigure_s": "reconfigure",
-}  # fmt: skip
 
 
 def write_cluster(cluster: Cluster, path: Path | str) -> None:
     """Write a cluster file; it appears whole or not at all."""
-    path = Path(path)
-    # Beside the target: a rename is atomic within one file system only.
-    half = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        half.write_text(cluster_toml(cluster), encoding="utf-8")
-        half.replace(path)
-    finally:
-        half.unlink(missing_ok=True)
+    write_text(path, cluster_toml(cluster))
 
 
 def cluster_toml(cluster: Cluster) -> str:
@@ -94,7 +82,7 @@ def _node(node: Node, count: int | None) -> dict[str, object]:
         elif value != defaults[name] and name != "memory_bytes":
             table[key] = value
     if node.power is not None:
-        table["power"] = _power(node.power)
+        table["power"] = dataclasses.asdict(node.power)
     if node.network != Network():
         table["network"] = _changed(node.network)
     for name in ("sleep", "serverless", "faults"):
@@ -125,13 +113,7 @@ def _devices(devices: Sequence[Device]) -> list[dict[str, object]]:
         if device.levels is not None:
             facts["levels"] = _levels(device.levels)
         if device.power != DeviceProfile():
-            power = device.power
-            facts["power"] = {
-                "share": power.share,
-                "watts": power.watts,
-                "provenance": str(power.provenance),
-                "source": power.source,
-            }
+            facts["power"] = dataclasses.asdict(device.power)
         tables.append(facts)
     return tables
 
@@ -148,21 +130,11 @@ def _levels(levels: DeviceLevels) -> dict[str, object]:
     return table
 
 
-def _power(power: PowerProfile) -> dict[str, object]:
-    return {
-        "busy": power.busy,
-        "watts": power.watts,
-        "scope": str(power.scope),
-        "provenance": str(power.provenance),
-        "source": power.source,
-    }
-
-
 def _changed(part: object) -> dict[str, object]:
     """Return the keys of a small dataclass that have no default or differ from it."""
     assert dataclasses.is_dataclass(part)
     return {
-        _PART_KEYS.get(field.name, field.name): getattr(part, field.name)
+        PART_KEYS.get(field.name, field.name): getattr(part, field.name)
         for field in dataclasses.fields(part)
         if field.default is dataclasses.MISSING or getattr(part, field.name) != field.default
     }

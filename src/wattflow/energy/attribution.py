@@ -10,7 +10,7 @@ divides it.
 The *marginal* energy of a task is what the node would not have drawn without it, P(k) − P(k − k_task), scaled as the
 counter stands to the curve; a concave curve makes the marginals sum to less than the attributed shares.
 
-Kepler instead takes the busy share u of the node's threads as the active part, u·E (`kepler_split`): on a concave curve
+Kepler instead takes the busy share u of the node's threads as the active part, u·E: on a concave curve
 that calls most of the watts above idle *idle*, and charges tasks too little at low load.
 """
 
@@ -225,13 +225,3 @@ def _device_busy(before: Mapping[str, DeviceUse], after: Mapping[str, DeviceUse]
         active_s = max(0.0, use.active_s - (before[name].active_s if name in before else 0.0))
         busy[name] = use.share * min(1.0, active_s / step_s)
     return busy
-
-
-def kepler_split(threads: int, step_s: float, counted_j: float, used_cpu_s: Mapping[str, float]) -> dict[str, float]:
-    """Tell what Kepler (0.10 and later) would charge each process for one step.
-
-    Active energy is the counted energy times the node's CPU utilisation; processes share it by CPU time.
-    """
-    busy_s = sum(used_cpu_s.values())
-    active_j = counted_j * min(1.0, busy_s / (threads * step_s))
-    return {name: active_j * cpu_s / busy_s if busy_s > 0 else 0.0 for name, cpu_s in used_cpu_s.items()}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,54 +58,6 @@ def _stat_cpu_s(path: Path) -> float | None:
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
-class _ProcessClock:
-    """CPU seconds of one process, read often: a process with one thread costs two system calls."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid, self._folder = pid, Path(f"/proc/{pid}/task")
-        self.last_s = 0.0
-        try:
-            self._file: int | None = os.open(f"/proc/{pid}/schedstat", os.O_RDONLY)
-        except OSError:
-            self._file = None
-
-    def read_s(self) -> float:
-        """Read CPU seconds so far; the last value once it has ended."""
-        used_s = self._quick_s()
-        if used_s is None:
-            used_s = process_cpu_s(self._pid)
-        if used_s is not None:
-            # Never less than before: once it has ended the files are gone.
-            self.last_s = max(self.last_s, used_s)
-        return self.last_s
-
-    def _quick_s(self) -> float | None:
-        if self._file is None:
-            return None
-        try:
-            # One folder for each thread, and the two that every folder has.
-            if self._folder.stat().st_nlink != 3:
-                return None
-            return int(os.pread(self._file, 96, 0).split(maxsplit=1)[0]) * 1e-9
-        except (OSError, ValueError, IndexError):
-            return None
-
-    def __del__(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-
-
-def of_processes(pids: Mapping[str, int] | Sequence[int]) -> CpuSeconds:
-    """Return CPU seconds of named processes. A process that ended keeps its last value."""
-    named = dict(pids) if isinstance(pids, Mapping) else {str(pid): pid for pid in pids}
-    clocks = {name: _ProcessClock(pid) for name, pid in named.items()}
-
-    def read() -> Mapping[str, float]:
-        return {name: clock.read_s() for name, clock in clocks.items()}
-
-    return read
-
-
 def of_machine(proc_stat: Path = Path("/proc/stat")) -> CpuSeconds:
     """Return CPU seconds of the whole machine: everything but idle, iowait and what the hypervisor took."""
 
@@ -134,7 +86,7 @@ class VirtualMeter:
 
     Args:
         curve: P(k) of the package, k in busy threads of the virtual node.
-        cpu_s: CPU seconds so far by process; see `of_processes` and `of_machine`.
+        cpu_s: CPU seconds so far by process; `of_machine` has those of all.
         threads_per_cpu: Virtual busy threads for one real busy CPU, so that a small machine can play a large node.
         dram_share: Part of the watts above idle that a ``dram`` zone shows beside the package, on top of it.
         range_uj: Where the counters wrap.

@@ -114,7 +114,7 @@ def _is_open(state, c, domain):
     return both != _ZERO
 
 
-@inner
+@optional(RICH)
 def _turn(state, c, domain, was, now):
     """Set or clear the bits of a domain's nodes where a condition begins or ceases to hold."""
     if was == now:

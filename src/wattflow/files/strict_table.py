@@ -134,7 +134,7 @@ class StrictTable:
     def size(self, key: str, default: int | object = _MISSING) -> int:
         return int(self._parsed(key, default, units.size_bytes, "a size such as '80 GiB'"))
 
-    def bandwidth(self, key: str, default: float) -> float:
+    def bandwidth(self, key: str, default: float | object = _MISSING) -> float:
         return self._parsed(key, default, bandwidth_bytes_per_s, "a bandwidth such as '10 Gbit/s'")
 
     def _parsed(

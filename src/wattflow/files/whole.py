@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,15 @@ from pathlib import Path
 from wattflow.model.errors import InvalidInput
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+_FREE: set[Path] = set()
+"""Paths that a command found free before its work began."""
+_BESIDE: list[tuple[Path, Path]] = []
+"""Paths that were taken meanwhile, and where the results went instead; told when the command has written all."""
+
+
+def expect_free(path: Path, free: bool = True) -> None:
+    """Let the next `whole_file` of this path write over nothing, or (not ``free``) over what is there."""
+    (_FREE.add if free else _FREE.discard)(path.absolute())
 
 
 @contextmanager
@@ -39,10 +49,49 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
                 raise InvalidInput(str(target), f"cannot be written: {os.strerror(error.errno)}") from error
             raise
         draft.chmod(0o666 & ~_umask())
-        draft.replace(target)
+        if target.absolute() in _FREE:
+            _FREE.discard(target.absolute())
+            _place_new(draft, target)
+        else:
+            draft.replace(target)
     finally:
         # Gone already where the rename succeeded.
         draft.unlink(missing_ok=True)
+
+
+def _place_new(draft: Path, target: Path) -> None:
+    """Give a draft its name, or one beside it where that was taken meanwhile: no result is lost (`tell_of_races`)."""
+    for number in itertools.count():
+        place = target if number == 0 else target.with_name(f"{target.stem}-{number}{target.suffix}")
+        try:
+            # Not a rename, which writes over what is there: a link is refused.
+            os.link(draft, place)
+        except FileExistsError:
+            continue
+        except OSError:  # a file system without links
+            if place.exists():
+                continue
+            draft.replace(place)
+        break
+    # No error yet: the files that this command has still to write are wanted too.
+    if place != target:
+        _BESIDE.append((target, place))
+
+
+def tell_of_races() -> None:
+    """Refuse to end well where files were taken by another command meanwhile; names all, and forgets them.
+
+    Raises:
+        InvalidInput: Some results lie under another name than was asked for.
+    """
+    told = [
+        f"{target}: was written by another command meanwhile; this one's result is in {place}"
+        for target, place in _BESIDE
+    ]
+    _BESIDE.clear()
+    if told:
+        first, _, rest = "\n".join(told).partition(": ")
+        raise InvalidInput(first, rest)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -23,7 +23,9 @@ def frame_names() -> list[str]:
 def frame_text(name: str) -> str:
     """Return the file of a shipped frame."""
     if name not in frame_names():
-        raise unknown_name("frame", name, frame_names(), "`wattflow frames` lists all; a path ending in .toml is read")
+        raise unknown_name(
+            "frame", name, frame_names(), "`wattflow lab frames` lists all; a path ending in .toml is read"
+        )
     return (_folder() / f"{name}.toml").read_text(encoding="utf-8")
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.frames import hashing
 from wattflow.model.cluster import Cluster, Network, Node
 from wattflow.model.errors import InvalidInput, MissingData
 from wattflow.model.profile import PowerProfile
@@ -26,7 +25,7 @@ TRACES = 54
 TASKS = 3_000_000
 DAY_S = 86_400.0
 _CELLS_PER_DAY = 1440
-_OBJECTS = 5000
+OBJECTS = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,52 +130,14 @@ def ibm_like(trace: int, tasks: int = TASKS) -> tuple[Workload, Cluster]:
     return workload, cluster
 
 
-def skewed(tasks: int = 500_000, seed: int = 0, hosts: int = 20) -> tuple[Workload, Cluster]:
-    """Return the headline trace: 70 % load, log-normal durations (mean 1 s, σ 1), 5,000 objects with Zipf 0.9."""
-    release, runtime, thing, cluster = _skewed(tasks, seed, hosts, 0.9)
-    return Workload.of_columns("skewed", release_s=release, runtime_s=runtime, columns={"object": thing}), cluster
-
-
-def stable(
-    tasks: int = 500_000, seed: int = 0, hosts: int = 20, hash: str = "ring", hottest: float = 0.9
-) -> tuple[Workload, Cluster]:
-    """As `skewed`, with the Zipf exponent at which hashing offers its hottest host ``hottest`` of what it can run.
-
-    So no queue grows with the length of the trace. The exponent stands in the workload's notes.
-    """
-    owners = hashing.ring_owners(_OBJECTS, hosts) if hash == "ring" else hashing.rendezvous_owners(_OBJECTS, hosts)
-    low, high = 0.0, 2.0
-    if _offered(_skewed(tasks, seed, hosts, low), owners) > hottest:
-        raise InvalidInput("stable trace", f"{hash} hashing offers its hottest host more than {hottest:g} without skew")
-    # Twelve halvings of 2: the exponent to half a thousandth.
-    for _ in range(12):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _offered(_skewed(tasks, seed, hosts, middle), owners) < hottest else (low, middle)
-    trace = _skewed(tasks, seed, hosts, low)
-    notes = (f"Zipf exponent {low:.3f}: hashing offers its hottest host {_offered(trace, owners):.3f} of its capacity",)
-    release, runtime, thing, cluster = trace
-    workload = Workload.of_columns(
-        "stable", release_s=release, runtime_s=runtime, columns={"object": thing}, notes=notes
-    )
-    return workload, cluster
-
-
-_Trace = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32], Cluster]
-
-
-def _skewed(tasks: int, seed: int, hosts: int, skew: float) -> _Trace:
+def skewed(tasks: int = 500_000, seed: int = 0, hosts: int = 20, skew: float = 0.9) -> tuple[Workload, Cluster]:
+    """Return the headline trace: 70 % load, log-normal durations (mean 1 s, σ 1), 5,000 objects with Zipf ``skew``."""
     rng = np.random.default_rng([500, seed])
     cluster = frame_cluster(hosts)
     runtime = lognormal(rng, tasks, 1.0, 1.0)
     release = np.cumsum(rng.exponential(1.0 / (0.7 * cluster.total_cores), tasks))
-    return release, runtime, zipf(rng, tasks, _OBJECTS, skew), cluster
-
-
-def _offered(trace: _Trace, owners: NDArray[np.int32]) -> float:
-    """Work of the hottest host over what it can do until the last arrival."""
-    release, runtime, thing, cluster = trace
-    work = np.bincount(owners[thing], runtime, minlength=len(cluster.nodes))
-    return float(work.max() / (release[-1] * cluster.nodes[0].cores))
+    thing = zipf(rng, tasks, OBJECTS, skew)
+    return Workload.of_columns("skewed", release_s=release, runtime_s=runtime, columns={"object": thing}), cluster
 
 
 def azure_2021(data: Path) -> Workload:

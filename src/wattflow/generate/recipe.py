@@ -139,7 +139,7 @@ class Recipe:
             if not equals or key not in _KEYS:
                 problems.append(Problem(item, f"write key=value with one of the keys {', '.join(_KEYS)}"))
                 continue
-            part, attribute, read = _KEYS[key]
+            part, attribute, read, _ = _KEYS[key]
             try:
                 parts[part][attribute] = read(value)
             except ValueError as error:
@@ -197,46 +197,28 @@ def _finite(text: str) -> float:
     return value
 
 
-_KEYS: dict[str, tuple[str, str, Callable[[str], object]]] = {
-    "tasks": ("", "tasks", int),
-    "workflows": ("", "workflows", int),
-    "runtime": ("runtime", "law", str),
-    "mean": ("runtime", "mean", duration_s),
-    "shape": ("runtime", "shape", _finite),
-    "file": ("file", "law", str),
-    "file-mean": ("file", "mean", lambda text: float(size_bytes(text))),
-    "file-shape": ("file", "shape", _finite),
-    "arrivals": ("arrivals", "kind", str),
-    "rate": ("arrivals", "rate_per_s", _finite),
-    "amplitude": ("arrivals", "amplitude", _finite),
-    "period": ("arrivals", "period_s", duration_s),
-    "cv": ("arrivals", "cv", _finite),
-    "cores": ("", "cores", _finite),
-    "memory": ("", "memory_bytes", size_bytes),
-    "cold-start": ("", "cold_start_s", duration_s),
-    "slack": ("", "slack", _finite),
-    "name": ("", "name", str),
+_KEYS: dict[str, tuple[str, str, Callable[[str], object], str]] = {
+    "tasks": ("", "tasks", int, "tasks of each workflow"),
+    "workflows": ("", "workflows", int, "how many workflows arrive"),
+    "runtime": ("runtime", "law", str, "distribution of runtimes"),
+    "mean": ("runtime", "mean", duration_s, "mean runtime, as in 90s or 5m"),
+    "shape": ("runtime", "shape", _finite, "shape of the runtime distribution"),
+    "file": ("file", "law", str, "distribution of file sizes"),
+    "file-mean": ("file", "mean", lambda text: float(size_bytes(text)), "mean file size, as in 20MB"),
+    "file-shape": ("file", "shape", _finite, "shape of the file size distribution"),
+    "arrivals": ("arrivals", "kind", str, "when workflows are submitted"),
+    "rate": ("arrivals", "rate_per_s", _finite, "workflows a second"),
+    "amplitude": ("arrivals", "amplitude", _finite, "swing of diurnal arrivals, 0 … 1"),
+    "period": ("arrivals", "period_s", duration_s, "cycle of diurnal arrivals, as in 24h"),
+    "cv": ("arrivals", "cv", _finite, "variation of the gaps of bursty arrivals"),
+    "cores": ("", "cores", _finite, "cores of each task without device variants"),
+    "memory": ("", "memory_bytes", size_bytes, "memory of each such task, as in 2GiB"),
+    "cold-start": ("", "cold_start_s", duration_s, "time to make a container, as in 500ms"),
+    "slack": ("", "slack", _finite, "deadline as a multiple of the critical path"),
+    "name": ("", "name", str, "name of the workload"),
 }
-KEYS_ABOUT = {
-    "tasks": "tasks of each workflow",
-    "workflows": "how many workflows arrive",
-    "runtime": "distribution of runtimes",
-    "mean": "mean runtime, as in 90s or 5m",
-    "shape": "shape of the runtime distribution",
-    "file": "distribution of file sizes",
-    "file-mean": "mean file size, as in 20MB",
-    "file-shape": "shape of the file size distribution",
-    "arrivals": "when workflows are submitted",
-    "rate": "workflows a second",
-    "amplitude": "swing of diurnal arrivals, 0 … 1",
-    "period": "cycle of diurnal arrivals, as in 24h",
-    "cv": "variation of the gaps of bursty arrivals",
-    "cores": "cores of each task without device variants",
-    "memory": "memory of each such task, as in 2GiB",
-    "cold-start": "time to make a container, as in 500ms",
-    "slack": "deadline as a multiple of the critical path",
-    "name": "name of the workload",
-}
+"""Where a key's value goes, how it is read, and what it means."""
+KEYS_ABOUT = {key: about for key, (_, _, _, about) in _KEYS.items()}
 """What may be written after the colon of a generated workload."""
 
 USUAL_SHAPE = {"lognormal": 1.0, "pareto": 2.0, "weibull": 0.7}

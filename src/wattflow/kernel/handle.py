@@ -144,14 +144,6 @@ class Tables:
         copy._moved(piece)
         return copy
 
-    def pack(self) -> None:
-        """Move all tables into one piece of memory: many small sets of tables then share few pages each."""
-        self._refuse_if_busy("moved")
-        made, piece = _in_one_piece({name: getattr(self, name) for name in self.NAMES})
-        for name, table in made.items():
-            object.__setattr__(self, name, table)
-        self._moved(piece)
-
     def one_piece(self) -> Any:
         """Return all memory of tables that lie in one piece, as whole numbers; none where they do not."""
         return np.zeros(0, np.int64) if self._piece is None else self._piece[1].view(np.int64)

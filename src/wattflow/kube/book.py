@@ -89,6 +89,8 @@ class Book:
     _rules: dict[str, Rules] = field(default_factory=dict)
     _counted: dict[str, int] = field(default_factory=dict)  # -1: asks the filters again
     _amounts: dict[str, accounting.Amounts] = field(default_factory=dict)
+    _answers: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
+    _answered: int = -1
 
     def __post_init__(self) -> None:
         # late: frames set it
@@ -330,14 +332,31 @@ class Book:
         if unsure or prefers:
             self._counted[uid] = self.version
         if unsure:
-            asked = feasible.Question.of(pod, self.cluster)
-            kept, views = self.nominated.keep_off, self.cluster.nodes.items()
-            free = [(name, view) for name, view in views if not self.nominated or not kept(pod, asked.requests, view)]
-            nodes = tuple(name for name, view in free if feasible.counted_against(asked, view) is None)
+            nodes = self._taking(pod)
         amounts = self._amounts[uid] = accounting.pod_requests(pod)
         if prefers:
             nodes = self.offers.nodes(pod, amounts, nodes, self._now_s)
         self.decider.want(Wanted(pod, amounts, nodes, self.estimate_of(pod), rules))
+
+    def _taking(self, pod: objects.Pod) -> tuple[str, ...]:
+        """Return the nodes that the filters which count pods accept.
+
+        Pods that are alike come by the thousand, and each answer costs a look at all pods: one stands for all of them
+        until something changes.
+        """
+        key = feasible.alike(pod) if not self.nominated else None
+        if self._answered != self.version:
+            self._answers.clear()
+            self._answered = self.version
+        if key is not None and key in self._answers:
+            return self._answers[key]
+        asked = feasible.Question.of(pod, self.cluster)
+        kept, views = self.nominated.keep_off, self.cluster.nodes.items()
+        free = [(name, view) for name, view in views if not self.nominated or not kept(pod, asked.requests, view)]
+        nodes = tuple(name for name, view in free if feasible.counted_against(asked, view) is None)
+        if key is not None:
+            self._answers[key] = nodes
+        return nodes
 
     def _rules_of(self, pod: objects.Pod) -> Rules:
         """Return what the engine counts for a pod; waiting pods of a group that has a name only now are told anew.

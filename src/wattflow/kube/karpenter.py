@@ -1,60 +1,33 @@
-"""Cloud nodes that sleep by being given back: Karpenter's NodeClaims, deleted and made anew.
-
-A node without a machine draws nothing, and waking it takes as long as the provider needs for a new one. The node that
-comes back has another name, so what was there is kept meanwhile: the claim and the node's facts, in a ConfigMap of ours
-that outlives the scheduler. Whoever deletes that ConfigMap gives the node up for good.
-"""
+"""Cloud nodes that sleep by being given back: Karpenter's NodeClaims, deleted and made anew."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import logging
 from typing import Any
 
 import msgspec
 
-from wattflow.kube import objects
-from wattflow.kube.client import ApiError, Client
-from wattflow.kube.tenant import PREFIX
+from wattflow.kube import given_back, objects
+from wattflow.kube.client import ApiError
+from wattflow.kube.given_back import GivenBack
 from wattflow.levels.power_hooks import HookFailed
 
-log = logging.getLogger(__name__)
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
-KEPT = f"{PREFIX}asleep"
-"""Label of the ConfigMaps that hold nodes which were given back; its value is the scheduler's name."""
 RIGHTS = tuple(("karpenter.sh", "nodeclaims", verb) for verb in ("list", "create", "delete"))
 _KEEP_OFF = "karpenter.sh/do-not-disrupt"
-_POLL_S, _GONE_S = 1.0, 900.0
 _ENDS = "karpenter.sh/nodeclaim-termination-timestamp"
 
 
-class NodeClaims:
-    """Gives nodes back to Karpenter and asks for them again. Fulfils `PowerHook`.
-
-    Attributes:
-        successors: Names of the nodes that came back, by the names they had before.
-        coming: Claims that were made anew, by the nodes that they replace, until the pods which wait for those can go.
-    """
-
-    def __init__(self, client: Client, owner: str, namespace: str) -> None:
-        self._client, self._owner = client, owner
-        self._kept = f"/api/v1/namespaces/{namespace}/configmaps"
-        self.successors: dict[str, str] = {}
-        self.coming: dict[str, str] = {}
+class NodeClaims(GivenBack):
+    """Gives nodes back to Karpenter and asks for them again. Fulfils `PowerHook`; `coming` holds names of claims."""
 
     def awaited(self, node: objects.Node) -> bool:
-        """Tell whether pods are still meant for the node that this one replaces: it is idle, but not unwanted.
+        """Tell by its owner, which Karpenter writes when it takes off the taint of an unregistered node.
 
-        By its owner, which Karpenter writes when it takes off the taint of an unregistered node, so there is no moment
-        at which the node could be ours to switch and not be known.
+        So there is no moment at which the node could be ours to switch and not be known.
         """
         owners = node.metadata.owner_references
         return any(one.kind == "NodeClaim" and one.name in self.coming.values() for one in owners)
-
-    def covers(self, node: str) -> bool:
-        """Every node; one that has no claim is told to be none of Karpenter's when it shall sleep."""
-        return True
 
     async def suspend(self, node: str) -> None:
         """Keep the node's facts, then delete its claim and wait until Karpenter has let the node go."""
@@ -64,20 +37,19 @@ class NodeClaims:
             # An operator's word against disruption goes before ours.
             if notes.get(_KEEP_OFF) == "true":
                 raise HookFailed(f"the NodeClaim {claim['metadata']['name']} says {_KEEP_OFF}")
-            facts = await self._client.get(f"/api/v1/nodes/{node}", dict)
-            # Before the claim is deleted: afterwards nothing else knows the node.
-            await self._keep(node, claim, facts)
-            await self._client.call("DELETE", f"{CLAIMS}/{claim['metadata']['name']}")
-            await self._until_gone(claim["metadata"]["name"])
+            facts = await self.client.get(f"/api/v1/nodes/{node}", dict)
+            again = msgspec.json.encode(_again(claim)).decode()
+            # Before the claim is deleted: afterwards nothing else knows the node. A claim's own taints (of the pool, of
+            # its start) are in its spec; what Karpenter adds to let go is not kept.
+            await self.keep(node, facts, claim["spec"].get("taints") or [], {"claim": again})
+            await self.client.call("DELETE", f"{CLAIMS}/{claim['metadata']['name']}")
+            await self.until_gone(f"{CLAIMS}/{claim['metadata']['name']}")
         except ApiError as error:
             raise HookFailed(f"Karpenter's NodeClaim of {node}: {error}") from None
 
     async def resume(self, node: str) -> None:
         """Make the claim anew under its old name and wait until a node stands behind it."""
-        kept = await self._find(node)
-        if kept is None:
-            raise HookFailed(f"nothing is kept of {node}: its ConfigMap was deleted")
-        claim = msgspec.json.decode(kept["data"]["claim"])
+        claim = msgspec.json.decode((await self.kept(node, "claim"))["claim"])
         name = claim["metadata"]["name"]
         self.coming[node] = name
         await self._make(name, claim)
@@ -86,94 +58,22 @@ class NodeClaims:
     async def _make(self, name: str, claim: Any) -> None:
         try:
             # the same name, so that an order that was given twice (a restart in between) makes one claim
-            await self._client.call("POST", CLAIMS, claim)
+            await self.client.call("POST", CLAIMS, claim)
         except ApiError as error:
             if error.code != 409:
                 raise HookFailed(f"Karpenter's NodeClaim {name}: {error}") from None
 
-    async def watts(self, node: str) -> float | None:
-        """A machine that was given back is nobody's to read."""
-        return None
-
-    async def remembered(self) -> list[objects.Node]:
-        """Return the nodes that sleep since before this scheduler started, as they were."""
-        query = {"labelSelector": f"{KEPT}={self._owner}"}
-        found = await self._client.get(self._kept, dict, query=query)
-        nodes = [msgspec.json.decode(one["data"]["node"], type=objects.Node) for one in found.get("items", [])]
-        return sorted(nodes, key=lambda one: one.metadata.name)
-
-    async def forget(self, node: str) -> None:
-        """The node is back, or given up: nothing is kept of it."""
-        try:
-            await self._client.call("DELETE", f"{self._kept}/{self._name(node)}")
-        except ApiError as error:
-            if error.code != 404:
-                log.error("what was kept of node %s could not be deleted: %s", node, error)
-
-    # inside
-
-    def _name(self, node: str) -> str:
-        """A ConfigMap's name: node names may be as long as names may get, so by their hash."""
-        return f"{self._owner}-asleep-{hashlib.sha256(node.encode()).hexdigest()[:16]}"
-
     async def _claim_of(self, node: str) -> Any:
-        for claim in (await self._client.get(CLAIMS, dict)).get("items", []):
+        for claim in (await self.client.get(CLAIMS, dict)).get("items", []):
             if claim.get("status", {}).get("nodeName") == node:
                 return claim
         raise HookFailed(f"{node} has no NodeClaim: Karpenter did not make it")
-
-    async def _keep(self, node: str, claim: Any, facts: Any) -> None:
-        metadata = claim["metadata"]
-        notes = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != _ENDS}
-        again = {
-            "apiVersion": "karpenter.sh/v1",
-            "kind": "NodeClaim",
-            "metadata": {
-                "name": metadata["name"],
-                "labels": metadata.get("labels") or {},
-                "annotations": notes,
-                # of its NodePool: without it Karpenter would count the node to no pool
-                "ownerReferences": metadata.get("ownerReferences") or [],
-            },
-            "spec": claim["spec"],
-        }
-        facts["metadata"].pop("managedFields", None)
-        # a claim's own taints (of the pool, of its start) are in its spec; what Karpenter adds to let go is not kept
-        facts["spec"]["taints"] = claim["spec"].get("taints") or []
-        # A long list that nobody reads; a ConfigMap holds 1 MiB at most.
-        facts["status"].pop("images", None)
-        body = {
-            "metadata": {"name": self._name(node), "labels": {KEPT: self._owner}},
-            "data": {"claim": msgspec.json.encode(again).decode(), "node": msgspec.json.encode(facts).decode()},
-        }
-        # What an earlier sleep left behind; a name can be made once only.
-        await self.forget(node)
-        await self._client.call("POST", self._kept, body)
-
-    async def _find(self, node: str) -> Any:
-        try:
-            return await self._client.get(f"{self._kept}/{self._name(node)}", dict)
-        except ApiError as error:
-            if error.code == 404:
-                return None
-            raise HookFailed(f"what was kept of {node} cannot be read: {error}") from None
-
-    async def _until_gone(self, claim: str) -> None:
-        async with asyncio.timeout(_GONE_S):
-            while True:
-                try:
-                    await self._client.get(f"{CLAIMS}/{claim}", dict)
-                except ApiError as error:
-                    if error.code == 404:
-                        return
-                    raise
-                await asyncio.sleep(_POLL_S)
 
     async def _until_there(self, claim: str) -> str:
         """Wait until the claim's node has its start-up taints off (Initialized); its name."""
         while True:
             try:
-                found = await self._client.get(f"{CLAIMS}/{claim}", dict)
+                found = await self.client.get(f"{CLAIMS}/{claim}", dict)
             except ApiError as error:
                 if error.code == 404:  # Karpenter deletes a claim that the provider has no machine for
                     raise HookFailed(
@@ -185,4 +85,21 @@ class NodeClaims:
             # Initialized comes after the start-up taints are off, so pods may go there.
             if done.get("Initialized") == "True" and status.get("nodeName"):
                 return str(status["nodeName"])
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(given_back.POLL_S)
+
+
+def _again(claim: Any) -> Any:
+    """Return a claim as it is made anew."""
+    metadata = claim["metadata"]
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {
+            "name": metadata["name"],
+            "labels": metadata.get("labels") or {},
+            "annotations": {key: value for key, value in (metadata.get("annotations") or {}).items() if key != _ENDS},
+            # of its NodePool: without it Karpenter would count the node to no pool
+            "ownerReferences": metadata.get("ownerReferences") or [],
+        },
+        "spec": claim["spec"],
+    }

@@ -7,10 +7,11 @@ wake.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from wattflow.kube import accounting, gangs, objects
+from wattflow.kube import accounting, gangs, objects, power
 from wattflow.kube.book import Book
 from wattflow.kube.filters import feasible, snapshot
 from wattflow.live.protocol import Power
@@ -52,13 +53,13 @@ class Late:
             self._helped[uid] = min(20, self._helped.get(uid, 0) + 1)
 
 
-def for_cores(missing_m: int, views: Views, states: States, free: Free) -> list[str]:
-    """Return the nodes to wake until those that are on or waking have so many more milli-cores free."""
+def for_cores(missing_m: int, views: Views, states: States, asleep: Iterable[str]) -> list[str]:
+    """Return which of the sleeping nodes to wake until those on or waking have so many more milli-cores free."""
     for name, view in views.items():
         if states.get(name) in (None, Power.WAKING):
             missing_m -= _room(view).get(accounting.CPU, 0)
     woken = []
-    for name in _asleep(views, states, free):
+    for name in asleep:
         if missing_m <= 0:
             break
         missing_m -= views[name].allocatable.get(accounting.CPU, 0)
@@ -66,7 +67,9 @@ def for_cores(missing_m: int, views: Views, states: States, free: Free) -> list[
     return woken
 
 
-def for_pods(pods: Iterable[objects.Pod], views: Views, states: States, free: Free) -> dict[str, list[objects.Pod]]:
+def for_pods(
+    pods: Iterable[objects.Pod], views: Views, states: States, asleep: Iterable[str]
+) -> dict[str, list[objects.Pod]]:
     """Return nodes to wake, each with the pods it is for: those of these that no node which is on or waking takes.
 
     The largest first, as they need whole nodes. Only what nodes say by themselves is looked at; what depends on other
@@ -75,15 +78,15 @@ def for_pods(pods: Iterable[objects.Pod], views: Views, states: States, free: Fr
     wants = [(pod, accounting.pod_requests(pod)) for pod in pods]
     wants.sort(key=lambda one: -one[1].get(accounting.CPU, 0))
     rooms = {name: _room(view) for name, view in views.items() if states.get(name) in (None, Power.WAKING)}
-    asleep = _asleep(views, states, free)
+    left = [name for name in asleep if states.get(name) is Power.ASLEEP]
     woken: dict[str, list[objects.Pod]] = {}
     for pod, wanted in wants[:_MOST_PODS]:
         name = next((one for one, room in rooms.items() if _takes(pod, wanted, room, views[one])), None)
         if name is None:
-            name = next((one for one in asleep if _takes(pod, wanted, _room(views[one]), views[one])), None)
+            name = next((one for one in left if _takes(pod, wanted, _room(views[one]), views[one])), None)
             if name is None:
                 continue
-            asleep.remove(name)
+            left.remove(name)
             woken[name] = []
             rooms[name] = _room(views[name])
         if name in woken:
@@ -93,9 +96,17 @@ def for_pods(pods: Iterable[objects.Pod], views: Views, states: States, free: Fr
     return woken
 
 
-def _asleep(views: Views, states: States, free: Free) -> list[str]:
-    names = sorted(name for name, state in states.items() if state is Power.ASLEEP)
-    return [name for name in names if name in views and free(views[name])]
+def asleep(states: States, free: Free, book: Book) -> list[str]:
+    """Return the sleeping nodes that are ours to wake, those that take the fewest watts a thread when full first."""
+    views = book.cluster.nodes
+    names = [name for name, state in states.items() if state is Power.ASLEEP and name in views and free(views[name])]
+    return sorted(names, key=lambda name: (_full_w(views[name].node, book), name))
+
+
+def _full_w(node: objects.Node, book: Book) -> float:
+    """Watts of each thread of a node that is full; a node whose curve nobody knows comes last."""
+    curve, threads = book.power_of(node), power.threads_of(node)
+    return math.inf if curve is None else curve.at(float(threads)) / threads
 
 
 def _room(view: snapshot.NodeView) -> dict[str, int]:

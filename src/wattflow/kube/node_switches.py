@@ -1,4 +1,4 @@
-"""Switch nodes: by a command of the operator's, their boards' controllers, a magic packet, or Karpenter.
+"""Switch nodes: by a command of the operator's, boards' controllers, magic packets, Karpenter or node groups.
 
 All fulfil `wattflow.levels.power_hooks.PowerHook`, so that the scheduler, `wattflow kube power` and the server's agents
 use the same code. Exactly one is chosen under ``[sleep]``.
@@ -11,6 +11,8 @@ from pathlib import Path
 
 from wattflow.kube.client import Client
 from wattflow.kube.karpenter import NodeClaims
+from wattflow.kube.node_groups import NodeGroups
+from wattflow.kube.provider_calls import provider_of
 from wattflow.kube.settings import SchedulerSettings
 from wattflow.levels.power_hooks import WAKE_PORT, CommandHook, PowerHook, WakeOnLan
 from wattflow.levels.redfish_power import RedfishHook
@@ -38,6 +40,9 @@ def make(chosen: SchedulerSettings, client: Client) -> PowerHook | None:
         if (port and not port.isascii()) or (port and not port.isdigit()):
             raise InvalidInput("sleep.broadcast", f"{chosen.broadcast!r} is not ADDRESS or ADDRESS:PORT")
         return WakeOnLan(chosen.suspend, _addresses(Path(chosen.wake_on_lan)), host, int(port or WAKE_PORT))
+    if chosen.node_groups:
+        provider = provider_of(Path(chosen.node_groups))
+        return NodeGroups(client, chosen.name, chosen.lease_namespace, provider)
     return NodeClaims(client, chosen.name, chosen.lease_namespace) if chosen.karpenter else None
 
 

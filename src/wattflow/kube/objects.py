@@ -64,7 +64,6 @@ class ContainerPort(Object):
     host_port: int = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = "TCP"
-    container_port: int = 0
 
 
 class Container(Object):
@@ -170,7 +169,6 @@ class PodClaim(Object):
 
     name: str = ""
     resource_claim_name: str | None = None
-    resource_claim_template_name: str | None = None
 
 
 class PodClaimStatus(Object):
@@ -194,7 +192,6 @@ class PodSpec(Object):
     volumes: list[dict[str, str | VolumeSource]] = []
     """Each has its ``name`` and one more key, its kind."""
     priority: int = 0
-    priority_class_name: str = ""
     preemption_policy: str = ""
     scheduling_gates: list[Named] = []
     resource_claims: list[PodClaim] = []
@@ -206,7 +203,6 @@ class Condition(Object):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_transition_time: str | None = None
     last_heartbeat_time: str | None = None
 
 
@@ -227,7 +223,6 @@ class ContainerStatus(Object):
     resources: ResourceNeeds | None = None
     allocated_resources: Resources = {}
     state: ContainerState = msgspec.field(default_factory=ContainerState)
-    container_id: str = msgspec.field(default="", name="containerID")
 
 
 class PodStatus(Object):
@@ -260,14 +255,13 @@ class Taint(Object):
 
 class NodeSpec(Object):
     unschedulable: bool = False
+    provider_id: str = msgspec.field(default="", name="providerID")
     taints: list[Taint] = []
 
 
 class NodeInfo(Object):
     architecture: str = ""
     kernel_version: str = ""
-    os_image: str = ""
-    kubelet_version: str = ""
     boot_id: str = msgspec.field(default="", name="bootID")
 
 

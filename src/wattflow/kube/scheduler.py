@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 Step = Callable[[objects.Pod, str, Callable[[str | None], None]], bool]
 """Something to do before a binding; False where the pod needs none of it, else the callback is called at its end."""
 _FIRST_BACKOFF_S, _MOST_BACKOFF_S = 1.0, 10.0
-_GATHER_S, _HELD_S = 0.002, 0.1
+_GATHER_S, _TURN_S = 0.002, 0.5  # placements of a round are taken for so long; the rest is put back and decided anew
 
 
 @dataclass(slots=True)
@@ -303,20 +303,22 @@ class Scheduler:
         if chosen.choices:
             self.cap.look(self.settings.cluster_cap_w)
         self.metrics.algorithm_s.observe(self.clock() - began_s)
-        together: dict[int, list[Choice]] = {}
+        together: dict[int | str, list[Choice]] = {}
         for choice in chosen.choices:
-            if choice.group:
-                together.setdefault(choice.group, []).append(choice)
+            together.setdefault(choice.group or choice.uid, []).append(choice)
+        put_back = False
+        for choices in sorted(together.values(), key=lambda some: bool(some[0].group)):  # gangs last
+            # a last look at all pods for each of a thousand would keep the lease from being renewed
+            if self.clock() > began_s + _TURN_S:
+                put_back = True
+                for choice in choices:
+                    self.decider.refused(choice.uid, began_s)
             else:
-                self._take([choice], began_s)
-        for choices in together.values():
-            self._take(choices, began_s)
+                self._take(choices, began_s)
         self._order(chosen)
         if self.shadow is not None:
             self.shadow.settle()
-        if self.book.offers.waits(began_s):
-            return began_s
-        return min(chosen.wake_at_s, began_s + _HELD_S) if self.book.offers.held_back else chosen.wake_at_s
+        return began_s if put_back or self.book.offers.waits(began_s) else chosen.wake_at_s
 
     # nodes that sleep
 

@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 
 from wattflow.frames.frame import Frame
-from wattflow.kube import engine_decider, karpenter, node_switches, settings, sleep_facts, sleeping
+from wattflow.kube import engine_decider, karpenter, node_switches, queued_work, settings, sleep_facts, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
@@ -39,6 +39,7 @@ from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.scores import replicas
 from wattflow.kube.settings import SchedulerSettings
+from wattflow.live.protocol import Power
 from wattflow.live.shielding import Shielding, adviser
 from wattflow.model.errors import InvalidInput, Problem, WattflowError
 from wattflow.policy import registry
@@ -79,6 +80,8 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
         needs = (*needs, ("", "pods/eviction", "create"), ("policy", "poddisruptionbudgets", "list"))
     if chosen.karpenter:
         needs = (*needs, *karpenter.RIGHTS)
+    if chosen.kueue:
+        needs = (*needs, *queued_work.RIGHTS)
     if chosen.publish:
         needs = (*needs, ("", "nodes/status", "patch"))
     if chosen.resize:
@@ -172,6 +175,8 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
             evictor, scheduler.book, scheduler.binder, watts, sleeper, chosen.sleep_state, scheduler.clock
         )
         scheduler.extra.append(lambda: emptier.run(lambda: scheduler.may_bind and scheduler.book.live))
+    if chosen.kueue and scheduler.sleeper is not None:
+        _follow_kueue(scheduler, scheduler.sleeper)
     if flows is not None:
         told = scheduler.aside.told
         flows.on_unread = lambda workflow, what: scheduler.aside.of("Workflow", workflow.metadata, what)
@@ -184,6 +189,17 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
             Mirror(client, f"{ARGO}/workflows", ArgoWorkflow, workflow, aside=told, optional=True),
         ]
     return scheduler
+
+
+def _follow_kueue(scheduler: Scheduler, sleeper: sleeping.Sleeper) -> None:
+    """Have nodes woken, and kept on, for what Kueue holds back."""
+    queued = queued_work.QueuedWork(
+        scheduler.client, sleeper, scheduler.book, scheduler.clock, scheduler.settings.wake_s,
+        lambda name: scheduler.decider.powered(name, Power.WAKING),
+    )  # fmt: skip
+    sleeper.expected = queued.awaits
+    scheduler.mirrors.extend((queued.workloads, queued.local, queued.queues, queued.flavors))
+    scheduler.extra.append(lambda: queued.run(lambda: scheduler.may_bind and scheduler.book.live))
 
 
 async def run(where: Access, chosen: SchedulerSettings, config: Path | None = None, role: Role | None = None) -> None:
@@ -316,9 +332,9 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
     old = scheduler.settings
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
              "token_file", "executions", "hook", "redfish", "redfish_login", "redfish_ca", "wake_on_lan", "suspend",
-             "broadcast", "karpenter", "wake_s", "enter_s", "forecast", "publish", "resize",
+             "broadcast", "karpenter", "node_groups", "wake_s", "enter_s", "forecast", "publish", "resize",
              "resize_after_s", "data", "predict", "journal", "joules",
-             "provision", "allocate", "preempt", "consolidate", "guess", "shadow_namespace")  # fmt: skip
+             "provision", "allocate", "preempt", "consolidate", "kueue", "guess", "shadow_namespace")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):
             log.error("%s changed in the configuration; it needs a restart", key)

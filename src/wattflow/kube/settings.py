@@ -42,7 +42,9 @@ class SchedulerSettings:
         journal: Folder in which past decisions can be looked up; see `wattflow.kube.past_decisions`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
         consolidate: Whether nodes that are nearly empty are emptied to sleep; see `wattflow.kube.consolidation`.
-        hook, redfish, wake_on_lan, karpenter: What switches nodes, one of them; see `wattflow.kube.node_switches`.
+        kueue: Whether nodes are woken for what Kueue holds back; see `wattflow.kube.queued_work`.
+        hook, redfish, wake_on_lan, karpenter, node_groups: What switches nodes, one of them; see
+            `wattflow.kube.node_switches`.
     """
 
     name: str = "wattflow"
@@ -98,6 +100,7 @@ class SchedulerSettings:
     suspend: str = ""
     broadcast: str = "255.255.255.255"
     karpenter: bool = False
+    node_groups: str = ""
     sleep_w: float = 10.0
     wake_s: float = 120.0
     enter_s: float = 30.0
@@ -108,12 +111,14 @@ class SchedulerSettings:
     never: str = ""
     dedicated: str = ""
     consolidate: bool = False
+    kueue: bool = False
     dry_run: bool = False
 
     @property
     def actuators(self) -> tuple[str, ...]:
         """Keys of what switches nodes that are set; exactly one where nodes sleep."""
-        return tuple(key for key in ("hook", "redfish", "wake_on_lan", "karpenter") if getattr(self, key))
+        ways = ("hook", "redfish", "wake_on_lan", "karpenter", "node_groups")
+        return tuple(key for key in ways if getattr(self, key))
 
     @property
     def sleep_state(self) -> Sleep:
@@ -207,6 +212,7 @@ def _read(root: StrictTable) -> SchedulerSettings:
                 "suspend",
                 "broadcast",
                 "karpenter",
+                "node_groups",
                 "sleep_w",
                 "wake_s",
                 "enter_s",
@@ -217,6 +223,7 @@ def _read(root: StrictTable) -> SchedulerSettings:
                 "never",
                 "dedicated",
                 "consolidate",
+                "kueue",
                 "dry_run",
             ),
         ),
@@ -247,6 +254,8 @@ def _read(root: StrictTable) -> SchedulerSettings:
         root.problem("sleep", f"{' and '.join(settings.actuators)}: one of them switches the nodes")
     if settings.consolidate and not settings.actuators:
         root.problem("sleep", "consolidate empties nodes to sleep: say what switches them")
+    if settings.kueue and not settings.actuators:
+        root.problem("sleep", "kueue wakes nodes for what Kueue holds back: say what switches them")
     beyond = settings.actuators or settings.claim or settings.executions or settings.forecast or settings.journal
     if settings.mode == "extender" and beyond:
         root.problem("mode", "extender scores one pod at a time: no sleep, claims, gates, workflows or journal")

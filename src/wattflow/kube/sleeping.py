@@ -1,4 +1,4 @@
-"""Nodes put to sleep and woken: by a command, Redfish, wake-on-LAN or Karpenter (`wattflow.kube.node_switches`).
+"""Nodes put to sleep and woken: by a command, Redfish, wake-on-LAN or a cloud (`wattflow.kube.node_switches`).
 
 The engine asks; here it is carried out. A node that holds nothing but daemons gets our taint, is looked at once more
 after what others had under way has shown itself, and is then switched. Nothing is ever evicted: a node that turns out
@@ -20,9 +20,10 @@ import msgspec
 
 from wattflow.kube import late_pods, objects, sleep_facts
 from wattflow.kube.allowance import OF_SLEEP, SWITCH, Allowance, held, windows
+from wattflow.kube.book import Book
 from wattflow.kube.client import MERGE, ApiError, Client
 from wattflow.kube.filters import snapshot
-from wattflow.kube.karpenter import NodeClaims
+from wattflow.kube.given_back import GivenBack
 from wattflow.kube.leader import Lease
 from wattflow.kube.reflect import DELETED
 from wattflow.kube.settings import SchedulerSettings
@@ -35,6 +36,8 @@ MAY_SLEEP = f"{PREFIX}sleep"
 ASLEEP = f"{PREFIX}asleep"
 """Annotation and taint of a node that sleeps by our order; their value is the scheduler's name."""
 _LEASE_S = 2.0
+_LEASES_PER_S = 25
+"""Leases read in a second for all nodes that wake: a thousand at once would else keep the API server from the rest."""
 _TRIES = 3
 _WATTS_S = 60.0
 """A machine that was told to sleep draws as much as one that sleeps after this long."""
@@ -76,6 +79,7 @@ class Sleeper:
         told: Called with a node and a sentence for its events.
         replay: Called with a change of a node that was held back while it was away, after all.
         allowance: What the operator allows.
+        expected: Tells whether pods that do not exist yet are about to need a node; see `wattflow.kube.queued_work`.
         dry_run: Whether what would be switched is only told.
         states: Nodes that are not simply on.
     """
@@ -91,6 +95,7 @@ class Sleeper:
     told: Callable[[objects.Metadata, str, str], None] = lambda node, reason, text: None
     replay: Callable[[str, objects.Node], None] = lambda kind, node: None
     allowance: Allowance | None = None
+    expected: Callable[[objects.Node], bool] = lambda node: False
     dry_run: bool = False
     states: dict[str, Power] = field(default_factory=dict)
     _nodes: dict[str, objects.Node] = field(default_factory=dict)
@@ -198,14 +203,24 @@ class Sleeper:
 
     def wake_ahead(self, missing_m: int, late: late_pods.Late, now_s: float) -> list[str]:
         """Wake nodes for so many milli-cores that are about to be wanted, and for pods that are late; returns which."""
-        views = late.book.cluster.nodes
-        ours: late_pods.Free = lambda view: self._held(view.node) is None  # noqa: E731
-        woken = late_pods.for_cores(missing_m, views, self.states, ours) if missing_m > 0 else []
-        states = {**self.states, **dict.fromkeys(woken, Power.WAKING)}
         pods = late.pods(now_s)
-        for name, helped in late_pods.for_pods(pods, views, states, ours).items() if pods else ():
+        if missing_m <= 0 and not pods:
+            return []
+        views = late.book.cluster.nodes
+        asleep = late_pods.asleep(self.states, lambda view: self._held(view.node) is None, late.book)
+        woken = late_pods.for_cores(missing_m, views, self.states, asleep)
+        states = {**self.states, **dict.fromkeys(woken, Power.WAKING)}
+        for name, helped in late_pods.for_pods(pods, views, states, asleep).items():
             woken.append(name)
             late.helped(helped)
+        for name in woken:
+            self.wake(name)
+        return woken
+
+    def wake_for(self, pods: list[objects.Pod], book: Book) -> list[str]:
+        """Wake nodes for pods that no node which is on or waking takes; returns which."""
+        asleep = late_pods.asleep(self.states, lambda view: self._held(view.node) is None, book)
+        woken = list(late_pods.for_pods(pods, book.cluster.nodes, self.states, asleep))
         for name in woken:
             self.wake(name)
         return woken
@@ -219,7 +234,7 @@ class Sleeper:
         for name, known in self._nodes.items():
             if known.metadata.annotations.get(ASLEEP) == self.owner:
                 self.states[name] = Power.ASLEEP
-        if not isinstance(self.hook, NodeClaims):
+        if not isinstance(self.hook, GivenBack):
             return []
         found = []
         for node in await self.hook.remembered():
@@ -240,8 +255,10 @@ class Sleeper:
 
     def _against(self, name: str) -> str | None:
         node = self._nodes.get(name)
-        if node is not None and isinstance(self.hook, NodeClaims) and self.hook.awaited(node):
+        if node is not None and isinstance(self.hook, GivenBack) and self.hook.awaited(node):
             return "it comes for pods that wait"
+        if node is not None and self.expected(node):
+            return "Kueue is about to admit pods that need it"
         return None if self.allowance is None else self.allowance.against(name)
 
     def _say(self, name: str, reason: str, text: str) -> None:
@@ -279,7 +296,7 @@ class Sleeper:
 
     async def _suspend(self, name: str) -> bool:
         """Switch a node off; one that is given back stays in our book as it is at this moment."""
-        if isinstance(self.hook, NodeClaims):
+        if isinstance(self.hook, GivenBack):
             self._away[name] = None
         if await self._order("sleep", self.hook.suspend, name):
             return True
@@ -303,8 +320,8 @@ class Sleeper:
                     await asyncio.sleep(2.0**attempt)
                 else:
                     raise TimeoutError
-                if isinstance(self.hook, NodeClaims):
-                    await self._succeeded(name, self.hook, clock() - began_s)
+                if isinstance(self.hook, GivenBack):
+                    await self._succeeded(name, self.hook, began_s)
                     return
                 await self._until_ready(name, told, renewed)
         except TimeoutError:
@@ -315,7 +332,7 @@ class Sleeper:
                 self.failed(name)
             return
         finally:
-            if isinstance(self.hook, NodeClaims):
+            if isinstance(self.hook, GivenBack):
                 self.hook.coming.pop(name, None)
             if self._ready.get(name) is told:  # a node that was made anew meanwhile may be on its way itself
                 del self._ready[name]
@@ -326,13 +343,15 @@ class Sleeper:
         self._switched(name, "Awake", f"it is on again, {took_s:.0f} s after the order")
         self._on(name)
 
-    async def _succeeded(self, name: str, claims: NodeClaims, took_s: float) -> None:
+    async def _succeeded(self, name: str, back: GivenBack, began_s: float) -> None:
         """A node that was given back has come as another one: the old one leaves our book, its pods choose anew."""
-        new = claims.successors.pop(name)
-        while new not in self._nodes or not ready(self._nodes[new]):  # the watch has to tell of it first
+        # the watch has to tell of it first
+        while (new := back.arrived(name, self._nodes)) is None or not ready(self._nodes[new]):
             await asyncio.sleep(_LEASE_S / 10)
+        back.successors.pop(name, None)
+        took_s = asyncio.get_running_loop().time() - began_s
         await self._note(new, sleep_facts.learn(self._nodes[name], took_s))
-        await claims.forget(name)
+        await back.forget(name)
         self._switched(new, "Awake", f"it came in the place of {name}, {took_s:.0f} s after the order")
         old = self._nodes.pop(name)
         self._away.pop(name, None)
@@ -347,7 +366,7 @@ class Sleeper:
         """
         while not told.is_set():
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LEASE_S):
+                async with asyncio.timeout(max(_LEASE_S, len(self._ready) / _LEASES_PER_S)):
                     await told.wait()
             again = await self._renewed(name)
             if None not in (renewed, again) and again != renewed and name in self._nodes and ready(self._nodes[name]):

@@ -17,9 +17,8 @@ import sys
 from pathlib import Path
 
 from wattflow.levels.actuators import find_actuators
-from wattflow.levels.holder import Holder
+from wattflow.levels.holder import DEAF_TO, Holder
 from wattflow.levels.notes import started
-from wattflow.levels.watchdog import DEAF_TO
 
 log = logging.getLogger(__name__)
 

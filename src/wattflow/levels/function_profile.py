@@ -2,22 +2,105 @@
 
 Full clock comes first, then two thirds of it. From then on the next level is the best one, by the curve so far, for one
 of three slacks (none, 1.3 ×, any) that was not run yet; then the one whose interval is the widest. Six runs at most.
-A document holds the runs, not the curve: a better curve reads old runs.
+A document holds the runs, not the curve.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from wattflow.files.reading import small_text
+from wattflow.energy.meters.port import Energy, Meter, difference, node_j
 from wattflow.files.whole import write_text
+from wattflow.levels.holder import Holder
+from wattflow.levels.port import Knob
 from wattflow.levels.response import LevelRun, Response
-from wattflow.model.errors import InvalidInput
+from wattflow.model.errors import InvalidInput, MissingMeter
+
+LOOK_S, IDLE_S = 0.05, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRuns:
+    """Runs a command at levels of some knobs of one kind, all at the same level.
+
+    Attributes:
+        meter: Counts joules; all its domains together.
+    """
+
+    holder: Holder
+    knobs: Sequence[Knob]
+    meter: Meter
+    command: Sequence[str]
+
+    def __post_init__(self) -> None:
+        sampled = [domain.name for domain in self.meter.domains if not domain.counter]
+        # Sampled watts are too coarse to compare two levels of a short run.
+        if sampled:
+            raise MissingMeter(f"{', '.join(sampled)} of {self.meter.name} only shows watts; a profile needs a counter")
+
+    def __call__(self, level: float) -> LevelRun:
+        """Run once; the highest level is what the device does by itself."""
+        try:
+            for knob in self.knobs:
+                # At the highest level nothing is set: a ceiling at full clock is not the same as none.
+                if level < knob.high:
+                    self.holder.set(knob.id, level)
+            return self._run(level)
+        finally:
+            # Also where the command failed or was interrupted.
+            for knob in self.knobs:
+                self.holder.give_back(knob.id)
+
+    def idle_w(self) -> float:
+        """Measure the watts of the device while it does nothing for us."""
+        before = self.meter.read()
+        time.sleep(IDLE_S)
+        spent = difference(before, self.meter.read())
+        return self._joules(spent) / spent.seconds
+
+    def _run(self, level: float) -> LevelRun:
+        clocks: list[float] = []
+        before = self.meter.read()
+        process = subprocess.Popen(list(self.command), stdin=subprocess.DEVNULL)
+        try:
+            while process.poll() is None:
+                clocks += [] if (seen := self._clock()) is None else [seen]
+                time.sleep(LOOK_S)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        spent = difference(before, self.meter.read())
+        if process.returncode != 0:
+            raise InvalidInput("COMMAND", f"ended with exit code {process.returncode} at level {level:g}")
+        # The last half: a command begins with loading, at whatever clock the device idles.
+        late = clocks[len(clocks) // 2 :]
+        return LevelRun(level, spent.seconds, self._joules(spent), statistics.median(late) if late else None)
+
+    def _clock(self) -> float | None:
+        """Read the clock where the knob shows that; where it shows the setting, nobody tells."""
+        knob = self.knobs[0]
+        return None if knob.readable else self.holder.read(knob.id)
+
+    def _joules(self, spent: Energy) -> float:
+        """Add up the device's own domains, or those that make up the node."""
+        # A GPU's level is judged by the GPU's joules; where there is none, by the node's.
+        gpus = [spent.joules.get(domain.name) for domain in self.meter.domains if domain.kind == "gpu"]
+        known = [joules for joules in gpus if joules is not None]
+        total = sum(known) if gpus and len(known) == len(gpus) else None if gpus else self._node(spent)
+        if total is None:
+            raise MissingMeter(f"the counter of {self.meter.name} cannot be read any more")
+        return total
+
+    def _node(self, spent: Energy) -> float | None:
+        return node_j(spent.joules, self.meter.domains)
+
 
 VERSION = 1
 MOST_RUNS = 6
@@ -54,11 +137,6 @@ class FunctionProfile:
     def response(self) -> Response:
         """Return the curve through the runs."""
         return Response(self.runs, self.idle_w)
-
-    def age_days(self, today: datetime.date | None = None) -> int:
-        """Count the days since it was measured."""
-        now = today or datetime.datetime.now(datetime.UTC).date()
-        return (now - datetime.date.fromisoformat(self.measured_at)).days
 
     def write(self, path: Path) -> None:
         """Write it, whole or not at all."""
@@ -103,34 +181,3 @@ def next_level(response: Response, levels: Sequence[float]) -> float | None:
 def _half_width(response: Response, level: float) -> float:
     estimate = response.joules(level)
     return (estimate.high - estimate.low) / (2 * estimate.value)
-
-
-def read_profile(path: Path, model: str | None = None) -> FunctionProfile:
-    """Read a profile.
-
-    Raises:
-        InvalidInput: It is none, or one of another model of device than ``model``.
-    """
-    source = str(path)
-    try:
-        document = json.loads(small_text(path, "profile of a function"))
-        profile = _parse(document, source)
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(source, f"is no profile of a function ({type(error).__name__}: {error})") from None
-    if model is not None and profile.model != model:
-        raise InvalidInput(source, f"was measured on {profile.model!r}, not on {model!r}; measure it there again")
-    return profile
-
-
-def _parse(document: Mapping[str, object], source: str) -> FunctionProfile:
-    facts: dict[str, Any] = dict(document)
-    if facts.pop("version") != VERSION:
-        raise InvalidInput(source, f"has version {document['version']}; this program reads {VERSION}")
-    rows = facts.pop("runs")
-    assert isinstance(rows, list)
-    profile = FunctionProfile(runs=tuple(LevelRun(**row) for row in rows), **facts)
-    # Raises on what is no date: the age is asked for later, where nobody would know which file it was.
-    datetime.date.fromisoformat(profile.measured_at)
-    # Raises on runs that make no curve.
-    _ = profile.response
-    return profile

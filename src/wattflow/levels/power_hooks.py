@@ -6,16 +6,21 @@ A command is given as one text; ``{node}`` in it is the node's name. It is split
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import shlex
 import socket
+import subprocess
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from wattflow.model.errors import InvalidInput, WattflowError
 
 LONGEST_S = 60.0
 WAKE_PORT = 9
+_MOST_AT_ONCE = 256
+"""Commands: a load that rises wakes many machines together, and each may take half a minute to answer."""
 _MAC = re.compile(r"[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}")
 
 
@@ -136,26 +141,37 @@ def _number(text: str) -> float:
     return float(found[0])
 
 
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_MOST_AT_ONCE, "power-hook")
+
+
+def _finish(process: subprocess.Popen[bytes], longest_s: float) -> tuple[bytes, bytes]:
+    try:
+        return process.communicate(timeout=longest_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+
+
 async def _run(words: list[str], node: str, longest_s: float = LONGEST_S) -> str:
     """Run a command to its end; returns what it printed."""
     command = [word.replace("{node}", node) for word in words]
+    pipe = subprocess.PIPE
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
     except OSError as error:
         raise HookFailed(f"{command[0]}: {error.strerror or error}") from None
+    # In a thread: who is cancelled while asyncio starts or ends a process of its own may wait for ever. Shielded, so
+    # that the thread always comes to read the pipes to their end.
+    ended = asyncio.get_running_loop().run_in_executor(_threads(), _finish, process, longest_s)
     try:
-        printed, told = await asyncio.wait_for(process.communicate(), longest_s)
-    except TimeoutError:
+        printed, told = await asyncio.shield(ended)
+    except subprocess.TimeoutExpired:
         raise HookFailed(f"{shlex.join(command)}: took longer than {longest_s:g} s") from None
     finally:
-        if process.returncode is None:  # too slow, or we are told to end: nobody would wait for it
-            process.kill()
-            await process.wait()
+        process.kill()  # we are told to end: nobody would wait for it; nothing where it has ended
     if process.returncode:
         said = told.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise HookFailed(f"{shlex.join(command)}: {said[0]}")

@@ -389,6 +389,8 @@ class Engine:
             self._nodes.rules.freshen()
             self._places.nodes_changed()
             self._let_prepare()
+            if self._places.missed and self._nodes.facts:
+                self._order_again()
         self._make_timer_room(self._inbox.count + len(state.attempts) + len(state.nodes) + 65)
         self._timer_room = len(state.timers) - len(state.attempts) - len(state.nodes) - 65
 
@@ -406,11 +408,8 @@ class Engine:
             growth.double_edges(self.state)
 
     def _note_places(self) -> None:
-        words = self._desk.words[0]
-        changed, fresh = (
-            self._desk.changed[: int(words.changed)].tolist(),
-            self._desk.fresh[: int(words.fresh)].tolist(),
-        )
+        desk, words = self._desk, self._desk.words[0]
+        changed, fresh = desk.changed[: int(words.changed)].tolist(), desk.fresh[: int(words.fresh)].tolist()
         if changed or fresh:
             self._places.note(self.policy, changed, fresh, self._add_lane)
             self.state.workflows.dirty[changed] = 0

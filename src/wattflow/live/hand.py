@@ -14,7 +14,6 @@ from wattflow.engine.choose import FULL, NO_FIT, TAKEN
 from wattflow.engine.tables import ASLEEP, FALLING, ON, SKIP, STRICT
 from wattflow.kernel.hooks import hook
 from wattflow.kernel.jit import inner
-from wattflow.kernel.lowering import tables_at
 from wattflow.live import candidate_rows, stepping
 from wattflow.live.candidate_rows import BAD, NONE, SLEEP, WAIT, WAKE, Ask
 
@@ -273,8 +272,7 @@ def _ask_jointly(state, ask, score):
     return decide.ASKED
 
 
-@inner
-def want_one(state, ask, functions, chosen):
+def want(state, ask, functions, chosen):
     """Carry out a choice and go to the next decision."""
     asked = ask.ask[0]
     if asked.open == 0:
@@ -286,19 +284,6 @@ def want_one(state, ask, functions, chosen):
     if status == decide.MORE:
         return np.int64(GROW), 0
     return np.int64(BAD if status == decide.BAD_COST else NOTHING), 0
-
-
-def want(state, ask, functions, chosen):
-    """Call `want_one` from Python."""
-    return want_one(state, ask, functions, chosen)
-
-
-def want_many(state, ask, functions, states, asks, rules, chosen, tasks, shown):
-    """Call `want_one` for many engines by the addresses of their tables; ``state`` and ``ask`` say of which types."""
-    for i in range(states.size):
-        own = tables_at(state, states[i])
-        desk = tables_at(ask, asks[i])
-        tasks[i], shown[i] = want_one(own, desk, tables_at(functions, rules[i]), chosen[i])
 
 
 def open_instant(state, desk, ask, functions, joint):

@@ -59,7 +59,13 @@ def tasks_of(state: State, workflow: int) -> list[int]:
 
 
 class Places:
-    """Notes of one engine's workflows for one policy."""
+    """Notes of one engine's workflows for one policy.
+
+    Attributes:
+        missed: Something came before the first node, and has no notes yet. Snapshots of older versions have none.
+    """
+
+    missed = False
 
     def __init__(self, state: State, nodes: NodeBook, shapes: ShapeBook, base: Cluster | None) -> None:
         self.state, self.nodes, self.shapes, self.base = state, nodes, shapes, base
@@ -114,7 +120,7 @@ class Places:
 
     def start(self, policy: Policy) -> None:
         """Begin with another policy: nothing is planned yet."""
-        self.committed = Committed(0.0, policy.params)
+        self.committed, self.missed = Committed(0.0, policy.params), False
         self.unplanned.clear()
 
     def note(
@@ -123,8 +129,9 @@ class Places:
         """Write what the policy says of these workflows and of tasks without one into the State."""
         flows = [tasks_of(self.state, w) for w in workflows] + [[task] for task in loose]
         flows = [flow for flow in flows if flow]
-        # Without nodes there is nothing to rank or plan by: such tasks keep the order in which they came.
-        if not flows or not self.nodes.facts:
+        # Without nodes there is nothing to rank or plan by: the engine asks again when the first has come.
+        self.missed = self.missed or (bool(flows) and not self.nodes.facts)
+        if not flows or self.missed:
             return
         if policy.plan is not None:
             for flow in flows:

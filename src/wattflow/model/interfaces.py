@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 VERSIONS: Mapping[str, str] = {
-    "policy": "1.0",
+    "policy": "2.0",
     "view": "1.0",
     "engine": "1.0",
     "driver": "1.0",

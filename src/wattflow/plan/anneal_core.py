@@ -3,10 +3,6 @@
 Tasks are placed in the order given, each on the earliest cores of its node that are free, the data fetched with the
 cores held (as the simulator does, links not shared). A node sleeps where that is worth it: before its first task,
 after its last, and in gaps if asked for. About 0.1 µs a task and evaluation.
-
-What has begun is not moved: the first ``fixed_n`` tasks of the order run from ``ready`` to ``until`` where they are,
-and on a node that is not awake yet (``awake_s``) no other begins before it is. Nodes that sleep at first (``sleeps``)
-cost nothing until they are woken. Beside the makespan, each task may have a time at which it is ``due``.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -28,17 +24,15 @@ def jit(function):
 
 @jit
 def evaluate(game, tables, choice, slots):
-    """Fill start and end; returns (joules, last end, how much later than due the latest is)."""
-    estimate, ready, _, input_bytes, parent_start, parent, parent_bytes, free_tasks, until, due = game
-    seconds, cores, joules, device, cls, size, slices, _, _, _, _, per_byte, latency, _, awake_s, _ = tables
+    """Fill start and end; returns (joules, last end)."""
+    estimate, ready, _, input_bytes, parent_start, parent, parent_bytes = game
+    seconds, cores, joules, device, cls, size, slices, _, _, _, _, per_byte, latency, _ = tables
     order, node_of, option_of = choice
     start, end, _, _, _, _, _, free, stamp, _, _, turn = slots
     # A new turn instead of clearing every node: a node's row is reset when its stamp is an old one.
     turn[0] += 1.0
     total = 0.0
     finish = 0.0
-    late = 0.0
-    fixed_n = order.size - free_tasks.size
     for i in range(order.size):
         t = order[i]
         n = node_of[t]
@@ -46,8 +40,7 @@ def evaluate(game, tables, choice, slots):
         c = cls[n]
         if stamp[n] != turn[0]:
             _clear(slots, n, size[c], slices[c])
-        # What has begun runs, whatever its node is said to be.
-        begin = ready[t] if i < fixed_n else max(ready[t], awake_s[n])
+        begin = ready[t]
         fetched = input_bytes[t]
         for e in range(parent_start[t], parent_start[t + 1]):
             p = parent[e]
@@ -61,10 +54,6 @@ def evaluate(game, tables, choice, slots):
         stop = begin + estimate[t] * seconds[o, c]
         if fetched > 0.0:
             stop += latency[c] + fetched * per_byte[c]
-        # Its cores are taken above like anybody's, but when it runs is known.
-        if i < fixed_n:
-            begin = ready[t]
-            stop = until[t]
         start[t] = begin
         end[t] = stop
         _give_cores(slots, n, wide, stop)
@@ -73,8 +62,7 @@ def evaluate(game, tables, choice, slots):
         total += estimate[t] * joules[o, c]
         _count_joules(tables, slots, n, begin, stop)
         finish = max(finish, stop)
-        late = max(late, stop - due[t])
-    return _with_rests(tables, slots, total, finish), finish, late
+    return _with_rests(tables, slots, total, finish), finish
 
 
 @jit
@@ -149,15 +137,11 @@ def _count_joules(tables, slots, n, begin, stop):
 
     A gap that a later task fills is seen only in order of start, which is why `Game.schedule` evaluates once more.
     """
-    _, _, _, _, cls, _, _, above_w, _, busy_w, sleep_j, _, _, gaps, _, sleeps = tables
+    _, _, _, _, cls, _, _, above_w, _, busy_w, sleep_j, _, _, gaps = tables
     _, _, _, _, _, _, _, _, _, last, used, _ = slots
     c = cls[n]
     if begin > last[n]:
-        # It sleeps at first: falling asleep was paid before, only waking is due.
-        if last[n] == 0.0 and sleeps[n] == 1:
-            used[n] += sleep_j[c, 1] - sleep_j[c, 0]
-        else:
-            used[n] += gap_j(above_w[c], sleep_j, c, gaps[0], begin - last[n])
+        used[n] += gap_j(above_w[c], sleep_j, c, gaps[0], begin - last[n])
         last[n] = begin
     if stop > last[n]:
         used[n] += (above_w[c] + busy_w[c]) * (stop - last[n])
@@ -167,7 +151,7 @@ def _count_joules(tables, slots, n, begin, stop):
 @jit
 def _with_rests(tables, slots, total, finish):
     """Add what every node draws beside its tasks until the end."""
-    _, _, _, _, cls, _, _, above_w, still_w, _, sleep_j, _, _, _, _, sleeps = tables
+    _, _, _, _, cls, _, _, above_w, still_w, _, sleep_j, _, _, _ = tables
     _, _, _, _, _, _, _, _, stamp, last, used, turn = slots
     for n in range(cls.size):
         c = cls[n]
@@ -176,8 +160,6 @@ def _with_rests(tables, slots, total, finish):
         if stamp[n] == turn[0]:
             total += used[n]
             rest = finish - last[n]
-        elif sleeps[n] == 1:
-            rest = 0.0
         # After its last task a node idles to the end, or falls asleep once: whichever is less.
         total += min(above_w[c] * rest, sleep_j[c, 0])
     return total
@@ -211,9 +193,8 @@ def _move_order(game, children, choice, place, state):
     child_start, child = children
     parent_start, parent = game[4], game[5]
     order = choice[0]
-    # Among free tasks alone: what has begun keeps its place in front.
-    t = game[7][_below(state, game[7].size)]
-    low = order.size - game[7].size
+    t = _below(state, order.size)
+    low = 0
     high = order.size - 1
     for e in range(parent_start[t], parent_start[t + 1]):
         low = max(low, place[parent[e]] + 1)
@@ -256,7 +237,7 @@ def _pick(able, shape, node_of, cls, state):
 def _change(game, able, cls, choice, state):
     """Another node and option for a task, or another option where it is."""
     _, node_of, option_of = choice
-    t = game[7][_below(state, game[7].size)]
+    t = _below(state, node_of.size)
     shape = game[2][t]
     if able[1][shape] == 0:
         return
@@ -281,7 +262,7 @@ def _empty(game, able, cls, choice, state):
     _, target = _pick(able, game[2][_below(state, node_of.size)], node_of, cls, state)
     share = 1.0 if _draw(state) < 0.5 else _draw(state)
     first, count, option, kind = able[0], able[1], able[2], able[3]
-    for t in game[7]:
+    for t in range(node_of.size):
         if node_of[t] != source or _draw(state) > share:
             continue
         shape = game[2][t]
@@ -306,13 +287,13 @@ def walk(game, children, tables, able, choice, slots, best, goal, state):
     for i in range(order.size):
         place[order[i]] = i
     old_place = place.copy()
-    joules, last, late = evaluate(game, tables, choice, slots)
+    joules, last = evaluate(game, tables, choice, slots)
     # Relative costs: temperatures mean the same for a stream of a kilojoule and one of a gigajoule.
     scale = joules if joules > 0.0 else 1.0
-    cost = joules / scale + price * max(0.0, last / limit - 1.0, late / limit)
+    cost = joules / scale + price * max(0.0, last / limit - 1.0)
     best_j, best_s = math.inf, math.inf
     # Sums of floats: a makespan that is the limit itself is in time.
-    if max(last - limit, late) <= limit * 1e-9:
+    if last - limit <= limit * 1e-9:
         best_j, best_s = joules, last
         best[0][:], best[1][:], best[2][:] = order, node_of, option_of
     cls = tables[4]
@@ -326,14 +307,14 @@ def walk(game, children, tables, able, choice, slots, best, goal, state):
             _change(game, able, cls, choice, state)
         else:
             _empty(game, able, cls, choice, state)
-        joules, last, late = evaluate(game, tables, choice, slots)
-        tried = joules / scale + price * max(0.0, last / limit - 1.0, late / limit)
+        joules, last = evaluate(game, tables, choice, slots)
+        tried = joules / scale + price * max(0.0, last / limit - 1.0)
         # Metropolis: always when better, else with the chance that the
         # temperature gives. It falls geometrically from hot to cold.
         if tried <= cost or _draw(state) < math.exp((cost - tried) / (hot * math.exp(cooling * turn))):
             cost = tried
             old_order[:], old_node[:], old_option[:], old_place[:] = order, node_of, option_of, place
-            if joules < best_j and max(last - limit, late) <= limit * 1e-9:
+            if joules < best_j and last - limit <= limit * 1e-9:
                 best_j, best_s = joules, last
                 best[0][:], best[1][:], best[2][:] = order, node_of, option_of
         else:

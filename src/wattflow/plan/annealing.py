@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattflow.engine.build import why_not
 from wattflow.kernel import random
@@ -50,28 +49,6 @@ class Schedule:
     end_s: Floats
     energy_j: float
     makespan_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How things stand at a time from which on is planned; without it nothing has begun and all nodes are awake.
-
-    Attributes:
-        now_s: No other task starts earlier, and joules are counted from here on.
-        fixed: Whether each task has begun; such a task stays on ``node`` with ``option`` until ``end_s``.
-        awake_s: When each node could be awake; what is past counts as now.
-        sleeps: Whether each node is asleep (or falling).
-        due_s: When each task must have ended.
-    """
-
-    now_s: float
-    fixed: NDArray[np.bool_]
-    node: Longs
-    option: Longs
-    end_s: Floats
-    awake_s: Floats
-    sleeps: NDArray[np.bool_]
-    due_s: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,92 +117,42 @@ def anneal(
 
 
 class Game:
-    """A workload and a cluster as the compiled walk wants them.
+    """A workload and a cluster as the compiled walk wants them."""
 
-    Args:
-        standing: What has begun; by default nothing.
-        gaps: Whether sleep between tasks is planned; by default where there are several workflows.
-        levels: Frequency levels that may be chosen, from the highest on; by default all.
-        alone: Joules by the line below each node's curve up to its cores, which are all that a plan uses; by default
-            up to its threads, as the bounds have it.
-    """
-
-    def __init__(
-        self,
-        workload: Workload,
-        cluster: Cluster,
-        standing: Standing | None = None,
-        *,
-        gaps: bool | None = None,
-        levels: int = 1 << 15,
-        alone: bool = False,
-    ) -> None:
-        self.workload, self.cluster, self.standing = workload, cluster, standing
-        self.gaps = len(workload.workflow_names) > 1 if gaps is None else gaps
-        self.offered = node_offers.offers(workload, cluster, alone=alone)
+    def __init__(self, workload: Workload, cluster: Cluster) -> None:
+        self.workload, self.cluster = workload, cluster
+        # Sleep between tasks is planned where there are several workflows.
+        self.gaps = len(workload.workflow_names) > 1
+        self.offered = node_offers.offers(workload, cluster)
         params = {**planning.PARAMS, "smt": 0.0}
         self.problem = planning.problem(workload, cluster, params, self.offered.settings)
         facts = self.problem.facts
-        self.begin_s = float(workload.release_s.min()) if standing is None else standing.now_s
-        release_s, until_s, free, due_s = self._open()
+        self.begin_s = float(workload.release_s.min())
         self.facts = (
-            facts.estimate_s, release_s, facts.shape, facts.input_bytes, facts.parent_start,
-            facts.parent, facts.parent_bytes, free, until_s, due_s,
+            facts.estimate_s, workload.release_s - self.begin_s, facts.shape, facts.input_bytes, facts.parent_start,
+            facts.parent, facts.parent_bytes,
         )  # fmt: skip
         self.children = (facts.child_start, facts.child)
-        self.tables = (*_tables(self.offered, cluster, int(self.gaps)), *self._nodes())
-        self.able = _able(self.offered, workload, cluster, levels)
+        self.tables = _tables(self.offered, cluster, int(self.gaps))
+        self.able = _able(self.offered, workload, cluster)
         # The walk draws among places of a shape; with none it would divide by 0.
         if not (self.able[1][workload.shape] > 0).all():
             raise InvalidInput(workload.name, "has a task that fits on no node, so it cannot be planned")
         self.starts = self._starts()
-
-    def _open(self) -> tuple[Floats, Floats, Longs, Floats]:
-        """Return when tasks may start, when those that have begun end, which are free, and when each is due."""
-        release_s, tasks = self.workload.release_s - self.begin_s, len(self.workload)
-        known = self.standing
-        if known is None:
-            return release_s, np.zeros(tasks), np.arange(tasks), np.full(tasks, np.inf)
-        # Times from now on: what should have ended already ends now.
-        end_s = np.maximum(known.end_s - self.begin_s, 0.0)
-        due_s = np.maximum(known.due_s - self.begin_s, np.where(known.fixed, end_s, 0.0))
-        return np.where(known.fixed, 0.0, np.maximum(release_s, 0.0)), end_s, np.flatnonzero(~known.fixed), due_s
-
-    def _nodes(self) -> tuple[Floats, Longs]:
-        """Return when nodes are awake, and which sleep at first."""
-        known, nodes = self.standing, len(self.cluster.nodes)
-        if known is None:
-            return np.zeros(nodes), np.zeros(nodes, np.int64)
-        return np.maximum(known.awake_s - self.begin_s, 0.0), known.sleeps.astype(np.int64)
-
-    def add_start(self, node: Longs, option: Longs, start_s: Floats) -> None:
-        """Another schedule to walk from, as it came about somewhere: each task's node, option and start."""
-        node, option = node.copy(), option.copy()
-        self._repair(node, option)
-        self.starts.append(self._begun(node, option, start_s))
-
-    def _begun(self, node: Longs, option: Longs, start_s: Floats) -> tuple[Longs, Longs, Longs]:
-        """Return a start in which what has begun is as it is, and comes first."""
-        # Equal starts keep the order in which parents come first.
-        place = np.empty(len(node), np.int64)
-        place[self.problem.order] = np.arange(len(node))
-        if self.standing is not None:
-            known = self.standing
-            node, option = np.where(known.fixed, known.node, node), np.where(known.fixed, known.option, option)
-            # One second behind all that has begun, which comes first in the order.
-            start_s = np.where(known.fixed, 0.0, np.maximum(0.0, start_s - known.now_s) + 1.0)
-        return np.lexsort((place, start_s)).astype(np.int64), node, option
 
     def _starts(self) -> list[tuple[Longs, Longs, Longs]]:
         """HEFT, and the same with its slack spent."""
         slots = planning.schedule(self.problem, planning.upward_rank(self.problem))
         thrifty = reclaim.reclaim(self.problem, slots, reclaim.finish_by(self.problem, slots, 0.0, False))
         self.lists = (slots, thrifty)
+        # Equal starts keep the order in which parents come first.
+        place = np.empty(len(self.workload), np.int64)
+        place[self.problem.order] = np.arange(len(place))
         found = []
         for made in self.lists:
             node, option = made.node.copy(), made.offer.copy()
             self._repair(node, option)
-            found.append(self._begun(node, option, made.start_s))
+            found.append((np.lexsort((place, made.start_s)).astype(np.int64), node, option))
         return found
 
     def _repair(self, node: Longs, option: Longs) -> None:
@@ -271,9 +198,8 @@ class Game:
         anneal_core.evaluate(self.facts, self.tables, (order, node, option), slots)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        began = np.zeros(len(order)) if self.standing is None else ~self.standing.fixed
-        order = np.lexsort((place, slots[0], began)).astype(np.int64)
-        joules, last, _ = anneal_core.evaluate(self.facts, self.tables, (order, node, option), slots)
+        order = np.lexsort((place, slots[0])).astype(np.int64)
+        joules, last = anneal_core.evaluate(self.facts, self.tables, (order, node, option), slots)
         return Schedule(order, node, option, slots[0], slots[1], float(joules), float(last))
 
     def _slots(self) -> tuple[Any, ...]:
@@ -336,7 +262,7 @@ def _tables(offered: Offers, cluster: Cluster, gaps: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _able(offered: Offers, workload: Workload, cluster: Cluster, levels: int) -> tuple[Any, ...]:
+def _able(offered: Offers, workload: Workload, cluster: Cluster) -> tuple[Any, ...]:
     """Return rows (option, class) of each shape with a full guarantee, quickest first; nodes by class."""
     kinds = list({node.class_key: node for node in cluster.nodes}.values())
     first: list[int] = []
@@ -347,8 +273,6 @@ def _able(offered: Offers, workload: Workload, cluster: Cluster, levels: int) ->
         first.append(len(option))
         rows = []
         for i in range(int(offered.count[number])):
-            if i % offered.levels >= levels:
-                continue
             variant = shape.variants[i // offered.levels]
             for c, node in enumerate(kinds):
                 fits = (

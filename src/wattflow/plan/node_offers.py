@@ -68,18 +68,15 @@ class Offers:
         return PolicySettings(frequencies=tuple(range(self.levels)), wakes=True)
 
 
-def offers(workload: Workload, cluster: Cluster, *, alone: bool = False) -> Offers:
-    """Return all options of a workload's shapes on a cluster's classes.
-
-    ``alone``: no more threads are busy than a node has cores. Then the line below its curve may be a steeper one.
-    """
+def offers(workload: Workload, cluster: Cluster) -> Offers:
+    """Return all options of a workload's shapes on a cluster's classes."""
     # The first node of each class stands for it, in the order of the file.
     kinds = list({node.class_key: node for node in cluster.nodes}.values())
     place = {node.class_key: i for i, node in enumerate(kinds)}
     cls = np.array([place[node.class_key] for node in cluster.nodes], np.int64)
     levels = max(len(node.frequencies) for node in kinds)
     narrow = min((v.cores for shape in workload.shapes for v in shape.variants), default=0.0)
-    lines = [_line(node, narrow, float(node.cores if alone else node.threads)) for node in kinds]
+    lines = [_line(node, narrow, float(node.threads)) for node in kinds]
     rows: list[list[tuple[float, float, float]]] = []
     cores, device, first, count = [], [], [], []
     for shape in workload.shapes:

@@ -47,6 +47,8 @@ PRICE = 12.5
 ALLOWED = 1.01
 """Ratio of waiting up to which it costs nothing."""
 NEVER_S = 1e9
+QUICKER = {"rule": SOONEST, "after_s": math.inf}
+"""Dials of `eft` with all nodes on: the reference where the usual one's backlog grows."""
 Row = tuple[float, float, float, float, float]
 """log(joules / the reference's), ratios of mean response, of the slowest quarter's and of p95, newly missed
 deadlines."""
@@ -117,12 +119,19 @@ class Race:
 
     Args:
         rest_of: A rule's ratio of waiting with all nodes on, to the least time-out of its candidates.
+        reference: Dials that all others are compared with.
     """
 
     def __init__(
-        self, flows: Sequence[Workload], cluster: Cluster, base: Policy, rest_of: Callable[[float], float]
+        self,
+        flows: Sequence[Workload],
+        cluster: Cluster,
+        base: Policy,
+        rest_of: Callable[[float], float],
+        reference: Dials = REFERENCE,
     ) -> None:
         self._flows, self._cluster, self._base, self._rest_of = flows, cluster, base, rest_of
+        self._reference = reference
         self._idle_w = idle_w(cluster)
 
     def run(self, tries: Mapping[str, Dials]) -> list[Tried]:
@@ -146,7 +155,7 @@ class Race:
 
     def _trial(self, seed: int, tasks: int) -> tuple[Repeated, measured.Result]:
         trial = Repeated(stream_of(self._flows, seed, tasks), self._cluster, self._base, seed=seed)
-        return trial, self._outcome(trial, REFERENCE)
+        return trial, self._outcome(trial, self._reference)
 
     def _careful(
         self, tries: Mapping[str, Dials], trials: Sequence[tuple[Repeated, measured.Result]]

@@ -27,6 +27,8 @@ MOST_TASKS = 12_000
 LEAST_S = 1e-3
 """Runtime of a task that is done: it keeps its place in the DAG and takes no time."""
 AHEAD_S = 1.0
+GROWING = 1.3
+"""Workflows open in the last quarter of arrivals over those in the two before, above which a backlog grows."""
 SOME = 6
 """Tasks that have ended, from which on their runtimes say something of those of others."""
 
@@ -116,6 +118,15 @@ def filled(seen: Seen) -> tuple[list[Workload], float]:
     return [replace(flow, runtime_s=part) for flow, part in zip(seen.flows, parts, strict=True)], error
 
 
+def backlog_grows(submit_s: Floats, end_s: Floats) -> bool:
+    """Tell whether many more workflows are open at the last arrivals than before."""
+    still_open = np.array([float((end_s[:i] > at).sum()) for i, at in enumerate(submit_s.tolist())])
+    # The first quarter fills an empty cluster and says nothing.
+    _, *middle, last = (float(part.mean()) for part in np.array_split(still_open, 4))
+    # One workflow more, too: shares of small numbers jump.
+    return last > GROWING * max(middle) + 1.0
+
+
 def responses(end_s: Floats, workload: Workload) -> Floats:
     """End − submission of each workflow; one that was given up never ends."""
     last = np.zeros(len(workload.workflow_names))
@@ -123,4 +134,4 @@ def responses(end_s: Floats, workload: Workload) -> Floats:
     return last - workload.workflow_submit_s
 
 
-__all__ = ["MOST_TASKS", "Shadow", "filled", "remainder", "responses"]
+__all__ = ["MOST_TASKS", "Shadow", "backlog_grows", "filled", "remainder", "responses"]

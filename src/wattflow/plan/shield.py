@@ -18,6 +18,10 @@ of waiting): so no time-out is below `PRICED` × w² / (R × (1 + `LATE` − m))
 the budget was spent, and `EASIER` times that where little of it was. A race does not replace it: its streams are as
 short as a few wakes, and end before what sleeps is missed.
 
+*Crowded.* While the shadow's backlog grows, responses under the reference say little: it is itself what makes people
+wait. Then the earliest end with all nodes on (`race.QUICKER`) is the reference, for the ledger, the race and what is
+fallen back to.
+
 *Chosen.* `race` tells which candidates save joules and keep the bound, by intervals; the one with the fewest joules is
 used. It is held after `FIRST` workflows, then when twice as many have arrived, and when the load has drifted.
 """
@@ -35,7 +39,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 from wattflow.plan import joining, race
-from wattflow.plan.reference_replay import MOST_TASKS, Shadow, filled
+from wattflow.plan.reference_replay import MOST_TASKS, Shadow, backlog_grows, filled
 from wattflow.policy import registry
 from wattflow.policy.base import Policy, Seen, Steering
 from wattflow.policy.portfolio import PORTFOLIO, REFERENCE
@@ -57,6 +61,8 @@ FIRST, AGAIN, EVERY, RARELY = 4, 2.0, 4, 10
 """The first race, when to race again (× arrivals), and every how many arrivals to look; beyond `KEPT`, rarely."""
 DRIFT, LATELY = 1.8, 10
 """Factor by which the load of the last so many arrivals may differ from the race's before it is held again."""
+QUICK = "eft"
+"""`race.QUICKER` as a policy of its own, for the shadow."""
 BOUND, STRICTER = 1.015, 0.005
 """The ratio of responses that a race's intervals may reach; less by so much after each time the budget was spent."""
 WORST = 1.06
@@ -145,9 +151,11 @@ class Shield:
 
     def __init__(self, policy: Policy, cluster: Cluster, reference: str, tries: Mapping[str, race.Dials]) -> None:
         self.notes: list[dict[str, object]] = []
-        self.ledger = Ledger()
+        # By crowded: responses beside one reference say nothing of those beside the other.
+        self._ledgers = {False: Ledger(), True: Ledger()}
+        self._shadows = {False: Shadow(cluster, registry.load(reference)), True: Shadow(cluster, registry.load(QUICK))}
+        self._crowded, self._spans = False, dict[int, tuple[float, float]]()
         self._policy, self._cluster, self._tries = policy, cluster, tries
-        self._shadow = Shadow(cluster, registry.load(reference))
         self._spent, self._times, self._care, self._response_s = False, 0, 1.0, math.nan
         self._looked, self._raced, self._race_at, self._raced_load = 0, 0, FIRST, math.nan
         self._ranking: list[race.Tried] = []
@@ -155,6 +163,15 @@ class Shield:
         self._recent: dict[int, Workload] = {}
         self._name, self._dials = "reference", dict(REFERENCE)
         self._saves, self._saved, self._forbidden = 0.0, 0.0, ""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger beside the reference that is meant now."""
+        return self._ledgers[self._crowded]
+
+    @property
+    def _reference(self) -> race.Dials:
+        return race.QUICKER if self._crowded else REFERENCE
 
     @property
     def choice(self) -> Policy:
@@ -165,7 +182,8 @@ class Shield:
         """Nodes came or left: what was rehearsed without them says nothing."""
         if cluster != self._cluster:
             self._cluster, self._race_at, self._ranking = cluster, FIRST, []
-            self._shadow.cluster = cluster
+            for shadow in self._shadows.values():
+                shadow.cluster = cluster
 
     def is_due(self, arrived: int) -> bool:
         """Every few arrivals, less often in a long stream."""
@@ -191,7 +209,7 @@ class Shield:
             # Of all that the race draws from: that of the last few alone would drift by chance.
             self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load_of(some or flows)
             self._ease()
-            held = race.Race(some, self._cluster, replace(self._policy, steer=None), self._rest_s)
+            held = race.Race(some, self._cluster, replace(self._policy, steer=None), self._rest_s, self._reference)
             # One race is seven streams: who broke in the race before is not trusted yet, however well it does now.
             self._broke = frozenset(one.name for one in self._ranking if one.worst > WORST)
             self._ranking = held.run(self._tries) if len(some) >= EVERY else []
@@ -211,6 +229,18 @@ class Shield:
         for old in sorted(self._recent)[:-RECENT]:
             del self._recent[old]
 
+    def _judge_backlog(self, first: int, flows: Sequence[Workload], shadow_s: Floats) -> None:
+        """Go over to the quicker reference while the usual one's backlog grows, and back when it does not."""
+        for number, (flow, lasts_s) in enumerate(zip(flows, shadow_s.tolist(), strict=True), first):
+            submit_s = float(flow.workflow_submit_s[0])
+            self._spans[number] = submit_s, submit_s + lasts_s
+        for old in sorted(self._spans)[: -4 * KEPT]:
+            del self._spans[old]
+        spans = np.array([self._spans[number] for number in sorted(self._spans)])
+        crowded = len(spans) >= LATELY and backlog_grows(spans[:, 0], spans[:, 1])
+        if crowded != self._crowded:  # what was raced beside the one before says nothing
+            self._crowded, self._ranking, self._race_at, self._spent = crowded, [], FIRST, False
+
     def _has_drifted(self, load: float) -> bool:
         return not math.isnan(self._raced_load) and not 1.0 / DRIFT <= load / max(1e-12, self._raced_load) <= DRIFT
 
@@ -220,7 +250,10 @@ class Shield:
         The shadow of an open workflow rests on estimates: it is overdue beyond ``doubt`` times that, as its runtimes
         are as likely to be longer than estimated as its places are to be worse.
         """
-        shadow_s = self._shadow.responses(seen.number, flows)
+        shadow_s = self._shadows[False].responses(seen.number, flows)
+        self._judge_backlog(seen.number, flows, shadow_s)
+        if self._crowded:
+            shadow_s = self._shadows[True].responses(seen.number, flows)
         begin = 0 if seen.number == 0 else len(flows) // 4
         late_s = open_s = 0.0
         for i, (flow, end_s) in enumerate(zip(flows, seen.end_s.tolist(), strict=True)):
@@ -256,7 +289,7 @@ class Shield:
             why, found = "too little is known", None
         elif found is not None:
             why = "the fewest joules of those that keep the bound"
-        name, dials = ("reference", dict(REFERENCE)) if found is None else (found.name, dict(found.dials))
+        name, dials = ("reference", dict(self._reference)) if found is None else (found.name, dict(found.dials))
         self._saves = 0.0 if found is None else 1.0 - math.exp(found.energy)
         if (name, dials) == (self._name, self._dials):
             return None

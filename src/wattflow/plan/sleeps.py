@@ -15,12 +15,11 @@ from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster, Node
 from wattflow.plan import node_offers
 from wattflow.plan.node_offers import Floats, Longs
-from wattflow.policy import effects, pricing, view, wattflow
+from wattflow.policy import effects, view
 from wattflow.policy.base import Plan, Policy
 
-NOTES = view.notes("idle_w", "kept", "at_s", "node", "awake", "next", "wanted", "planned", "before")
-"""``idle_w`` and ``kept`` are the flagship's, so they come first; ``planned`` and ``before`` are what `following` notes
-of tasks. ``wanted`` of a node is 1 for awake, 0 for asleep, −1 for neither."""
+NOTES = view.notes("at_s", "node", "awake", "next", "wanted")
+"""``wanted`` of a node is 1 for awake and 0 for asleep."""
 
 
 def still_w(node: Node) -> float:
@@ -106,45 +105,24 @@ def act(state):  # type: ignore[no-untyped-def]
         if view.recall(state, NOTES.wanted, node) == 1.0:
             if view.is_asleep(state, node):
                 effects.order_wake(state, node)
-        # −1 leaves it to others; an order that no longer applies is ignored by the engine.
-        elif (
-            view.recall(state, NOTES.wanted, node) == 0.0
-            and view.is_on(state, node)
-            and view.tasks_on(state, node) == 0
-        ):
+        elif view.is_on(state, node) and view.tasks_on(state, node) == 0:
             effects.order_sleep(state, node)
-
-
-def lay_out(
-    state: Any,
-    rows: list[tuple[float, int, int]],
-    wanted: Any,
-    planned: Any = (),
-    before: Any = (),
-) -> None:
-    """Write orders (see `orders`) and what each node should be until the first of them into a policy's memory."""
-    view.lay_out(
-        state,
-        NOTES,
-        # The flagship reads these where nothing is planned, so they are its own.
-        idle_w=wattflow.totals(state),
-        kept=np.zeros(pricing.SIZE),
-        # A block is never empty: an order at infinity never comes.
-        at_s=[r[0] for r in rows] or [math.inf],
-        node=[float(r[1]) for r in rows] or [0.0],
-        awake=[float(r[2]) for r in rows] or [1.0],
-        next=[0.0, float(len(rows))],
-        wanted=wanted,
-        planned=[float(len(planned)), *planned],
-        before=before,
-    )
 
 
 def follower(name: str, plan: Plan, rows: list[tuple[float, int, int]], settings: PolicySettings) -> Policy:
     """Return a policy that follows a plan and lets nodes sleep by ``rows`` (see `orders`)."""
 
     def prepare(state: Any, cluster: Cluster) -> None:
-        lay_out(state, rows, np.ones(len(cluster.nodes)))
+        view.lay_out(
+            state,
+            NOTES,
+            # A block is never empty: an order at infinity never comes.
+            at_s=[r[0] for r in rows] or [math.inf],
+            node=[float(r[1]) for r in rows] or [0.0],
+            awake=[float(r[2]) for r in rows] or [1.0],
+            next=[0.0, float(len(rows))],
+            wanted=np.ones(len(cluster.nodes)),
+        )
 
     return Policy(
         name,

@@ -26,7 +26,6 @@ Priority = Callable[[Any, int], float]
 Act = Callable[[Any], None]
 Rank = Callable[[Workload, Cluster], NDArray[np.float64]]
 Prepare = Callable[[Any, Cluster], None]
-Tailor = Callable[["Policy", Sequence[Workload], Cluster], "Policy"]
 
 HOLD = np.dtype([
     ("task", "i8"), ("node", "i8"), ("need_u", "i8"), ("need_bytes", "i8"), ("taken", "i8"), ("share_u", "i8"),
@@ -43,15 +42,6 @@ def vectorised(rank: Rank) -> Rank:
     """
     rank.vectorised = True  # type: ignore[attr-defined]
     return rank
-
-
-def beforehand(tailor: Any) -> Any:
-    """Say that a tailor is to be asked when a workflow has been announced and none of its tasks is placed yet.
-
-    Others are asked when the first decisions of that instant have been made, by the numbers before.
-    """
-    tailor.beforehand = True
-    return tailor
 
 
 @dataclass(slots=True)
@@ -149,7 +139,6 @@ class Steering(Protocol):
 
 Planner = Callable[[Workload, Cluster, Committed], Plan]
 Steer = Callable[["Policy", Cluster], Steering]
-TailorNext = Callable[["Policy", int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +164,6 @@ class Policy:
         compiled: False runs the functions as plain Python inside the compiled kernel.
         prepare: Called with the State and the cluster before the first event and whenever nodes or classes change;
             fills the policy's memory.
-        tailor: What has arrived (one workload for each workflow, as estimated; at first those of the first instant)
-            and the cluster, to the policy that is used from then on: the same rules with other numbers. A driver that
-            cannot ask uses the policy as it stands.
-        tailor_next: The number of workflows that have arrived, to the number at which ``tailor`` is asked again;
-            absent: never.
         steer: The policy and the cluster, to what changes its numbers by what is observed as the work goes on. A driver
             that cannot ask uses the policy as it stands.
         ready: Raises InvalidInput where something that the policy needs is not there, such as a file of weights; a live
@@ -203,8 +187,6 @@ class Policy:
     prepare: Prepare | None = None
     slack: bool = False
     knows_future: bool = False
-    tailor: Tailor | None = None
-    tailor_next: TailorNext | None = None
     steer: Steer | None = None
     ready: Callable[[], None] | None = None
     terms: Mapping[str, Score] = field(default_factory=dict)

@@ -43,7 +43,6 @@ POLICIES = {
     "weighted": "wattflow.policy.weighted:WEIGHTED",
     "wattflow": "wattflow.policy.wattflow:WATTFLOW",
     "learned": "wattflow.policy.learned:LEARNED",
-    "planned": "wattflow.plan.planned:PLANNED",
     "heft": "wattflow.policy.heft:HEFT",
     "peft": "wattflow.policy.peft:PEFT",
     "cpop": "wattflow.policy.cpop:CPOP",
@@ -67,6 +66,7 @@ ALIASES = {
     "hpe-sleep": "hpe:sleep=30",
     "rehearsed": "wattflow:shield=kubernetes",
     "distilled": "learned",
+    "planned": "wattflow",
 }
 """Names of before, accepted for one release more; they are listed nowhere."""
 UNLISTED = {"portfolio": "wattflow.policy.portfolio:PORTFOLIO"}
@@ -76,7 +76,7 @@ SHIELDED = "wattflow"
 START = ("wattflow", "kubernetes", "least-energy", "eft", "heft")
 """Five to begin with."""
 GROUPS = {
-    "ours": ("wattflow", "learned", "planned"),
+    "ours": ("wattflow", "learned"),
     "plain": (
         "fifo", "round-robin", "random", "most-allocated", "kubernetes", "sjf", "eft", "least-energy", "priced-energy",
         "weighted", "power-cap", "renewable",
@@ -114,12 +114,7 @@ def is_known(name: str) -> bool:
 
 def load(name: str, **params: float) -> Policy:
     """Return a policy by name or as it is typed (`wattflow.policy.spec`), with other values for its tunable numbers."""
-    base, settings = (name, []) if spec.is_plain(name) else spec.base_of(name)
-    # The typed settings come behind those of the alias, so that they win.
-    if base in ALIASES:
-        spec.told_once(f"policy {base} is {ALIASES[base]} now; the old name goes with the next release")
-        base, first = spec.base_of(ALIASES[base])
-        settings = [*first, *settings]
+    base, settings = _meant(name)
     policy = spec.from_file(base) if ":" in base else _registered(base)
     # Under the typed name: tables and journals show what was asked for.
     if settings or base != name:
@@ -132,10 +127,21 @@ def served(name: str) -> str:
 
     A simulation of one workflow keeps the bare rules: it is over before a shield has anything to go by.
     """
-    base, settings = (name, []) if spec.is_plain(name) else spec.base_of(name)
+    base, settings = _meant(name)
     # Queue, order and time-outs are the shield's to choose; who sets one, or says `shield`, gets what is typed.
     chosen = any(setting.partition("=")[0] in spec.SETTINGS for setting in settings)
-    return name if base != SHIELDED or chosen else f"{name}:shield=kubernetes"
+    return name if base != SHIELDED or chosen else ":".join([base, *settings, "shield=kubernetes"])
+
+
+def _meant(name: str) -> tuple[str, list[str]]:
+    """Split a typed policy into today's name and its settings; who types a name of 0.1 is told, once."""
+    base, settings = (name, []) if spec.is_plain(name) else spec.base_of(name)
+    if base not in ALIASES:
+        return base, settings
+    spec.told_once(f"policy {base} is {ALIASES[base]} now; the old name goes with the next release")
+    base, first = spec.base_of(ALIASES[base])
+    # The typed settings come behind those of the alias, so that they win.
+    return base, [*first, *settings]
 
 
 def _registered(name: str) -> Policy:

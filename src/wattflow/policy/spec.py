@@ -23,9 +23,9 @@ from wattflow.policy.base import Policy, Prepare
 log = logging.getLogger(__name__)
 
 SETTINGS = ("sleep", "queue", "order", "levels", "shield")
-"""Keys that every policy takes: idle seconds before a node sleeps; what happens when the first task does not fit; the
-queue by workflow, least work or shortest critical path first; lower clocks, `off` for none; the scheduler that bounds
-what anybody waits."""
+"""Keys that every policy takes, `shield` only `wattflow`: idle seconds before a node sleeps; what happens when the
+first task does not fit; the queue by workflow, least work or shortest critical path first; lower clocks, `off` for
+none; the scheduler that bounds what anybody waits."""
 
 
 def split(text: str) -> list[str]:
@@ -106,7 +106,9 @@ def told_once(text: str) -> None:
 
 def _keys(policy: Policy) -> str:
     more = ("weights",) if policy.name == "learned" else ()
-    return ", ".join((*policy.params, *SETTINGS, *more))
+    # `plan.shield.shielded` refuses every other policy.
+    general = SETTINGS if policy.name == "wattflow" else tuple(key for key in SETTINGS if key != "shield")
+    return ", ".join((*policy.params, *general, *more))
 
 
 def _weighted(file: str) -> Prepare | None:

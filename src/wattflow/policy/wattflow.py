@@ -22,8 +22,8 @@ Every candidate is priced in joules:
 
 So a critical task goes where it ends soonest, one with slack where it is frugal, and in a queue everything is late and
 the rule becomes earliest finish. A sleeping node is woken when it is worth it beside the nodes that are awake; where
-none of those has room, the task rather waits for one if the queue is likely to move before a node could wake. The
-queue goes by latest start.
+none of those has room, the task rather waits for one if the queue is likely to move before a node could wake, but no
+longer than a wake takes: then it wakes one. The queue goes by latest start.
 
 Nodes sleep after ς × their break-even time, ((wake + enter) energy over saved watts), times the μ-th power of their
 merit: joules per unit of work at full load, the best class's over theirs. The frugal few stay awake through a lull;
@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.policy import levels, patient, pricing, view
+from wattflow.policy import effects, levels, patient, pricing, view
 from wattflow.policy.base import Policy, vectorised
 from wattflow.policy.jit import jit
 
@@ -268,6 +268,17 @@ def queue_s(state, task, variant):
 
 
 @jit
+def waits_for_room(state, task, likely_s, wake_s):
+    """Tell whether a task rather waits for a busy node than wakes one; from then on it is asked again in time."""
+    # Room that is likely may never come: nobody pays more for that guess than twice the seconds of a wake.
+    until_s = view.ready_s(state, task) + wake_s
+    if likely_s >= wake_s or view.now_s(state) >= until_s:
+        return False
+    effects.hold_until(state, until_s)
+    return True
+
+
+@jit
 def let_sleep(state, out):
     """Take the sleeping candidates out of the choice."""
     for c in range(out.size):
@@ -303,7 +314,7 @@ def settle(state, task, variant, haste, out):
             wake_s = view.wait_s(state, c)
     likely_s = queue_s(state, task, variant) if awake == math.inf and asleep < math.inf else math.inf
     # Of equal prices the node that is awake.
-    if awake <= asleep < math.inf or haste * likely_s < wake_s:
+    if awake <= asleep < math.inf or waits_for_room(state, task, haste * likely_s, wake_s):
         let_sleep(state, out)
     # Only now: what others lose chooses among places, and is no reason to wake a node.
     for c in range(out.size):

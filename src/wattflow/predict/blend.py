@@ -21,17 +21,11 @@ Cost = Callable[[Floats], float]
 
 def relative_cost(residual: Floats) -> float:
     """Score log residuals: the median plus the mean of relative errors, of which each counts at most 4."""
-    error = _errors(residual, 4.0)
+    error = errors(residual, 4.0)
     return float(np.median(error) + error.mean())
 
 
-def wild_cost(residual: Floats) -> float:
-    """Score residuals where factors of ten are common: an error counts at most 1, and the median twice."""
-    error = _errors(residual, 1.0)
-    return float(2.0 * np.median(error) + error.mean())
-
-
-def _errors(residual: Floats, most: float) -> Floats:
+def errors(residual: Floats, most: float) -> Floats:
     # Clipped before `expm1`: a residual of 50 would overflow, and counts as "at most" anyway.
     return np.minimum(np.abs(np.expm1(-np.clip(residual, -2.0, 5.0))), most)
 
@@ -109,7 +103,7 @@ def _greedy(residual: Floats, cost: Cost, burden: Floats) -> Floats:
 
 def _standard_error(one: Floats, other: Floats, blocks: Ints) -> float:
     """Estimate the standard error of the mean difference between two answers on the same rows, by blocks."""
-    apart = _errors(one, 4.0) - _errors(other, 4.0)
+    apart = errors(one, 4.0) - errors(other, 4.0)
     # Sums by block, not rows: the standard error of clustered data.
     sums = np.bincount(blocks, weights=apart - apart.mean())
     return float(np.sqrt((sums**2).sum()) / len(apart))

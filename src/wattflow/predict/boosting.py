@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,9 +13,8 @@ from wattflow.predict.observations import Floats
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Settings of boosting. ``loss`` is ``l1``, ``l2`` or ``both`` (the mean of one of each); no rounds, no trees."""
+    """Settings of boosting. ``loss`` is ``l1`` or ``l2``; no rounds, no trees."""
 
-    trainer: str = "lightgbm"
     loss: str = "l1"
     leaves: int = 15
     rounds: int = 200
@@ -27,10 +26,6 @@ def fit(rows: Floats, target: Floats, setting: Setting, seed: int = 0) -> trees.
     """Train with one setting."""
     if setting.rounds == 0:
         return trees.none()
-    # Absolute error is robust, squared error follows the tails; their mean is steadier than either.
-    if setting.loss == "both":
-        return trees.mean([fit(rows, target, replace(setting, loss=loss), seed) for loss in ("l1", "l2")])
-    train = _sklearn if setting.trainer == "sklearn" else _lightgbm
     # A column that never varies cannot split.
     varied = np.flatnonzero(
         [np.ptp(column[np.isfinite(column)]) > 0 if np.isfinite(column).any() else False for column in rows.T]
@@ -38,7 +33,7 @@ def fit(rows: Floats, target: Floats, setting: Setting, seed: int = 0) -> trees.
     # Nothing to split by: the median is the best constant for absolute error.
     if not len(varied):
         return trees.none(float(np.median(target)))
-    return trees.renamed(train(np.ascontiguousarray(rows[:, varied]), target, setting, seed), varied)
+    return trees.renamed(_lightgbm(np.ascontiguousarray(rows[:, varied]), target, setting, seed), varied)
 
 
 def _lightgbm(rows: Floats, target: Floats, setting: Setting, seed: int) -> trees.Trees:
@@ -63,20 +58,3 @@ def _lightgbm(rows: Floats, target: Floats, setting: Setting, seed: int) -> tree
     }
     booster = lightgbm.train(options, lightgbm.Dataset(rows, target), setting.rounds)
     return trees.from_lightgbm(booster)
-
-
-def _sklearn(rows: Floats, target: Floats, setting: Setting, seed: int) -> trees.Trees:
-    try:
-        from sklearn.ensemble import HistGradientBoostingRegressor
-    except ImportError:
-        raise MissingExtra("boosting needs scikit-learn; install wattflow[predict]") from None
-    model = HistGradientBoostingRegressor(
-        loss="absolute_error" if setting.loss == "l1" else "squared_error",
-        max_iter=setting.rounds,
-        learning_rate=setting.rate,
-        max_leaf_nodes=setting.leaves,
-        min_samples_leaf=setting.least_rows,
-        early_stopping=False,
-        random_state=seed,
-    ).fit(rows, target)
-    return trees.from_sklearn(model)

@@ -28,10 +28,8 @@ from wattflow.predict import (
     core,
     kriging,
     needs,
-    network,
     plain,
     runtime,
-    serverless,
     tasks,
     trees,
     watts,
@@ -44,8 +42,7 @@ _TYPES: dict[str, type] = {
     for kind in (
         # Only these can be made from a file: no code is ever loaded.
         backbone.Backbone, conformal.Calibration, kriging.Kriging, kriging.Places,
-        needs.NeedModel, network.Network, core.Core, core.Names, plain.Keyed, plain.Plain, runtime.RuntimeModel,
-        serverless.CallModel,
+        needs.NeedModel, core.Core, core.Names, plain.Keyed, plain.Plain, runtime.RuntimeModel,
         tasks.TaskModel,
         trees.Trees, watts.Corrected, watts.Familiar, watts.Line, watts.WattsModel,
     )
@@ -106,7 +103,7 @@ def find(name: str | Path) -> Path:
 def load(path: Path) -> tuple[Any, Manifest]:
     """Read a model and its manifest. A file that was changed, or that another version wrote, is refused."""
     if not path.exists():
-        raise InvalidInput(str(path), "no such model file; `wattflow fit` writes one")
+        raise InvalidInput(str(path), "no such model file; `wattflow model fit` writes one")
     try:
         with zipfile.ZipFile(path) as archive:
             document = json.loads(archive.read("manifest.json"))

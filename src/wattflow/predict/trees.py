@@ -1,12 +1,12 @@
 """Boosted trees as flat arrays, evaluated by one compiled loop: microseconds for a single row.
 
-LightGBM and scikit-learn train; their trees are copied into `Trees`, which needs neither to predict. All splits are
-numeric (``x <= threshold`` goes left); a missing value follows the side the trainer chose.
+LightGBM trains; its trees are copied into `Trees`, which does not need it to predict. All splits are
+numeric (``x <= threshold`` goes left); a missing value follows the side that LightGBM chose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from wattflow.predict.observations import Floats, Ints
 
 if TYPE_CHECKING:
     import lightgbm
-    from sklearn.ensemble import HistGradientBoostingRegressor
 
 Arrays = tuple[Ints, Ints, Floats, Ints, Ints, Ints, Floats]
 """Columns of `Trees` as the compiled loop takes them."""
@@ -115,31 +114,6 @@ def none(base: float = 0.0) -> Trees:
     return _Builder().build(base)
 
 
-def mean(ensembles: Sequence[Trees]) -> Trees:
-    """Average several ensembles into one."""
-    count, shift = len(ensembles), np.cumsum([0] + [len(e.value) for e in ensembles])
-
-    def joined(name: str, moved: bool) -> Ints:
-        # Children are numbered from each ensemble's own 0; leaves' -1 is never followed.
-        return np.concatenate([getattr(e, name) + (s if moved else 0) for e, s in zip(ensembles, shift, strict=False)])
-
-    return Trees(
-        joined("root", True),
-        joined("feature", False),
-        np.concatenate([e.threshold for e in ensembles]),
-        joined("left", True),
-        joined("right", True),
-        joined("missing", False),
-        np.concatenate([e.value for e in ensembles]) / count,
-        sum(e.base for e in ensembles) / count,
-    )
-
-
-def shrunk(ensemble: Trees, share: float) -> Trees:
-    """Shrink the trees: they count by a share of what they say."""
-    return replace(ensemble, value=ensemble.value * share, base=ensemble.base * share)
-
-
 def renamed(ensemble: Trees, columns: Ints) -> Trees:
     """Move the trees to a wider table in which their feature i stands at ``columns[i]``."""
     feature = np.where(ensemble.feature >= 0, columns[np.maximum(ensemble.feature, 0)], -1)
@@ -165,22 +139,3 @@ def _add_lightgbm(builder: _Builder, node: Mapping[str, Any]) -> int:
     for side, column in (("left_child", 2), ("right_child", 3)):
         builder.nodes[place][column] = _add_lightgbm(builder, node[side])
     return place
-
-
-def from_sklearn(model: HistGradientBoostingRegressor) -> Trees:
-    """Copy a fitted HistGradientBoostingRegressor. Categorical splits are refused."""
-    builder = _Builder()
-    for predictor in (stage[0] for stage in model._predictors):
-        offset = len(builder.nodes)
-        builder.root.append(offset)
-        for node in predictor.nodes:
-            if node["is_categorical"]:
-                raise ValueError("only numeric splits can be flattened")
-            feature = -1 if node["is_leaf"] else int(node["feature_idx"])
-            place = builder.add(
-                feature, float(node["num_threshold"]), int(node["missing_go_to_left"]), float(node["value"])
-            )
-            if feature >= 0:
-                builder.nodes[place][2:4] = [offset + int(node["left"]), offset + int(node["right"])]
-    # scikit-learn keeps the mean outside of the trees; LightGBM has it in the first.
-    return builder.build(float(np.ravel(model._baseline_prediction)[0]))

@@ -1,35 +1,77 @@
-"""The user's own CSV tables that models are fitted on and asked about: tasks, usage counters, function calls."""
+"""The user's own CSV tables that models are fitted on and asked about: tasks, usage counters."""
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import SupportsFloat
 
 import numpy as np
 
 from wattflow.model.errors import InvalidInput, Problem
 from wattflow.model.profile import Scope
-from wattflow.predict import serverless, watts
-from wattflow.predict.datasets import Table
+from wattflow.predict import watts
 from wattflow.predict.observations import Floats, Observations, Texts
 from wattflow.traces import registry
 from wattflow.traces.source import probe
 
-TASKS, COUNTERS, CALLS, TRACE = "tasks", "watts", "calls", "trace"
+TASKS, COUNTERS, TRACE = "tasks", "watts", "trace"
 _TEXTS = ("machine", "run", "workflow", "source", "data")
 _NUMBERS = ("runtime_s", "request_cores", "request_bytes", "used_cores", "peak_bytes", "energy_j")
 _WATTS = {"platform_power": Scope.WALL, "power_w": Scope.WALL, "package_power": Scope.PACKAGE}
-_CALLS = {
-    "function": ("function", "func_name"),
-    "machine": ("machine",),
-    "start": ("start_s", "start"),
-    "duration_s": ("duration_s",),
-    "power": ("power_w", "avg_power_W"),
-}
 _MOST = 1e18
-LAYOUTS = f"""a table of tasks has the column task; usage counters have {", ".join(watts.COUNTERS)}; \
-function calls have function, machine, start_s, duration_s, power_w"""
+LAYOUTS = f"a table of tasks has the column task; usage counters have {', '.join(watts.COUNTERS)}"
+
+
+class Table:
+    """A CSV file as columns, with errors that name the file and every missing column."""
+
+    def __init__(self, path: Path, needed: Sequence[str]) -> None:
+        from pyarrow import ArrowInvalid, csv
+
+        if not path.exists():
+            raise InvalidInput(str(path), "there is no such file")
+        try:
+            # An open file, since a name with odd bytes is none to Arrow; Arrow then no longer unpacks by the name.
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+                self._table = csv.read_csv(file, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+        except ArrowInvalid as error:
+            raise InvalidInput(str(path), f"not a CSV table: {error}") from None
+        self.path = path
+        missing = [name for name in needed if name not in self._table.column_names]
+        if missing:
+            raise InvalidInput(str(path), [Problem(name, "this column is missing") for name in missing])
+        if self._table.num_rows == 0:
+            raise InvalidInput(str(path), "no rows")
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._table.column_names)
+
+    def has(self, name: str) -> bool:
+        return name in self._table.column_names
+
+    def texts(self, name: str) -> Texts:
+        return np.array(["" if v is None else str(v) for v in self._table[name].to_pylist()], np.str_)
+
+    def numbers(self, name: str) -> Floats:
+        """Read numbers; what is no number (a dash) is NaN."""
+        return np.array([_number(v) for v in self._table[name].to_pylist()], np.float64)
+
+
+def _number(value: str | SupportsFloat | None) -> float:
+    # pyarrow may read a column as booleans; 1 and 0 are no measurement.
+    if value is None or isinstance(value, bool):
+        return float("nan")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
 
 
 def kind_of(path: Path) -> str:
@@ -44,8 +86,6 @@ def kind_of(path: Path) -> str:
         return COUNTERS
     if "task" in header:
         return TASKS
-    if all(header & set(names) for names in _CALLS.values()):
-        return CALLS
     if path.suffix == ".csv" or path.name.endswith(".csv.gz"):
         raise InvalidInput(str(path), f"neither a trace that wattflow reads nor a table it can learn from: {LAYOUTS}")
     return TRACE  # whose readers then say what is wrong
@@ -109,40 +149,6 @@ def counter_table(path: Path) -> Usage:
     return Usage(counters, power, _WATTS[label] if label else None, time)
 
 
-def call_table(path: Path) -> serverless.Calls:
-    """Read a CSV of function calls; a call whose duration and watts are empty has not finished and is asked about.
-
-    Columns: function, machine, start_s, duration_s, power_w; block (one endpoint allocation) and warm (1 or 0) may be
-    left out. The names of the GreenFaaS set are read too.
-    """
-    table = Table(path, ("machine", "duration_s"))
-    name = {key: next((n for n in names if table.has(n)), "") for key, names in _CALLS.items()}
-    missing = [Problem(_CALLS[key][0], "this column is missing") for key, found in name.items() if not found]
-    if missing:
-        raise InvalidInput(str(path), missing)
-    _check(table, ["duration_s", name["power"]])
-    start = _seconds(table, name["start"], path)
-    function, machine = table.texts(name["function"]), table.texts("machine")
-    # Without blocks, a machine is one endpoint.
-    block = next((table.texts(n) for n in ("block", "block_id") if table.has(n)), machine)
-    warm = np.ones(len(table))
-    if table.has("warm"):
-        warm = table.numbers("warm")
-    elif table.has("endpoint_status"):
-        warm = (table.texts("endpoint_status") == "WARM").astype(np.float64)
-    begin = start - start.min()
-    return serverless.Calls(
-        function=function,
-        machine=machine,
-        block=block,
-        wave=serverless.waves(block, begin),
-        warm=warm,
-        start_s=begin,
-        duration_s=_positive(table.numbers("duration_s")),
-        power_w=_positive(table.numbers(name["power"])),
-    )
-
-
 def _check(table: Table, names: Sequence[str]) -> None:
     """Refuse numbers below 0 or beyond reason, all of them named; unknown ones may stay."""
     wrong = []
@@ -154,25 +160,3 @@ def _check(table: Table, names: Sequence[str]) -> None:
         ]
     if wrong:
         raise InvalidInput(str(table.path), wrong)
-
-
-def _positive(values: Floats) -> Floats:
-    # 0 seconds or watts are what some meters say for "unknown".
-    with np.errstate(invalid="ignore"):
-        return np.where(values > 0, values, np.nan)
-
-
-def _seconds(table: Table, name: str, path: Path) -> Floats:
-    values = table.numbers(name)
-    # All of them: one bad cell in a column of seconds is told as such below.
-    if np.isnan(values).all():  # not numbers: dates
-        try:
-            values = np.array([np.datetime64(text, "us").astype(np.int64) / 1e6 for text in table.texts(name)])
-        except ValueError:
-            raise InvalidInput(
-                str(path), [Problem(name, "neither seconds nor dates like 2023-09-14 14:45:35")]
-            ) from None
-    unknown = np.flatnonzero(~np.isfinite(values))
-    if len(unknown):
-        raise InvalidInput(str(path), [Problem(f"row {row + 2}", f"{name} is missing") for row in unknown.tolist()])
-    return values

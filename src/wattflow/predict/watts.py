@@ -1,8 +1,7 @@
-"""Watts of a node from its usage counters: lines, boosted trees and a small neural network, weighed together.
+"""Watts of a node from its usage counters: lines and boosted trees, weighed together.
 
 The weights come from predicting each later block of time from the blocks before it, once for rows like those seen and
-once for rows unlike them: trees do well among what they saw and cannot go beyond it, lines go on. A watts model can
-stand in for P(k): `power_profile` reads it at k busy threads and gives a `PowerProfile`.
+once for rows unlike them: trees do well among what they saw and cannot go beyond it, lines go on.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.model.errors import InvalidInput
-from wattflow.model.profile import PowerProfile, Provenance, Scope
-from wattflow.predict import blend, boosting, conformal, network, trees
+from wattflow.model.profile import Scope
+from wattflow.predict import blend, boosting, conformal, trees
 from wattflow.predict.observations import Floats, Ints
 
 COUNTERS = ("bpf_cpu_time_us", "cache_miss", "cpu_cycles", "cpu_instructions")
@@ -68,7 +67,7 @@ class Corrected:
         return np.asarray(self.line.predict(rows) + self.trees.predict(rows))
 
 
-Learner = Line | Corrected | trees.Trees | network.Network
+Learner = Line | Corrected | trees.Trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,9 +285,7 @@ def train(kind: str, rows: Floats, target: Floats) -> Learner:
         name, setting = _CORRECTED[kind]
         line = _line(rows, target, _LINES[name])
         return Corrected(line, boosting.fit(rows, target - line.predict(rows), setting))
-    if kind == "network":
-        return network.fit_network(rows, target)
-    raise ValueError(f"no learner named {kind!r}; known: {', '.join((*KINDS, 'network'))}")
+    raise ValueError(f"no learner named {kind!r}; known: {', '.join(KINDS)}")
 
 
 def _line(rows: Floats, target: Floats, columns: Sequence[int]) -> Line:
@@ -301,24 +298,3 @@ def _line(rows: Floats, target: Floats, columns: Sequence[int]) -> Line:
     weight = np.zeros(len(COUNTERS) + 1)
     weight[[0, *(c + 1 for c in columns)]] = found
     return Line(weight, raw.max(axis=0) * _REACH)
-
-
-def busy_counters(counters: Mapping[str, Floats], threads: int) -> dict[int, dict[str, float]]:
-    """Return median counters seen with about k busy threads (CPU ms per second / 1000), for the k that were seen."""
-    busy = np.clip(np.rint(np.asarray(counters[COUNTERS[0]]) / 1000.0), 0, threads).astype(np.int64)
-    return {
-        int(k): {name: float(np.median(np.asarray(counters[name])[busy == k])) for name in COUNTERS}
-        for k in np.unique(busy)
-        # Five seconds at least of each k.
-        if np.sum(busy == k) >= 5
-    }
-
-
-def power_profile(model: WattsModel, counters_at: Mapping[int, Mapping[str, float]], source: str) -> PowerProfile:
-    """Read P(k) off the model at the counters seen with k busy threads: what the HPE algorithm then decides with."""
-    busy = sorted(counters_at)
-    table = {name: np.array([counters_at[k][name] for k in busy]) for name in COUNTERS}
-    watts = model.predict(table)[0]
-    return PowerProfile(
-        tuple(float(k) for k in busy), tuple(float(w) for w in watts), model.scope, Provenance.MODELLED, source
-    )

@@ -22,17 +22,16 @@ import msgspec
 
 from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
-from wattflow.runtime.aside import Aside
+from wattflow.runtime.aside import Aside, Away, Background
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.drivers.agents import NameTaken
+from wattflow.runtime.executors.forking import Templates
 from wattflow.runtime.executors.node_devices import Devices
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import Finish, Work
-from wattflow.runtime.executors.templates import Templates
 from wattflow.runtime.levelling import NodeLevels
 from wattflow.runtime.machine import LoadReader
 from wattflow.runtime.node_energy import NodeEnergy
-from wattflow.runtime.outage_notice import Away
 from wattflow.runtime.outbox import Names, Outbox, Output
 from wattflow.runtime.texts import plain
 from wattflow.runtime.tidying import sweep_folders, trim_own_log
@@ -129,7 +128,7 @@ class Agent:
         self._ends: OrderedDict[int, m.Ended] = OrderedDict()
         self._outbox, self.aside = Outbox(), Aside()
         self._news = asyncio.Event()
-        self._warming: set[asyncio.Task[None]] = set()
+        self._warming = Background()
         self._name_of: OrderedDict[str, str] = OrderedDict()
         if isinstance(executor, Warmth):
             executor.templates.on_gone = self._cooled
@@ -284,9 +283,7 @@ class Agent:
             with self.aside.guard("stop of attempt", fence):
                 self._stop(fence)
         for order in orders.warm:
-            warming = asyncio.create_task(self._warm(order))
-            self._warming.add(warming)
-            warming.add_done_callback(self._warming.discard)
+            self._warming.begin(self._warm(order))
         if orders.power == "sleep" and self._on_sleep is not None:
             self._on_sleep()
         return not orders.announce

@@ -1,12 +1,15 @@
-"""Items that raised, set aside: no exception of one item ends the loop, turn or process that works it off."""
+"""Failures that are told and survived: what raised is set aside, what is away is told of once a minute."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from wattflow.runtime.texts import plain
 
@@ -45,3 +48,46 @@ class Aside:
             yield
         except Exception as error:
             self.put(kind, item, error)
+
+
+EVERY_S = 60.0
+
+
+class Background(set[asyncio.Task[None]]):
+    """Work under way that nobody awaits. The loop keeps only weak references: what nobody holds may be collected."""
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have it done while the caller goes on."""
+        task = asyncio.create_task(work)
+        self.add(task)
+        task.add_done_callback(self.discard)
+
+
+class Away:
+    """Tell of something that is tried again until it is back: at first, then once a minute, and when it is back.
+
+    Args:
+        what: Its name in the log.
+        now: A clock that never goes back.
+    """
+
+    def __init__(self, log: logging.Logger, what: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._what, self._now = log, what, now
+        self._since_s: float | None = None
+        self._told_s = 0.0
+
+    def failed(self, error: Exception) -> None:
+        """It could not be reached."""
+        now_s = self._now()
+        if self._since_s is None:
+            self._since_s = now_s
+        elif now_s - self._told_s < EVERY_S:
+            return
+        self._told_s = now_s
+        self._log.warning("%s; trying again", error)
+
+    def answered(self) -> None:
+        """It was reached."""
+        if self._since_s is not None:
+            self._log.warning("%s is back after %.0f s", self._what, self._now() - self._since_s)
+            self._since_s = None

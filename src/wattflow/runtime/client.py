@@ -31,7 +31,7 @@ import msgspec
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
-from wattflow.runtime.clear_text import check_server
+from wattflow.runtime.addresses import check_server
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.future import TaskEnergy, TaskFailed, TaskFuture
 from wattflow.runtime.home import Home
@@ -137,11 +137,7 @@ class Client(concurrent.futures.Executor):
                             variants=[_way(needs, None).variant(None)], **options)  # fmt: skip
 
     def map(
-        self,
-        fn: Callable[..., T],
-        *iterables: Iterable[object],
-        timeout: float | None = None,
-        chunksize: int = 1,
+        self, fn: Callable[..., T], *iterables: Iterable[object], timeout: float | None = None, chunksize: int = 1
     ) -> Iterator[T]:
         """Run a function on each item; ``chunksize`` items are one task where that is more than one."""
         if chunksize < 1:

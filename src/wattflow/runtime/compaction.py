@@ -88,19 +88,23 @@ def _loaded(decider: Decider, database: sa.Engine, folder: Path, up_to: int | No
     known = [one for one in journal.snapshots(database) if up_to is None or one.sequence <= up_to]
     before = reads.meta(database).get("snapshot")  # a file of its own, as 0.1.0 kept them
     if known:
-        about = known[-1]
-        with tempfile.TemporaryDirectory(dir=folder) as place:
-            file = Path(place) / "engine"
-            file.write_bytes(journal.snapshot_bytes(database, about))
-            decider.load(file)
-        decider.policy = about.policy
-        return Replayed(about.sequence, about.checksum, about.time_s)
+        return load_snapshot(decider, database, known[-1])
     if before is not None:
         old = json.loads(before)
         decider.load(folder / old["file"])
         decider.policy = old["policy"]
         return Replayed(old["sequence"], 0, old["time_s"])
     return Replayed()
+
+
+def load_snapshot(decider: Decider, database: sa.Engine, about: journal.Snapshot) -> Replayed:
+    """Go on from a snapshot of the store's."""
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "engine"
+        file.write_bytes(journal.snapshot_bytes(database, about))
+        decider.load(file)
+    decider.policy = about.policy
+    return Replayed(about.sequence, about.checksum, about.time_s)
 
 
 def write_snapshot(store: str, folder: Path, up_to: int, policy: str) -> str:

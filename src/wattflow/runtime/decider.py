@@ -1,8 +1,7 @@
 """The live engine, with every call written down before its effects are seen.
 
 The engine is deterministic: the same calls give the same ids and placements. So the journal is the calls, and a
-restart is the last
-snapshot plus the calls after it.
+restart is the last snapshot plus the calls after it.
 """
 
 from __future__ import annotations
@@ -13,18 +12,21 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from wattflow.live import Engine, Kind, calls, fork
 from wattflow.live.protocol import Step, Why
 from wattflow.model.errors import BrokenPolicy
-from wattflow.model.workflow import Function
+from wattflow.model.workflow import Function, Variant
 from wattflow.policy.base import Policy
 from wattflow.policy.weighted import packed
-from wattflow.runtime import earlier_entries, facts
+from wattflow.runtime import facts
 from wattflow.runtime import messages as m
 from wattflow.runtime.aside import Aside
 
 if TYPE_CHECKING:
     from wattflow.live.shielding import Adviser
+
 
 POLICY_OF = {
     "energy": "least-energy",
@@ -91,9 +93,7 @@ class Decider:
         # Packed bytes as the key: equal needs are equal bytes, and hashing them costs less than comparing structs.
         key = m.pack((variants, function, duties))
         if key not in self._shapes:
-            known: Sequence[float | None] = duties or [None] * len(variants)
-            needs = [facts.variant_of(*pair) for pair in zip(variants, known, strict=True)]
-            self._shapes[key] = int(self._call("shape", needs, function))
+            self._shapes[key] = int(self._call("shape", _needs(variants, duties), function))
         return self._shapes[key]
 
     def cold_start_s(self, function: str) -> float:
@@ -177,7 +177,8 @@ class Decider:
             self.aside.put("policy", self.policy, error)
             if self._own == self.policy:
                 self._own = FALLBACK  # else the next submission would bring the broken one back
-            self.policy, self.rehearsing = FALLBACK, None
+            self.policy = FALLBACK
+            self.close()
             step = self._call("step_on", FALLBACK)
         chosen = self._look_ahead(now_s)
         news = None if self.rehearsing is None else self.rehearsing.news()
@@ -199,8 +200,14 @@ class Decider:
             return self.rehearsing.consider(self.engine, now_s)
         except Exception as error:
             self.aside.put("rehearsal", self.policy, error)
-            self.rehearsing = None
+            self.close()
             return None
+
+    def close(self) -> None:
+        """End the rehearsal, which may have a process of its own."""
+        if self.rehearsing is not None:
+            self.rehearsing.close()
+            self.rehearsing = None
 
     def why(self, task: int) -> Why:
         """Why a task waits."""
@@ -211,7 +218,7 @@ class Decider:
         last_s = 0.0
         for entry in entries:
             if not entry.startswith(b"["):  # no line of JSON: version 0.1.0 packed them otherwise
-                last_s = earlier_entries.tell(self, entry, last_s)
+                last_s = _tell_earlier(self, entry, last_s)
                 continue
             name, arguments, fields = calls.decode(entry)
             if name == SHIELD:  # no call of the engine, which decides alike without it
@@ -244,3 +251,41 @@ class Decider:
 
     def _note(self, name: str, *arguments: Any, **fields: Any) -> None:
         self.entries.append(calls.encode(name, arguments, fields))
+
+
+def _needs(variants: Sequence[m.Variant], duties: Sequence[float]) -> list[Variant]:
+    known: Sequence[float | None] = duties or [None] * len(variants)
+    return [facts.variant_of(*pair) for pair in zip(variants, known, strict=True)]
+
+
+def _tell_earlier(decider: Decider, entry: bytes, last_s: float) -> float:
+    """Make the call of an entry as 0.1.0 packed it (the message, not the call); the time of the last step."""
+    name, *args = msgspec.msgpack.decode(entry)
+    engine = decider.engine
+    if name == "step":
+        engine.step(args[0])
+        return float(args[0])
+    if name == "put":
+        engine.put(Kind(args[0]), *args[1], **args[2])
+    elif name in ("use", "twin"):
+        engine.use(args[0])
+        decider.policy = args[0] if name == "use" else decider.policy
+    else:
+        _tell_fact(engine, name, args)
+    return last_s
+
+
+def _tell_fact(engine: Engine, name: str, args: list[Any]) -> None:
+    """Tell the engine what it was told to know: nodes, shapes, functions, workflows, how much room it needs."""
+    if name == "node":
+        engine.node(facts.node_of(msgspec.convert(args[0], m.Node)))
+    elif name == "shape":
+        variants, function, duties = msgspec.convert(args[0], list[m.Variant]), args[1], args[2] if args[2:] else ()
+        engine.shape(_needs(variants, duties), function)
+    elif name == "cold start":
+        known = engine.functions.get(args[0], Function(args[0]))
+        engine.function(replace(known, cold_start_s=args[1]))
+    elif name == "workflow":
+        engine.workflow(deadline_s=args[1], tag=args[0])
+    elif name == "room":
+        engine.room(*args)

@@ -11,7 +11,6 @@ from wattflow.model.errors import WattflowError
 
 WIDEST_BAND = 10.0
 """A band wider than this from end to end says no more than that the task was too short for its meter."""
-TOO_SHORT = "too short to tell"
 
 
 class TaskFailed(WattflowError):
@@ -41,10 +40,10 @@ class TaskEnergy:
 
 
 def human_joules(joules: float, low_j: float, high_j: float) -> str:
-    """Joules for a person, or that the band is too wide to name any."""
-    if high_j >= WIDEST_BAND * max(low_j, 0.0):  # nought to nought, too: no meter saw it
-        return TOO_SHORT
-    return units.human_energy(joules)
+    """Write joules for a person, the same number wherever they are told; and that they are little worth, where so."""
+    # Nought to nought, too: no meter saw it.
+    told = ", too short to tell" if high_j >= WIDEST_BAND * max(low_j, 0.0) else ""
+    return units.human_energy(joules) + told
 
 
 class Submitter(Protocol):

@@ -21,8 +21,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import NONE, Account, Accounts, Limits
 from wattflow.runtime.decider import Decider
-from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, TaskRecord
+from wattflow.runtime.records import AttemptRecord, Nodes, TaskRecord
 from wattflow.runtime.turns import UnderWay
 
 HOLD_S = 0.25

@@ -1,29 +1,147 @@
-"""Lessons of starts, ends, wakes and meters: cold starts, runtimes, GPUs, nodes' speeds, wake times, curves."""
+"""Lessons of starts, ends, wakes and meters: cold starts, runtimes, short calls, speeds of nodes, wake times, curves.
+
+The mean runtime of a function is in logarithms and of a node of speed 1. What is left over is split by recursive least
+squares into what the function and what the node has to do with it; a node that turns out slower or faster than it said
+is told to the engine with the speed it has.
+
+Short calls are leased ahead of need, several to a processor: a call of a millisecond holds its processors in the engine
+for ten, from its placement until its end is told. So the engine counts a function whose calls were all short lately by
+a part of the processors it asks for; its node has the next call at hand when one ends, and holds it back until then
+(`executors.limits.Turns`). What is known of one function is never believed of another: it is the code, by its hash.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+from collections import OrderedDict
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from wattflow.live.protocol import Placement
 from wattflow.predict.curve_online import CurveCorrector
+from wattflow.predict.online import Corrector
 from wattflow.runtime import messages as m
-from wattflow.runtime.ahead import Ahead
 from wattflow.runtime.decider import Decider
-from wattflow.runtime.gpu_learning import GpuLearning
-from wattflow.runtime.level_learning import LevelLearning
-from wattflow.runtime.nodes import NodeRecord
-from wattflow.runtime.records import AttemptRecord
-from wattflow.runtime.runtime_means import Estimates
+from wattflow.runtime.gpu_learning import GpuLearning, LevelLearning
+from wattflow.runtime.messages import Ended
+from wattflow.runtime.records import AttemptRecord, NodeRecord
+
+WEIGHT = 0.1
+SHORTEST_S = 1e-4
+KNOWN_FUNCTIONS = 64
+"""Functions that the correction tells apart: its work grows with their square."""
+ENOUGH = 20
+"""Ends on a node before its speed is believed."""
+WORTH = 0.1
+"""Relative change of a speed that is worth telling."""
+EVERY = 8
+"""Beyond the first ends only one in so many is learned from: it runs in the server's loop."""
+ALL_OF_FIRST = 200
+
+
+class Estimates:
+    """Estimates for the engine, of tasks that did not say how long they take, and about nodes."""
+
+    def __init__(self) -> None:
+        self._log_s: dict[str, tuple[int, float]] = {}
+        self._corrector = Corrector()
+        self._ends: dict[str, int] = {}
+        self._told: dict[str, float] = {}
+        self._count = 0
+
+    def finished(self, function: str, end: Ended, node: str = "", speed: float = 1.0) -> None:
+        """A task of this function ended well on a node that said it has this speed."""
+        if end.started_s is None or end.ended_s is None:
+            return
+        # In logarithms: runtimes spread by factors, and one of an hour would swamp a thousand of a second.
+        value = math.log(max(SHORTEST_S, (end.ended_s - end.started_s) * speed))
+        count, mean = self._log_s.get(function, (0, 0.0))
+        weight = max(WEIGHT, 1.0 / (count + 1))
+        self._log_s[function] = (count + 1, mean + weight * (value - mean))
+        self._count += 1
+        # The first end of a function has nothing to be compared with.
+        if count and node and (self._count <= ALL_OF_FIRST or self._count % EVERY == 0):
+            self._correct(function, node, value - mean)
+
+    def runtime_s(self, function: str) -> float | None:
+        """Seconds it will take on a node of speed 1; None while nothing is known."""
+        known = self._log_s.get(function)
+        return math.exp(known[1]) if known is not None else None
+
+    def news(self, node: str, said: float) -> float | None:
+        """The speed of a node, where enough ended there to say that it is another than it said or than was told last.
+
+        Speeds are relative, so they are judged against the nodes' mean: with one node there is nothing to learn.
+        """
+        if self._ends.get(node, 0) < ENOUGH or len([n for n in self._ends.values() if n >= ENOUGH]) < 2:
+            return None
+        effects = {name: self._corrector.correction("", name) for name, ends in self._ends.items() if ends >= ENOUGH}
+        found = said * math.exp(sum(effects.values()) / len(effects) - effects[node])
+        before = self._told.get(node, said)
+        if not 0 < found < math.inf or abs(found / before - 1.0) < WORTH:
+            return None
+        self._told[node] = found
+        return found
+
+    def _correct(self, function: str, node: str, log_error: float) -> None:
+        corrector = self._corrector
+        name = function if function in corrector.tasks or len(corrector.tasks) < KNOWN_FUNCTIONS else "others"
+        corrector.finished(name, node, log_error)
+        self._ends[node] = self._ends.get(node, 0) + 1
+
+
+SHORT_S = 0.02
+"""Longest call of a function that is leased ahead: whoever is placed behind a queue of them waits for little."""
+ENOUGH_CALLS = 10
+"""Calls that must have ended before."""
+FORGET = 0.9
+"""Share of the longest call kept after each further one: after one of a second it takes some forty short ones."""
+AHEAD = 8
+"""Calls to a processor."""
+KNOWN = 4096
+
+
+class Ahead:
+    """Which functions are short.
+
+    Args:
+        held_back: Whether nodes hold attempts back while others run; nothing is leased ahead elsewhere.
+    """
+
+    def __init__(self, held_back: bool = False) -> None:
+        self.held_back = held_back
+        self._calls: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def ended(self, spec: m.Task, end: m.Ended) -> None:
+        """A call ended well."""
+        if spec.function is None or end.started_s is None or end.ended_s is None:
+            return
+        count, longest_s = self._calls.get(spec.function, (0, 0.0))
+        self._calls[spec.function] = (count + 1, max(FORGET * longest_s, end.ended_s - end.started_s))
+        self._calls.move_to_end(spec.function)
+        while len(self._calls) > KNOWN:
+            self._calls.popitem(last=False)
+
+    def counted(self, spec: m.Task) -> list[m.Variant]:
+        """Tell what the engine counts a task's variants by.
+
+        One that asks for more than a processor stays as it is: an eighth of it might fit where the whole does not.
+        """
+        count, longest_s = self._calls.get(spec.function or "", (0, 0.0))
+        if not self.held_back or not spec.isolate or count < ENOUGH_CALLS or longest_s > SHORT_S:
+            return list(spec.variants)
+        plain = [one.cpus <= 1 and one.gpu == 0 and not one.fpga and not one.fpgas for one in spec.variants]
+        return [replace(one, cpus=one.cpus / AHEAD) if all(plain) else one for one in spec.variants]
+
 
 log = logging.getLogger(__name__)
 STEADY = 0.1
 """Watts and load come from windows that do not quite agree: a load that changes by more than this teaches nothing."""
-WORTH = 0.1
+CURVE_WORTH = 0.1
 """Relative change of a point of a curve that is worth telling."""
 
 WARM_S = 0.05
@@ -143,7 +261,7 @@ class Learning:
         self._read[node.name] = (at_s, load.provenance)
         found = known.curve
         told = np.asarray(self._news.get(node.name, {}).get("watts", node.watts))
-        if found is not None and float(np.max(np.abs(found - told) / np.maximum(told, 1.0))) >= WORTH:
+        if found is not None and float(np.max(np.abs(found - told) / np.maximum(told, 1.0))) >= CURVE_WORTH:
             log.info("node %s draws %s W, not %s", node.name, np.round(found, 1).tolist(), np.round(told, 1).tolist())
             self._tell(node, watts=found.tolist(), provenance=load.provenance)
 

@@ -161,7 +161,7 @@ class GpuUse(Struct, frozen=True, omit_defaults=True):
 
 
 Ending = Literal["done", "failed", "time_limit", "cancelled", "refused", "node_lost"]
-"""How an attempt may end. ``refused`` and ``node_lost`` are not the task's own doing (`verdicts`)."""
+"""How an attempt may end. ``refused`` and ``node_lost`` are not the task's own doing (`records.judge`)."""
 
 
 class Ended(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -10,16 +10,29 @@ from wattflow.energy.meters.probe import Places
 from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.model.profile import PowerProfile
 from wattflow.runtime.agent import Agent
-from wattflow.runtime.executors.forking import Zygote
+from wattflow.runtime.executors.amd import AmdExecutor
+from wattflow.runtime.executors.forking import KEEP_S, Zygote
+from wattflow.runtime.executors.gpu import GpuExecutor, Sharing
 from wattflow.runtime.executors.limits import Groups
 from wattflow.runtime.executors.node_devices import DeviceExecutor, Devices
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import ProcessExecutor
-from wattflow.runtime.executors.templates import KEEP_S
-from wattflow.runtime.machine import this_node
+from wattflow.runtime.machine import load_reader, this_node
 from wattflow.runtime.node_energy import NodeEnergy
-from wattflow.runtime.pcp_load import load_reader
 from wattflow.runtime.transport import Transport
+
+
+def device_executors(folder: Path, sharing: Sharing = "exclusive", fpgas: int = 0) -> tuple[DeviceExecutor, ...]:
+    """Executors for the GPUs that NVML or AMD's driver shows, and for as many played FPGAs as asked for."""
+    found: list[DeviceExecutor] = []
+    for gpus in (GpuExecutor.find(sharing), AmdExecutor.find()):
+        if gpus is not None:
+            found.append(gpus)
+    if fpgas:
+        from wattflow.runtime.executors.fpga.executor import FpgaExecutor  # NumPy with it
+
+        found.append(FpgaExecutor(folder / "fpga", fpgas))
+    return tuple(found)
 
 
 def make_agent(

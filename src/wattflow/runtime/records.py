@@ -1,20 +1,78 @@
-"""Records of open workflows, tasks and attempts, as the service remembers them. The store has all of it too."""
+"""Records of open workflows, tasks, attempts and nodes, as the service remembers them; the store has all of it too.
+
+The verdict on a task after an attempt that did not end well: a refusal and a lost node are not the task's own doing at
+first sight, so they do not use up its ``retries``; but a payload that no node can load, or one that takes its node
+down, must not go round for ever. Each has a cap.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Container, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import structs
 
-from wattflow.live.protocol import Placement
 from wattflow.model.errors import WattflowError
 from wattflow.model.own_code import own_fault
-from wattflow.runtime.messages import Blob, Lease, Level, Node, Outcome, Outcomes, Submission, Task
+from wattflow.runtime.messages import Blob, Ended, Lease, Level, Load, Node, Outcome, Outcomes, Submission, Task
+
+
+@dataclass(slots=True)
+class NodeRecord:
+    """A node: what it announced, its id in the engine, its state (on, down, asleep, waking, falling).
+
+    ``warm`` are the functions that were ordered to be held ready there, and are.
+    """
+
+    spec: Node
+    engine: int
+    state: str = "on"
+    load: Load | None = None
+    warm: set[str] = field(default_factory=set)
+
+
+class Nodes:
+    """All nodes, the lost ones included."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, NodeRecord] = {}
+        self._by_engine: dict[int, NodeRecord] = {}
+
+    def add(self, spec: Node, engine: int, state: str = "on") -> NodeRecord:
+        """A node is known from now on, or has changed."""
+        record = NodeRecord(spec, engine, state)
+        self._by_name[spec.name] = self._by_engine[engine] = record
+        return record
+
+    @property
+    def specs(self) -> list[Node]:
+        """Return what all of them announced."""
+        return [record.spec for record in self]
+
+    def get(self, name: str) -> NodeRecord | None:
+        """A node by name."""
+        return self._by_name.get(name)
+
+    def by_engine(self, engine: int) -> NodeRecord | None:
+        """A node by the engine's id."""
+        return self._by_engine.get(engine)
+
+    def __getitem__(self, name: str) -> NodeRecord:
+        return self._by_name[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[NodeRecord]:
+        return iter(self._by_name.values())
+
+
+if TYPE_CHECKING:
+    from wattflow.live.protocol import Placement  # the engine with it, which agents and clients do without
 
 T = TypeVar("T")
 
@@ -45,7 +103,7 @@ class TaskRecord:
         engine: Its id in the engine.
         parents: Ids of the tasks whose results it wants, in the order of ``spec.results``.
         failures: Attempts that ended badly by its own doing.
-        refusals, losses: Attempts that were refused, and that were lost with their node; each has a cap (`verdicts`).
+        refusals, losses: Attempts that were refused, and that were lost with their node; each has a cap (`judge`).
         history: The latest bad ends, in words.
         remade: How often it ran again because its result was lost.
         lost: Its last attempt, where that was lost with its node and may still run there.
@@ -265,6 +323,10 @@ class Attempts(dict[int, AttemptRecord]):
         del self._of_engine[attempt.engine]
         self._recent.add(attempt.fence, attempt.trace)
 
+    def by_node(self) -> Counter[str]:
+        """How many run on each node."""
+        return Counter(attempt.node for attempt in self.values())
+
     def trace(self, fence: int) -> Trace | None:
         """Which one it is or lately was; None for one that is long over or unknown."""
         attempt = self.get(fence)
@@ -321,3 +383,58 @@ def waits_for(parents: Sequence[TaskRecord], most: int = 3) -> str | None:
     named = ", ".join(f"{parent.spec.key} ({parent.state})" for parent in waiting[:most])
     more = len(waiting) - most
     return f"it waits for {named}" + (f" and {more} {'other' if more == 1 else 'others'}" if more > 0 else "")
+
+
+REFUSALS, LOSSES = 6, 8
+"""So many refusals, or lost nodes, and the task has failed. Six refusals take half a minute (see `wait_s`)."""
+LONGEST_WAIT_S = 30.0
+KEPT = 10
+"""Bad ends that a task's history names; the store has all attempts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Return whether the task is tried again, and after how long; ``reason`` is what the task is told to have met."""
+
+    again: bool
+    wait_s: float = 0.0
+    reason: str | None = None
+
+
+def judge(task: TaskRecord, end: Ended, node: str, stopping: bool = False) -> Verdict:
+    """Count a bad end against its task and say what follows from it."""
+    said = end.reason or end.outcome
+    if end.outcome != "cancelled":
+        task.history = [*task.history[1 - KEPT :], f"{end.outcome} on {node}: {said}"]
+    if end.outcome == "refused":
+        task.refusals += 1
+        # Doubled each time: what a node lacks now (an object on its way, a daemon that restarts) it may have in a
+        # while.
+        again, wait_s = task.refusals < REFUSALS, min(LONGEST_WAIT_S, 2.0 ** (task.refusals - 1))
+        return Verdict(again and not stopping, wait_s, said if again else _given_up(task))
+    if end.outcome == "node_lost":
+        task.losses += 1
+        again = task.losses < LOSSES
+        return Verdict(again and not stopping, reason=said if again else _given_up(task))
+    # Not the task's fault and not asked for: its agent stopped it as an orphan, or made room for somebody else.
+    if end.outcome == "cancelled":
+        return Verdict(not stopping and task.failures <= task.spec.retries, reason=said)
+    task.failures += 1
+    return Verdict(task.failures <= task.spec.retries and not stopping, reason=said)
+
+
+def met(task: TaskRecord) -> str | None:
+    """Tell what a task that waits has met so far, in words; None where nothing was in its way."""
+    counts = ((task.refusals, REFUSALS, "refused"), (task.losses, LOSSES, "lost with its node"))
+    told = [f"{what} {count} of {most} times" for count, most, what in counts if count]
+    return f"{' and '.join(told)} (last: {task.history[-1]})" if told and task.history else None
+
+
+def _given_up(task: TaskRecord) -> str:
+    """The reason of a task that is given up, with what it met, the same in a row once."""
+    times: dict[str, int] = {}
+    for one in task.history:
+        times[one] = times.get(one, 0) + 1
+    listed = "; ".join(one if count == 1 else f"{one} ({count} times)" for one, count in times.items())
+    tried = f"refused {task.refusals} times, lost with its node {task.losses} times"
+    return f"given up after {task.attempts} attempts ({tried}): {listed}"

@@ -1,4 +1,9 @@
-"""A restart: the engine from its snapshot and journal, the records from the tables."""
+"""A restart: the engine from its snapshot and journal, the records from the tables; and lost results made again.
+
+A result whose bytes were lost or damaged is made again by the task that made it. The task goes to the engine once more,
+in a workflow of its own there, for its own may be sealed; what it gives back is its result from then on, the same bytes
+or not. Whoever wanted the old bytes is refused meanwhile, and that is not held against it.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +13,17 @@ from pathlib import Path
 import msgspec
 import sqlalchemy as sa
 
+from wattflow.live import SEAL, TASK
 from wattflow.policy import registry
 from wattflow.runtime import messages as m
-from wattflow.runtime.accounts import Limits
-from wattflow.runtime.audit import Chain
+from wattflow.runtime.accounts import Limits, month_of
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.compaction import rebuilt
 from wattflow.runtime.drivers.base import Driver
-from wattflow.runtime.feed import Feed
-from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
+from wattflow.runtime.ledger import Chain, Feed
+from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord, judge
 from wattflow.runtime.service import Service
-from wattflow.runtime.usage import month_of
-from wattflow.runtime.verdicts import judge
-from wattflow.store import epochs, events, reads, schema
+from wattflow.store import epochs, reads, schema
 from wattflow.store.epochs import Fences
 from wattflow.store.reads import Found
 from wattflow.store.writer import Writer
@@ -50,7 +53,7 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
     service = Service(decider, writer, driver, folder / "logs", Clock(replayed.time_s))
     service.fences = Fences(epoch)
     service.ledger.feed = Feed(service.tasks, service.workflows)
-    service.ledger.feed.next = events.last(database) + 1
+    service.ledger.feed.next = reads.last_event(database) + 1
     _fill(service, database)
     # A snapshot may have taken the whole journal with it: its number counts, too.
     service.ledger.next_entry = max(service.ledger.next_entry, replayed.sequence + 1)
@@ -127,7 +130,7 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
             judge(task, m.Ended(fence=attempt["fence"], outcome=attempt["outcome"], reason=attempt["reason"]),
                   attempt["node"])  # fmt: skip
         service.tasks[task.id] = task
-        service.warming.seen(spec, workflow.owner)
+        service.actions.warming.seen(spec, workflow.owner)
         workflow.keys[spec.key] = task.id
         if task.state in ("waiting", "running"):
             workflow.open += 1
@@ -168,3 +171,45 @@ def _attempt(service: Service, row: Found) -> None:
                            row["started_s"], row["cold_s"] or 0.0)  # fmt: skip
     service.attempts.add(record)
     service.gate.began(record)
+
+
+MOST = 3
+"""How often a task is run again for its result's sake: where it does not last, its disk is the problem."""
+OPEN = ("waiting", "running")
+
+
+async def remake(service: Service, name: str) -> str | None:
+    """Have an object made again that a task of an open workflow gave back; says which one, None where none did."""
+    task = next((one for one in service.tasks.values() if one.result is not None and one.result.object == name), None)
+    if task is None or task.workflow.state != "open":
+        return None
+    # Asked by each child that misses it: the first begins the remake, the others find it under way.
+    if task.state == "done" and task.remade < MOST:
+        log.warning("the result of task %s/%s is lost: it runs again", task.workflow.id, task.spec.key)
+        _again(service, task)
+        await service.stored()
+    if task.state not in OPEN:
+        return None
+    for other in service.tasks.values():
+        if task.id in other.parents and other.state in OPEN:
+            # They were refused for want of these bytes, which is not their doing.
+            other.refusals = 0
+    return f"{task.workflow.id}/{task.spec.key}"
+
+
+def _again(service: Service, task: TaskRecord) -> None:
+    spec, decider = task.spec, service.decider
+    workflow = decider.workflow(service.next_workflow, None, task.workflow.objective)
+    service.next_workflow += 1
+    shape = decider.shape(list(spec.variants), spec.function_name)
+    engine = decider.put(TASK, shape, workflow=workflow, tag=task.id,
+                         estimate_s=spec.estimate_s or service.learning.estimates.runtime_s(spec.function_name),
+                         deadline_s=None)  # fmt: skip
+    assert engine is not None
+    # Sealed at once: a workflow of one task that nobody closes would stay in the engine for ever.
+    decider.put(SEAL, workflow)
+    task.engine, task.state, task.ready_s = engine, "waiting", service.now()
+    task.remade += 1
+    task.workflow.open += 1
+    service.ledger.task_engine(task)
+    service.ledger.task_state(task)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,31 +15,33 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from wattflow.live import EDGE, FAILED, FINISHED, NODE, REFUSED, SEAL, STARTED, TASK, Power
-from wattflow.live.protocol import Action, Placement, Step
+from wattflow.live.protocol import Action, Placement
 from wattflow.live.protocol import Ended as EngineEnded
 from wattflow.live.protocol import Outcome as EngineOutcome
 from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import Accounts
 from wattflow.runtime.actions import Actions
-from wattflow.runtime.adopting import Adopting
-from wattflow.runtime.cancelling import Cancelling
 from wattflow.runtime.checks import check_submission, unmet
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.gate import Gate
-from wattflow.runtime.joules import Joules
 from wattflow.runtime.learned_facts import Learning
-from wattflow.runtime.ledger import Ledger
+from wattflow.runtime.ledger import Joules, Ledger
 from wattflow.runtime.logs import Logs
-from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, Attempts, Broken, TaskRecord, WorkflowRecord, waits_for
+from wattflow.runtime.records import (
+    AttemptRecord,
+    Attempts,
+    Broken,
+    Nodes,
+    TaskRecord,
+    WorkflowRecord,
+    judge,
+    met,
+    waits_for,
+)
 from wattflow.runtime.texts import plain
-from wattflow.runtime.turns import Alarm, UnderWay, call_in, guarded, on_disk, settle
-from wattflow.runtime.verdicts import judge, met
-from wattflow.runtime.waking import Waking
-from wattflow.runtime.warming import Warming
-from wattflow.store.durations import Durations
+from wattflow.runtime.turns import PIECE, Turns, UnderWay, call_in, on_disk, settle
 from wattflow.store.epochs import Fences
 from wattflow.store.schema import Row
 from wattflow.store.writer import Writer
@@ -49,8 +49,6 @@ from wattflow.store.writer import Writer
 log = logging.getLogger(__name__)
 STOP_S = 15.0
 """Longest wait for a driver that is told to stop."""
-PIECE = 16
-"""Tasks of one submission that are taken in before others have a turn of the loop."""
 STATE_OF = {EngineOutcome.DONE: "done", EngineOutcome.FAILED: "failed", EngineOutcome.CANCELLED: "cancelled"}
 
 
@@ -83,15 +81,10 @@ class Service:
         self.next_task = self.next_workflow = self.sequence = 1
         self._waiters: list[asyncio.Future[None]] = []
         self.listeners: list[Callable[[str, Row], None]] = []
-        self.turn_s, self.turn_cpu_s = Durations(), Durations()
-        self.waking = Waking(self.now, lambda node: driver.power(node, on=True), self.gone)
-        self.warming = Warming(decider, driver, self.nodes)
-        self._actions = Actions(driver, self, self.nodes, self.attempts, self.waking, self.warming, self._node_state)
-        self._adopting = Adopting(decider, self.nodes, self.tasks, self.attempts)
-        self._cancelling = Cancelling(decider, self._soon)
-        self._under_way: UnderWay | None = None
-        self._turn_planned = self._closed = False
-        self._alarm = Alarm(self._soon)
+        self.turns = Turns(self._begin_turn, self._make_leases, self.gate.goes_on, self._end_turn, self._failed)
+        self.actions = Actions(
+            decider, driver, self, self.nodes, self.tasks, self.attempts, self.turns.soon, self._node_state
+        )
         self.fault: str | None = None
         self.on_fault: Callable[[], None] = lambda: None
 
@@ -101,15 +94,15 @@ class Service:
         here = [node.spec.name for node in self.nodes if node.state == "on"]
         self.driver.resume(here, [attempt.lease for attempt in self.attempts.values()])
         for node in (one.spec for one in self.nodes if one.state == "waking"):
-            self.waking.order(node.name, node.wake_s)
-        self._soon()
+            self.actions.waking.order(node.name, node.wake_s)
+        self.turns.soon()
 
     async def stop(self) -> None:
         """Let the driver go; what is open stays open in the store."""
-        self._finish_turn()
-        self._closed = True
-        self.waking.close()
-        self._alarm.cancel()
+        self.turns.finish()
+        self.turns.close()
+        self.actions.waking.close()
+        self.decider.close()
         with self.aside.guard("end of driver", self.driver.name):
             await asyncio.wait_for(self.driver.stop(), STOP_S)
         if self.fault is None:  # else a start would take the same turn again and fail in it
@@ -142,7 +135,7 @@ class Service:
             if task.key not in workflow.keys:  # the same submission, sent again while the first was taken
                 self._add(task, workflow, submission)
             if number % PIECE == 0:
-                self._soon()
+                self.turns.soon()
                 await asyncio.sleep(0)
         if submission.seal:
             self._seal(workflow)
@@ -154,7 +147,7 @@ class Service:
         record, states = self.workflows[workflow], ("waiting",) if only_waiting else ("waiting", "running")
         ids = [record.keys[key]] if key is not None else list(record.keys.values())
         open_tasks = [self.tasks[i] for i in ids if self.tasks[i].state in states]
-        await self._cancelling.cancel(open_tasks, "cancelled before it started" if only_waiting else None)
+        await self.actions.cancelling.cancel(open_tasks, "cancelled before it started" if only_waiting else None)
         if key is None and not only_waiting:
             self._seal(record)
         await self.stored()
@@ -183,7 +176,7 @@ class Service:
         Broken.check(self.fault)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(done)
-        self._soon()
+        self.turns.soon()
         await done
 
     # ---- reports of the driver (`drivers.base.Sink`)
@@ -193,7 +186,7 @@ class Service:
         known = self.nodes.get(node.name)
         if known is None or known.spec != node:
             known = self.nodes.add(node, self.decider.node(self.learning.as_learned(node)))
-        self.learning.woke(known, self.waking.awake(node.name))
+        self.learning.woke(known, self.actions.waking.awake(node.name))
         self.decider.put(NODE, known.engine, state=int(Power.ON))
         self._node_state(node.name, "on")
         log.info("node %s is here", node.name, extra={"node": node.name})
@@ -202,9 +195,9 @@ class Service:
         """A node is lost. Its attempts end as lost; the engine queues their tasks again."""
         if (known := self.nodes.get(node)) is None or known.state == "down":
             return
-        self._finish_turn()
+        self.turns.finish()
         log.warning("node %s is lost: %s", node, reason, extra={"node": node})
-        self.waking.forget(node)
+        self.actions.waking.forget(node)
         now_s = self.now()
         for attempt in [a for a in self.attempts.values() if a.node == node]:
             attempt.task.lost = attempt
@@ -215,8 +208,8 @@ class Service:
 
     def returned(self, node: str, fences: Sequence[int]) -> None:
         """A lost node is back with attempts that were given up: what still waits goes on there."""
-        self._finish_turn()
-        self._adopting.returned(node, fences)
+        self.turns.finish()
+        self.actions.adopting.returned(node, fences)
 
     def asleep(self, node: str) -> None:
         """A node sleeps."""
@@ -232,7 +225,7 @@ class Service:
         self.learning.began(attempt, cold_s)
         self.decider.put(STARTED, attempt.engine)
         self.ledger.attempt_started(attempt)
-        self._soon()
+        self.turns.soon()
 
     def ended(self, end: m.Ended) -> None:
         """An attempt is over. A second report, or one about an attempt that was lost before, changes nothing."""
@@ -248,10 +241,10 @@ class Service:
                     self.learning.finished(attempt, end, self.nodes[attempt.node].spec)
         else:
             self._badly(attempt, replace(end, reason=plain(end.reason or end.outcome)))
-        self._soon()
+        self.turns.soon()
 
     def _badly(self, attempt: AttemptRecord, end: m.Ended) -> None:
-        """An attempt ended, but not well: its task is tried again, or has failed for good (`verdicts`)."""
+        """An attempt ended, but not well: its task is tried again, or has failed for good (`records.judge`)."""
         task, now_s = attempt.task, self.now()
         self._end_attempt(attempt, end)
         for_good = end.outcome == "refused" and any(unmet([task.spec], self.nodes.specs))
@@ -282,8 +275,8 @@ class Service:
 
     def warmed(self, node: str, told: m.Warmed) -> None:
         """A function is held ready on a node, or is not (any more)."""
-        self.warming.told(node, told)
-        self._soon()
+        self.actions.warming.told(node, told)
+        self.turns.soon()
 
     def log(self, fence: int, offset: int, data: bytes) -> Future[None] | None:
         """Output of an attempt."""
@@ -321,58 +314,29 @@ class Service:
         self.next_task += 1
         for parent in self._parents(task):
             self.decider.put(EDGE, parent.engine, engine, size_bytes=float(spec.handed_bytes.get(parent.spec.key, 0)))
-        self.warming.seen(spec, workflow.owner)
+        self.actions.warming.seen(spec, workflow.owner)
         self.tasks[task.id], workflow.keys[spec.key] = task, task.id
         workflow.open += 1
         self.ledger.task(task)
 
-    # ---- the turn
+    # ---- the turn: the engine steps, what it decided is written, and acted on once that is on disk
 
-    def _soon(self) -> None:
-        if not self._turn_planned and not self._closed:
-            self._turn_planned = True
-            asyncio.get_running_loop().call_soon(self._turn)
-
-    def _turn(self) -> None:
-        """Step the engine; write what it decided; act once that is on disk."""
-        if self._closed:
-            return
-        began = time.perf_counter(), time.thread_time()
+    def _begin_turn(self) -> UnderWay:
         now_s = self.now()
-        with guarded(self._failed):
-            self._under_way = UnderWay(self.decider.step(now_s), now_s)
-        self._go_on(*began)
+        return UnderWay(self.decider.step(now_s), now_s)
 
     def _failed(self, error: Exception) -> None:
         """A turn that fails is the last one: whoever waits, and whoever comes, is told why."""
         log.critical("a turn failed; nothing of it is written", exc_info=error)
         broken = Broken.under(self.decider.policy, error)
-        self.fault, self._closed, self._under_way = str(broken), True, None
+        self.fault = str(broken)
+        self.turns.close()
         waiters, self._waiters = self._waiters, []
         settle(waiters, broken)
         for workflow in self.workflows.values():
             workflow.fault = self.fault
             workflow.told()
         self.on_fault()
-
-    def _go_on(self, began: float, began_cpu: float, most: int = PIECE) -> None:
-        """Place a piece at a time: a node that joins while thousands wait must not hold up the loop."""
-        turn = self._under_way
-        if turn is None:
-            return
-        with guarded(self._failed):
-            self._make_leases(turn, most)
-            if turn.all_placed and not (most == PIECE and self.gate.goes_on(turn)):
-                self._under_way, self._turn_planned = None, False
-                self._end_turn(turn)
-            else:
-                asyncio.get_running_loop().call_soon(lambda: self._go_on(time.perf_counter(), time.thread_time()))
-        self.turn_s.add(time.perf_counter() - began)
-        self.turn_cpu_s.add(time.thread_time() - began_cpu)
-
-    def _finish_turn(self) -> None:
-        """Bring a turn to its end at once: what comes next must see all of it."""
-        self._go_on(time.perf_counter(), time.thread_time(), sys.maxsize)
 
     def _end_turn(self, turn: UnderWay) -> None:
         step = turn.step
@@ -382,19 +346,13 @@ class Service:
                 outcomes += self._end_task(end, turn.now_s)
         for rejected in step.rejected:
             log.error("the engine rejected %s of %s: %s", rejected.kind.name, rejected.who, rejected.reason)
-        self._adopting.settle()
+        self.actions.adopting.settle()
         self.ledger.commit()
-        self._act(step, turn.leases, outcomes)
-        self._alarm.set(turn.wake_at - turn.now_s)
-
-    def _act(
-        self, step: Step, leases: Sequence[AttemptRecord], outcomes: Sequence[tuple[WorkflowRecord, m.Outcome]]
-    ) -> None:
         waiters, self._waiters = self._waiters, []
-        if not (leases or outcomes or step.actions or waiters):
-            return
-        loop = asyncio.get_running_loop()
-        self.writer.settled(lambda: call_in(loop, self._release, waiters, leases, outcomes, step.actions))
+        if turn.leases or outcomes or step.actions or waiters:
+            loop = asyncio.get_running_loop()
+            self.writer.settled(lambda: call_in(loop, self._release, waiters, turn.leases, outcomes, step.actions))
+        self.turns.alarm.set(turn.wake_at - turn.now_s)
 
     def _release(
         self,
@@ -407,14 +365,14 @@ class Service:
         settle(waiters)
         for attempt in placed:
             attempt.released = True
-        if not self._closed:  # else they are begun by the next start
-            self._actions.launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
+        if not self.turns.closed:  # else they are begun by the next start
+            self.actions.launch([a.lease for a in placed if a.fence in self.attempts and not a.stopping])
         for workflow, outcome in outcomes:
             workflow.outcomes.append(outcome)
             workflow.told()
         for action in actions:
             with self.aside.guard("action", action):
-                self._actions.do(action)
+                self.actions.do(action)
 
     def _make_leases(self, turn: UnderWay, most: int) -> None:
         """Leases for the next placements. Where one cannot be made, the engine hears that the attempt failed."""
@@ -430,11 +388,10 @@ class Service:
                 turn.wake_at = turn.now_s
 
     def _place(self, placement: Placement, now_s: float) -> AttemptRecord:
-        task = self.tasks[placement.tag]
-        node = self.nodes.by_engine(placement.node)
+        task, node = self.tasks[placement.tag], self.nodes.by_engine(placement.node)
         assert node is not None
         inputs = [self.tasks[parent].result or m.Blob() for parent in task.parents]
-        adopts = self._adopting.adopted(task, node.spec.name, placement)
+        adopts = self.actions.adopting.adopted(task, node.spec.name, placement)
         attempt = AttemptRecord.begun(task, placement, self.fences.next(), node.spec.name, inputs, now_s, adopts)
         self.learning.clock(attempt, placement, node.spec)
         self.attempts.add(attempt)
@@ -466,7 +423,7 @@ class Service:
         if task is None or (reason := task.workflow.spend(joules)) is None:
             return
         waiting = [other for i in task.workflow.keys.values() if (other := self.tasks[i]).state == "waiting"]
-        self._cancelling.start(waiting, reason)
+        self.actions.cancelling.start(waiting, reason)
 
     def _seal(self, workflow: WorkflowRecord) -> None:
         """No further tasks come; once."""
@@ -497,4 +454,4 @@ class Service:
         known = self.nodes[node]
         known.state = state
         self.ledger.node(known, self.now())
-        self._soon()
+        self.turns.soon()

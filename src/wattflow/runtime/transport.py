@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from wattflow.model.errors import WattflowError
 from wattflow.runtime.addresses import Addresses
-from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.messages import PROTOCOL, Announced, Announcement, Node, Orders, Sync, pack
 from wattflow.store.objects import Objects
+
+if TYPE_CHECKING:
+    from wattflow.runtime.drivers.agents import AgentsDriver
 
 LONGEST_S = 45.0
 """For an answer to anything but a turn."""
@@ -34,14 +36,12 @@ class Denied(WattflowError):
         status: HTTP's number for why, where that is known.
     """
 
-    status: int = 0
+    status = 0
 
     @property
     def of_me(self) -> bool:
         """Return whether it is the one who asks that the server does not want, not what was asked."""
         return self.status in (401, 403, 409)
-
-    status = 0
 
 
 class Transport(Protocol):
@@ -73,27 +73,22 @@ class DirectTransport:
         self._driver, self._objects = driver, objects
 
     async def announce(self, node: Node, boot: str) -> None:
-        """Say what this node is."""
         self._driver.announce(node, boot)
 
     async def sync(self, sync: Sync) -> Orders:
-        """One turn."""
         if self._driver.knows(sync.node, sync.boot):
             await self._driver.report(sync)
         return await self._driver.orders(sync)
 
     async def log(self, fence: int, offset: int, data: bytes) -> None:
-        """Output of an attempt."""
         written = self._driver.sink.log(fence, offset, data)
         if written is not None:
             await asyncio.wrap_future(written)
 
     async def get(self, name: str) -> bytes:
-        """An object."""
         return await asyncio.to_thread(self._objects.get, name)
 
     async def put(self, data: bytes) -> str:
-        """Keep an object."""
         return await asyncio.to_thread(self._objects.put, data)
 
     async def close(self) -> None:
@@ -125,7 +120,6 @@ class HttpTransport:
         )  # fmt: skip
 
     async def announce(self, node: Node, boot: str) -> None:
-        """Say what this node is."""
         body = pack(Announcement(node, boot, PROTOCOL))
         told = msgspec.msgpack.decode(await self._call("POST", "/v1/nodes", body), type=Announced)
         # One version back is spoken, so that agents may be upgraded one by one while work runs.
@@ -135,7 +129,6 @@ class HttpTransport:
             )
 
     async def sync(self, sync: Sync) -> Orders:
-        """One turn."""
         asked = self._addresses.current
         data = await self._call("POST", "/v1/agents/sync", pack(sync), sync.wait_s + SILENT_AFTER_S)
         orders = msgspec.msgpack.decode(data, type=Orders)
@@ -148,25 +141,18 @@ class HttpTransport:
         return orders
 
     async def log(self, fence: int, offset: int, data: bytes) -> None:
-        """Output of an attempt."""
-        await self._post(f"/v1/attempts/{fence}/log?offset={offset}", data)
+        await self._call("POST", f"/v1/attempts/{fence}/log?offset={offset}", data)
 
     async def get(self, name: str) -> bytes:
-        """An object."""
         return await self._call("GET", f"/v1/objects/{name}")
 
     async def put(self, data: bytes) -> str:
-        """Keep an object."""
         body = data if len(data) <= PIECE else _pieces(data)
         answer = msgspec.msgpack.decode(await self._call("POST", "/v1/objects", body))
         return str(answer["object"])
 
     async def close(self) -> None:
-        """Let go of connections."""
         await self._session.close()
-
-    async def _post(self, path: str, body: bytes) -> bytes:
-        return await self._call("POST", path, body)
 
     async def _call(
         self, method: str, path: str, body: bytes | AsyncIterator[bytes] | None = None, within_s: float = LONGEST_S

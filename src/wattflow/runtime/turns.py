@@ -1,4 +1,4 @@
-"""A turn of the service under way, and the way back into the loop from the writer's thread."""
+"""Turns of the service, one after the other, and the way back into the loop from the writer's thread."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import asyncio
 import contextlib
 import logging
 import math
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from wattflow.live.protocol import Placement, Step
 from wattflow.runtime.records import AttemptRecord
+from wattflow.store.durations import Durations
 from wattflow.store.writer import Writer
 
 log = logging.getLogger(__name__)
+PIECE = 16
+"""Tasks that are taken in or placed before others have a turn of the loop."""
 
 
 @dataclass(slots=True)
@@ -110,3 +115,72 @@ class Alarm:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class Turns:
+    """One turn after the other: each takes in what came since the last, and places a piece at a time.
+
+    Args:
+        begin: Steps the engine for everything that came in.
+        place: Makes leases of so many of the placements that come next.
+        goes_on: Has the engine decide again; says whether it placed something more.
+        end: Ends a turn whose placements are all made.
+        failed: Hears of a turn that raised, which is the last one.
+
+    Attributes:
+        under_way: The turn whose placements are being made.
+        closed: No more turns are taken.
+        took_s, took_cpu_s: How long their pieces took.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], UnderWay],
+        place: Callable[[UnderWay, int], None],
+        goes_on: Callable[[UnderWay], bool],
+        end: Callable[[UnderWay], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._begin, self._place, self._goes_on, self._end, self._failed = begin, place, goes_on, end, failed
+        self.under_way: UnderWay | None = None
+        self.closed = self._planned = False
+        self.alarm = Alarm(self.soon)
+        self.took_s, self.took_cpu_s = Durations(), Durations()
+
+    def soon(self) -> None:
+        """Take a turn with the loop's next round, one for all who ask until then."""
+        if not self._planned and not self.closed:
+            self._planned = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def finish(self) -> None:
+        """Bring a turn to its end at once: what comes next must see all of it."""
+        self._go_on(time.perf_counter(), time.thread_time(), sys.maxsize)
+
+    def close(self) -> None:
+        """Take no more turns; one that is under way is dropped."""
+        self.closed, self.under_way = True, None
+        self.alarm.cancel()
+
+    def _turn(self) -> None:
+        if self.closed:
+            return
+        began = time.perf_counter(), time.thread_time()
+        with guarded(self._failed):
+            self.under_way = self._begin()
+        self._go_on(*began)
+
+    def _go_on(self, began: float, began_cpu: float, most: int = PIECE) -> None:
+        """Place a piece at a time: a node that joins while thousands wait must not hold up the loop."""
+        turn = self.under_way
+        if turn is None:
+            return
+        with guarded(self._failed):
+            self._place(turn, most)
+            if turn.all_placed and not (most == PIECE and self._goes_on(turn)):
+                self.under_way, self._planned = None, False
+                self._end(turn)
+            else:
+                asyncio.get_running_loop().call_soon(lambda: self._go_on(time.perf_counter(), time.thread_time()))
+        self.took_s.add(time.perf_counter() - began)
+        self.took_cpu_s.add(time.thread_time() - began_cpu)

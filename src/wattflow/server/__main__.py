@@ -13,14 +13,17 @@ import threading
 from pathlib import Path
 
 from wattflow.model.errors import WattflowError
-from wattflow.runtime import json_logs
+from wattflow.runtime import texts
+from wattflow.runtime.compile_notice import SERVER_COMPILES, on_compiling
 from wattflow.runtime.drivers import registry
 from wattflow.runtime.drivers.base import Site
 from wattflow.runtime.home import Home
 from wattflow.runtime.tidying import share_arenas
 from wattflow.server.settings import ServerSettings, listen
-from wattflow.store.object_url import open_objects
+from wattflow.store.s3 import open_objects
 from wattflow.store.writing import WritingProcess
+
+log = logging.getLogger(__name__)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     if options.driver != "local":  # whose tasks are forked here, with this mask
         os.umask(0o077)
-    json_logs.set_up(options.log, logging.INFO)
+    texts.set_up(options.log, logging.INFO)
     settings = ServerSettings(
         home=Home.of(options.home), policy=options.policy, store=options.store,
         objects=options.objects, host=options.host,
@@ -81,6 +84,7 @@ def _load_engine(policy: str) -> None:
     from wattflow.live import Engine
     from wattflow.runtime.first_use import rehearse
 
+    on_compiling(lambda: log.warning("%s", SERVER_COMPILES))
     with contextlib.suppress(Exception):  # whatever is wrong with the policy is told where it is used
         rehearse(Engine(policy))
 
@@ -104,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls-key", type=Path)
     parser.add_argument("--clear-text", action="store_true")
     parser.add_argument("--carbon", type=float)
-    parser.add_argument("--log", choices=json_logs.FORMS)
+    parser.add_argument("--log", choices=texts.FORMS)
     return parser
 
 

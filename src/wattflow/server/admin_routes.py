@@ -10,13 +10,12 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from wattflow.runtime.accounts import Limits, Scope
+from wattflow.runtime.accounts import Limits, Scope, month_of
 from wattflow.runtime.messages import Amount
 from wattflow.runtime.service import Service
-from wattflow.runtime.usage import month_of
 from wattflow.server import metrics as exposed
 from wattflow.server.bodies import answer, schema, typed
-from wattflow.server.house import allowed, house_of
+from wattflow.server.context import allowed, context_of
 from wattflow.server.tokens import Identity
 from wattflow.store import reads
 from wattflow.store.reads import Found
@@ -54,7 +53,7 @@ class ChangedLimits(msgspec.Struct, frozen=True):
 async def metrics(request: Request) -> Response:
     """Figures as OpenMetrics text."""
     allowed(request, "viewer", "user", "agent")
-    return Response(exposed.exposition(house_of(request)), media_type=exposed.CONTENT_TYPE)
+    return Response(exposed.exposition(context_of(request)), media_type=exposed.CONTENT_TYPE)
 
 
 @router.post("/v1/tokens", openapi_extra=schema(NewToken))
@@ -62,39 +61,39 @@ async def make_token(request: Request) -> Response:
     """Make a token; this answer is the only place where it is ever seen."""
     boss = allowed(request, "operator")
     wanted = await typed(request, NewToken)
-    house = house_of(request)
-    token, row = house.tokens.draft(
+    context = context_of(request)
+    token, row = context.tokens.draft(
         wanted.name, wanted.role, project=wanted.project, node=wanted.node, lifetime_s=wanted.lifetime_s
     )
     # Token and audit entry go with one commit; only then does the token work.
-    house.service.ledger.token(row)
+    context.service.ledger.token(row)
     about = {key: row[key] for key in ("name", "role", "project")}
     await _noted(request, boss, "token create", token=row["id"], **about)
-    return answer(request, {"token": token, **_shown(house.tokens.know(row))}, 201)
+    return answer(request, {"token": token, **_shown(context.tokens.know(row))}, 201)
 
 
 @router.get("/v1/tokens")
 async def tokens(request: Request) -> Response:
     """List all tokens, without their secrets."""
     allowed(request, "operator")
-    return answer(request, [_shown(who) for who in house_of(request).tokens.listed()])
+    return answer(request, [_shown(who) for who in context_of(request).tokens.listed()])
 
 
 @router.delete("/v1/tokens/{named}")
 async def revoke_token(request: Request, named: str) -> Response:
     """Revoke a token by its id, or all tokens of a name."""
     boss = allowed(request, "operator")
-    house, now_s = house_of(request), time.time()
-    ended = house.tokens.revoke(named, now_s)
+    context, now_s = context_of(request), time.time()
+    ended = context.tokens.revoke(named, now_s)
     for digest in ended:
-        house.service.ledger.token_revoked(digest, now_s)
+        context.service.ledger.token_revoked(digest, now_s)
     await _noted(request, boss, "token revoke", tokens=[who.id for who in ended.values()])
     return answer(request, [_shown(who) for who in ended.values()])
 
 
 async def _noted(request: Request, who: Identity, action: str, **about: object) -> None:
     """Write an entry of the audit log in one commit with what it tells of; wait until it is on disk."""
-    service = house_of(request).service
+    service = context_of(request).service
     service.ledger.audit(service.now(), who.name, action, **about)
     await service.stored()
 
@@ -103,7 +102,7 @@ async def _noted(request: Request, who: Identity, action: str, **about: object) 
 async def accounts(request: Request) -> Response:
     """List limits, with what is used and reserved of them this month."""
     allowed(request, "operator")
-    service = house_of(request).service
+    service = context_of(request).service
     return answer(request, [_account(service, account, limits) for account, limits in service.accounts.limits.items()])
 
 
@@ -112,7 +111,7 @@ async def change_account(request: Request, scope: Scope, name: Called) -> Respon
     """Change what a user or a project may use; what is not named stays as it is."""
     who = allowed(request, "operator")
     changed = await typed(request, ChangedLimits)
-    service = house_of(request).service
+    service = context_of(request).service
     given = {key: value for key, value in msgspec.structs.asdict(changed).items() if value is not msgspec.UNSET}
     # Unset is not null: null takes a limit away, what is not named stays.
     before = msgspec.structs.asdict(service.accounts.limits.get((scope, name), Limits()))
@@ -131,9 +130,9 @@ async def usage(
     month: Annotated[str, Query(pattern=r"^(\d{4}-\d{2})?$")] = "",
 ) -> Response:
     """Tell what was used in a month; a user sees only what is its own."""
-    who, house = allowed(request, "user"), house_of(request)
+    who, context = allowed(request, "user"), context_of(request)
     owner = None if who.sees_all else who.name
-    found = await asyncio.to_thread(reads.usage, house.database, month or month_of(house.service.now()), owner)
+    found = await asyncio.to_thread(reads.usage, context.database, month or month_of(context.service.now()), owner)
     return answer(request, _by(found, by))
 
 
@@ -145,7 +144,7 @@ async def audit(
 ) -> Response:
     """Entries of the audit log beyond a number."""
     allowed(request, "operator")
-    return answer(request, await asyncio.to_thread(reads.audit, house_of(request).database, after, most))
+    return answer(request, await asyncio.to_thread(reads.audit, context_of(request).database, after, most))
 
 
 def _account(service: Service, account: tuple[str, str], limits: Limits) -> dict[str, Any]:

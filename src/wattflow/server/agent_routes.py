@@ -14,9 +14,9 @@ from wattflow import __version__
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.logs import LIMIT_BYTES
 from wattflow.runtime.messages import OLDEST_PROTOCOL, PROTOCOL, Announced, Announcement, Sync
-from wattflow.runtime.remaking import remake
+from wattflow.runtime.recovery import remake
 from wattflow.server.bodies import OBJECT_BYTES, answer, raw, schema, typed
-from wattflow.server.house import allowed, house_of
+from wattflow.server.context import allowed, context_of
 from wattflow.server.tokens import Identity
 from wattflow.store.objects import ObjectDamaged
 
@@ -25,7 +25,7 @@ LOG_BYTES = 8 << 20
 
 
 def _driver(request: Request) -> AgentsDriver:
-    driver = house_of(request).service.driver
+    driver = context_of(request).service.driver
     if not isinstance(driver, AgentsDriver):
         raise HTTPException(409, f"this server runs work by {driver.name}; it takes no agents")
     return driver
@@ -39,7 +39,7 @@ def _speaking_for(request: Request, node: str) -> Identity:
     who = allowed(request, "agent")
     if who.node and who.node != node:
         raise HTTPException(403, f"this token is for node {who.node}, not for {node}")
-    if not who.node and house_of(request).tokens.has_node(node):
+    if not who.node and context_of(request).tokens.has_node(node):
         raise HTTPException(403, f"node {node} has a token of its own; use that")
     if not who.node and who.role == "agent" and not _is_local(request):
         raise HTTPException(403, "this token is for agents on the server's own machine; "
@@ -72,7 +72,7 @@ async def announce(request: Request) -> Response:
         raise HTTPException(403, str(error)) from None
     except ValueError as error:
         raise HTTPException(422, str(error)) from None
-    service = house_of(request).service
+    service = context_of(request).service
     await service.stored()
     return answer(request, Announced(announcement.node.name, PROTOCOL, service.fences.epoch), 201)
 
@@ -100,10 +100,10 @@ async def sync(request: Request) -> Response:
         await driver.report(turn)
         # The agent forgets what is answered, so it must be on disk by then. Joules and loads are sent again anyway.
         if turn.ended or turn.started:
-            await house_of(request).service.stored()
-    house = house_of(request)
+            await context_of(request).service.stored()
+    context = context_of(request)
     orders = await driver.orders(turn)
-    return answer(request, msgspec.structs.replace(orders, epoch=house.service.fences.epoch, servers=house.servers))
+    return answer(request, msgspec.structs.replace(orders, epoch=context.service.fences.epoch, servers=context.servers))
 
 
 @router.post("/attempts/{fence}/log", openapi_extra={"requestBody": {"content": {"application/octet-stream": {}}}})
@@ -116,7 +116,7 @@ async def log(request: Request, fence: int, offset: int) -> Response:
     if not _driver(request).has(fence, who.id):
         raise HTTPException(403, f"attempt {fence} is not one of this agent's")
     data = await raw(request, LOG_BYTES)
-    written = house_of(request).service.log(fence, offset, data)
+    written = context_of(request).service.log(fence, offset, data)
     try:
         if written is not None:
             await asyncio.wrap_future(written)
@@ -130,7 +130,7 @@ async def put_object(request: Request) -> Response:
     """Keep bytes; answers with their name."""
     allowed(request, "user", "agent")
     data = await raw(request, OBJECT_BYTES)
-    name = await asyncio.to_thread(house_of(request).objects.put, data)
+    name = await asyncio.to_thread(context_of(request).objects.put, data)
     return answer(request, {"object": name}, 201)
 
 
@@ -139,9 +139,9 @@ async def get_object(request: Request, name: str) -> Response:
     """Bytes by name."""
     allowed(request, "user", "agent")
     try:
-        data = await asyncio.to_thread(house_of(request).objects.get, name)
+        data = await asyncio.to_thread(context_of(request).objects.get, name)
     except KeyError as error:
-        maker = await remake(house_of(request).service, name)
+        maker = await remake(context_of(request).service, name)
         what = str(error) if isinstance(error, ObjectDamaged) else f"no object {name}"
         raise HTTPException(
             404, what if maker is None else f"{what}; task {maker}, which made it, runs again"

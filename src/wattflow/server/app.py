@@ -9,9 +9,10 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import parse_qsl
 
 import fastapi.routing
 from fastapi import FastAPI, Request
@@ -22,21 +23,70 @@ from starlette.responses import JSONResponse, Response
 from wattflow import __version__
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.compaction import take_snapshot
-from wattflow.runtime.json_logs import REQUEST
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
+from wattflow.runtime.texts import REQUEST
 from wattflow.runtime.tidying import trim_memory, trim_own_log
 from wattflow.runtime.turns import on_disk
 from wattflow.server import admin_routes, agent_routes, bodies, dashboard_routes, routes
-from wattflow.server.hot import Hot
-from wattflow.server.house import House
-from wattflow.server.rates import Rates
+from wattflow.server.connections import Rates
+from wattflow.server.context import Context
 from wattflow.server.tokens import Identity
 from wattflow.store import reads
 from wattflow.store.database import StoreTrouble
 from wattflow.store.objects import FolderObjects
 from wattflow.store.thinning import pieces
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Request, Exception], Awaitable[Response]]
+_OUTCOMES = ("/v1/workflows/", "/outcomes")
+
+
+class Hot:
+    """Answers what is on every task's way; says False to the rest."""
+
+    def __init__(self, refused: Handler, http: Handler) -> None:
+        self._refused, self._http, self._routes = refused, http, routes
+        self._posts: dict[str, Endpoint] = {"/v1/agents/sync": agent_routes.sync, "/v1/submissions": routes.submit}
+
+    async def answered(self, scope: Any, receive: Any, send: Any) -> bool:
+        """Answer if it is one of them."""
+        endpoint = self._endpoint(scope)
+        if endpoint is None:
+            return False
+        request = Request(scope, receive)
+        try:
+            response = await endpoint(request)
+        except WattflowError as error:
+            response = await self._refused(request, error)
+        except HTTPException as error:
+            response = await self._http(request, error)
+        await response(scope, receive, send)
+        return True
+
+    def _endpoint(self, scope: Any) -> Endpoint | None:
+        path: str = scope["path"]
+        if scope["method"] == "POST":
+            return self._posts.get(path)
+        if scope["method"] == "GET" and path.startswith(_OUTCOMES[0]) and path.endswith(_OUTCOMES[1]):
+            return self._outcomes(path[len(_OUTCOMES[0]) : -len(_OUTCOMES[1])], scope["query_string"])
+        return None
+
+    def _outcomes(self, workflow: str, query: bytes) -> Endpoint | None:
+        given = dict(parse_qsl(query.decode("latin-1")))
+        after, wait = given.pop("after", "0"), given.pop("wait_s", "0")
+        # Anything but the plain question is the framework's: it has the checks and the words for what is wrong.
+        if given or "/" in workflow or not after.isdecimal() or len(after) > 18:
+            return None
+        try:
+            wait_s = float(wait)
+        except ValueError:
+            return None
+        if not 0 <= wait_s <= self._routes.WAIT_S:
+            return None
+        return lambda request: self._routes.outcomes(request, workflow, int(after), wait_s)
+
 
 log = logging.getLogger(__name__)
 LEAST_KEPT_S = 3600.0
@@ -56,25 +106,25 @@ SNAPSHOT_ENTRIES = 20_000
 """Journal entries after which the engine is saved anew."""
 
 
-def make_app(house: House) -> Door:
-    """The application over a house, behind its door."""
+def make_app(context: Context) -> Door:
+    """Make the application of a server, behind its door."""
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         _start_threads(asyncio.get_running_loop())
         await _first_call(app)
-        await house.service.start()
-        house.background = [
-            asyncio.create_task(one) for one in (_housekeeping(house), _snapshots(house), house.pulse.run())
+        await context.service.start()
+        context.background = [
+            asyncio.create_task(one) for one in (_housekeeping(context), _snapshots(context), context.pulse.run())
         ]
         yield
-        for task in house.background:
+        for task in context.background:
             task.cancel()
-        await house.dashboard.close()
-        await house.service.stop()
+        await context.dashboard.close()
+        await context.service.stop()
 
     app = FastAPI(title="wattflow", version=__version__, lifespan=life, docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.house = house
+    app.state.context = context
     app.include_router(routes.router)
     app.include_router(agent_routes.router)
     app.include_router(admin_routes.router)
@@ -88,7 +138,7 @@ def make_app(house: House) -> Door:
     async def openapi() -> Response:
         return JSONResponse(await asyncio.to_thread(describe, app))
 
-    return Door(app, house)
+    return Door(app, context)
 
 
 def _start_threads(loop: asyncio.AbstractEventLoop) -> None:
@@ -146,8 +196,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
 class Door:
     """Nobody passes without a token. It stands before the framework, whose layers cost more than what most calls do."""
 
-    def __init__(self, app: FastAPI, house: House) -> None:
-        self._app, self._house, self._hot = app, house, Hot(_refused, _http)
+    def __init__(self, app: FastAPI, context: Context) -> None:
+        self._app, self._context, self._hot = app, context, Hot(_refused, _http)
         self._rates = Rates()
         self._open = {"/healthz": _healthy, "/readyz": _ready}
 
@@ -162,15 +212,15 @@ class Door:
         send = self._counted(send, request)
         probe = self._open.get(scope["path"])
         if probe is not None and scope["method"] in ("GET", "HEAD"):
-            await probe(self._house)(scope, receive, send)
+            await probe(self._context)(scope, receive, send)
             return
         identity = self.identify(scope)
         refusal = self._refusal(scope, identity)
         # After the rate: a stranger who floods the login page is refused like any other.
-        if refusal is None and await self._house.dashboard.answered(scope, receive, send):
+        if refusal is None and await self._context.dashboard.answered(scope, receive, send):
             return
         if identity is None or refusal is not None:
-            await (refusal or self._house.dashboard.refusal(scope))(scope, receive, send)
+            await (refusal or self._context.dashboard.refusal(scope))(scope, receive, send)
             return
         # Routes ask `allowed`, which reads it there: no route looks at a token itself.
         scope.setdefault("state", {})["identity"] = identity
@@ -182,7 +232,7 @@ class Door:
         """Tell who asks, by the token in the request's headers or by a browser's cookie."""
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         token = given[7:].decode("latin-1") if given[:7].lower() == b"bearer " else ""
-        return self._house.tokens.user_of(token) if token else self._house.dashboard.sessions.identify(scope)
+        return self._context.tokens.user_of(token) if token else self._context.dashboard.sessions.identify(scope)
 
     def _refusal(self, scope: Any, identity: Identity | None) -> Response | None:
         """Refuse who asks too often. A connection that showed a valid token is no stranger's from then on."""
@@ -197,7 +247,7 @@ class Door:
 
     def _counted(self, send: Any, request: str) -> Any:
         """Count the answer by its status, and give it the request's id."""
-        requests = self._house.requests
+        requests = self._context.requests
 
         async def counted(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -209,14 +259,14 @@ class Door:
         return counted
 
 
-def _healthy(_: House) -> Response:
+def _healthy(_: Context) -> Response:
     """The loop turns; that is all a liveness probe wants to know."""
     return Response("ok\n", media_type="text/plain")
 
 
-def _ready(house: House) -> Response:
+def _ready(context: Context) -> Response:
     """Ready to take work: the turns go on and the store takes changes. Why not is in the log, not for strangers."""
-    ready = house.service.fault is None and house.service.writer.message is None
+    ready = context.service.fault is None and context.service.writer.message is None
     return Response("ready\n" if ready else "not ready\n", 200 if ready else 503, media_type="text/plain")
 
 
@@ -238,63 +288,63 @@ async def _http(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
 
 
-async def _housekeeping(house: House, every_s: float = 5.0) -> None:
+async def _housekeeping(context: Context, every_s: float = 5.0) -> None:
     """Put an end to what was kept long enough, in memory, in the store and on the disk."""
-    collected = house.service.ledger.next_entry
+    collected = context.service.ledger.next_entry
     trimmed_s = time.monotonic()
     while True:
         await asyncio.sleep(every_s)
         # Cycles that survived their youth stay until here; a whole collection would hold up whoever waits.
-        if not house.service.workflows and collected != house.service.ledger.next_entry:
-            collected = house.service.ledger.next_entry
+        if not context.service.workflows and collected != context.service.ledger.next_entry:
+            collected = context.service.ledger.next_entry
             gc.collect()  # nothing is open, so there is little to look at and nobody who waits
         try:
-            await forget_closed(house.service)
+            await forget_closed(context.service)
             await asyncio.to_thread(trim_own_log)
             if time.monotonic() - trimmed_s > TRIM_S:
                 trimmed_s = time.monotonic()
                 await asyncio.to_thread(trim_memory)
-            await thin(house)
-            await asyncio.to_thread(_expire, house, house.service.now() - house.keep_s)
+            await thin(context)
+            await asyncio.to_thread(_expire, context, context.service.now() - context.keep_s)
         except Exception as error:
-            house.service.aside.put("round of", "housekeeping", error)
+            context.service.aside.put("round of", "housekeeping", error)
 
 
-async def _snapshots(house: House, every_s: float = 5.0) -> None:
+async def _snapshots(context: Context, every_s: float = 5.0) -> None:
     """Have the engine saved anew now and then.
 
     Apart from housekeeping: on a busy machine it takes minutes, and what is over must leave memory meanwhile.
     """
-    saved = house.service.ledger.next_entry
+    saved = context.service.ledger.next_entry
     while True:
         await asyncio.sleep(every_s)
-        if house.service.ledger.next_entry - saved >= SNAPSHOT_ENTRIES:
-            saved = house.service.ledger.next_entry
-            with house.service.aside.guard("round of", "snapshots"):
-                await take_snapshot(house.service, house.database, house.folder, house.keep_journal_bytes)
+        if context.service.ledger.next_entry - saved >= SNAPSHOT_ENTRIES:
+            saved = context.service.ledger.next_entry
+            with context.service.aside.guard("round of", "snapshots"):
+                await take_snapshot(context.service, context.database, context.folder, context.keep_journal_bytes)
 
 
-async def thin(house: House, most: int = THIN_MOST) -> None:
+async def thin(context: Context, most: int = THIN_MOST) -> None:
     """Merge windows of energy that have grown old, a node's few minutes with a group."""
-    batches = pieces(house.database, house.service.now())
+    batches = pieces(context.database, context.service.now())
     for _ in range(most):
         # The reading is in a thread, the writing in the writer's group: windows that come meanwhile are not lost.
         batch = await asyncio.to_thread(next, batches, None)
         if batch is None:
             return
-        house.service.writer.put(*batch)
-        await on_disk(house.service.writer)
+        context.service.writer.put(*batch)
+        await on_disk(context.service.writer)
 
 
-def _expire(house: House, before_s: float) -> None:
+def _expire(context: Context, before_s: float) -> None:
     """Let what ended before a time leave the store, its output and its objects the disk."""
     gone = 0
-    for attempts in reads.expire(house.database, before_s):
-        house.service.logs.drop(attempts)
+    for attempts in reads.expire(context.database, before_s):
+        context.service.logs.drop(attempts)
         gone += len(attempts)
-    if gone and isinstance(house.objects, FolderObjects):  # a bucket has rules of its own for what is old
-        old_s = time.time() - max(house.keep_s, LEAST_KEPT_S)
-        house.objects.sweep(old_s, lambda: wanted_objects(house.database))
+    if gone and isinstance(context.objects, FolderObjects):  # a bucket has rules of its own for what is old
+        old_s = time.time() - max(context.keep_s, LEAST_KEPT_S)
+        context.objects.sweep(old_s, lambda: wanted_objects(context.database))
 
 
 async def forget_closed(service: Service, after_s: float = FORGET_AFTER_S) -> None:

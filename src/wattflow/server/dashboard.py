@@ -19,11 +19,11 @@ from wattflow.live import Engine
 from wattflow.live.fork import fork
 from wattflow.runtime.records import TaskRecord, waits_for
 from wattflow.runtime.service import Service
-from wattflow.server.beside import Beside
-from wattflow.server.budgets import budgets
 from wattflow.server.decision_replay import shield_note, shown
+from wattflow.server.energy import budgets
 from wattflow.server.event_stream import Events
 from wattflow.server.forecasts import Forecasts
+from wattflow.server.reader_process import ReaderProcess
 from wattflow.server.session import Sessions, cookie_of, has_header, set_cookie
 from wattflow.server.tokens import Identity, Tokens
 from wattflow.server.zone import read_zone
@@ -59,7 +59,7 @@ class Dashboard:
         self.sessions = Sessions(database, tokens)
         self.events = Events(service, database)
         # Two processes: replaying an engine for one explanation takes seconds, and pages must not wait behind it.
-        self.documents, self.decisions = Beside(store, folder), Beside(store, folder)
+        self.documents, self.decisions = ReaderProcess(store, folder), ReaderProcess(store, folder)
         self.forecasts = Forecasts(store, folder, service.now)
         self._warming: asyncio.Task[None] | None = None
 
@@ -150,11 +150,9 @@ class Dashboard:
     async def present(self, owner: str | None) -> dict[str, Any]:
         """Nodes, queue by reason, budgets, watts: what only memory knows."""
         service = self.service
-        running: dict[str, int] = {}
-        for attempt in service.attempts.values():
-            running[attempt.node] = running.get(attempt.node, 0) + 1
+        running = service.attempts.by_node()
         nodes = [
-            {"name": node.spec.name, "state": node.state, "running": running.get(node.spec.name, 0),
+            {"name": node.spec.name, "state": node.state, "running": running[node.spec.name],
              "watts": node.load.watts if node.load else None, "busy": node.load.cpu_busy if node.load else None}
             for node in service.nodes
         ]  # fmt: skip

@@ -14,16 +14,15 @@ from starlette.responses import JSONResponse, Response
 
 from wattflow.files.columns import MEDIA_TYPE
 from wattflow.server.bodies import answer, schema, typed
+from wattflow.server.context import allowed, context_of, owned, owned_task
 from wattflow.server.energy import HOUR_S, energy
 from wattflow.server.forecasts import Forecast, Wanted
-from wattflow.server.house import allowed, house_of, owned, owned_task
 from wattflow.server.session import cookie_of, set_cookie
 from wattflow.server.tokens import Identity
 from wattflow.store import reads
 from wattflow.store import schema as tables
 
 router = APIRouter(prefix="/v1", tags=["dashboard"])
-Moment = Annotated[float, Query(ge=0, le=1e11)]
 PRIVATE = {"cache-control": "no-store", "vary": "accept-encoding"}
 
 
@@ -31,7 +30,7 @@ PRIVATE = {"cache-control": "no-store", "vary": "accept-encoding"}
 async def runs(request: Request, most: Annotated[int, Query(ge=1, le=1000)] = 200) -> Response:
     """Workflows as runs, the latest first, with their figures as far as they are known."""
     who = allowed(request, "user")
-    found = await asyncio.to_thread(listed, house_of(request).database, owner_of(who), most)
+    found = await asyncio.to_thread(listed, context_of(request).database, owner_of(who), most)
     return answer(request, found)
 
 
@@ -39,9 +38,9 @@ async def runs(request: Request, most: Annotated[int, Query(ge=1, le=1000)] = 20
 async def view(request: Request, workflow: str) -> Response:
     """The document of a workflow, under way or over."""
     await owned(request, workflow)
-    house = house_of(request)
+    context = context_of(request)
     packed = _packed(request)
-    data = await house.dashboard.documents.ask("view", workflow=workflow, now_s=house.service.now(), packed=packed)
+    data = await context.dashboard.documents.ask("view", workflow=workflow, now_s=context.service.now(), packed=packed)
     return _columns(data, packed)
 
 
@@ -49,7 +48,7 @@ async def view(request: Request, workflow: str) -> Response:
 async def live(request: Request, last_s: Annotated[float, Query(gt=0, le=86400)] = 600.0) -> Response:
     """The document of what runs, and of what ran in the last seconds."""
     who = allowed(request, "user")
-    dashboard = house_of(request).dashboard
+    dashboard = context_of(request).dashboard
     present, packed = await dashboard.present(owner_of(who)), _packed(request)
     data = await dashboard.documents.ask(
         "live", owner=owner_of(who), last_s=last_s, present=msgspec.to_builtins(present), packed=packed
@@ -61,10 +60,10 @@ async def live(request: Request, last_s: Annotated[float, Query(gt=0, le=86400)]
 async def events(request: Request) -> Response:
     """Server-sent events: what was committed."""
     who = allowed(request, "user")
-    hub = house_of(request).dashboard.events
+    hub = context_of(request).dashboard.events
     if not hub.has_room(owner_of(who)):
         raise HTTPException(503, "too many viewers watch already; close a page, or try later")
-    dashboard = house_of(request).dashboard
+    dashboard = context_of(request).dashboard
     # A stream lasts for hours: a revoked token must end it, though nothing is asked any more.
     still = functools.partial(dashboard.still_knows, who, cookie_of(request.scope))
     return hub.stream(owner_of(who), request.headers.get("last-event-id"), still)
@@ -79,22 +78,22 @@ async def joules(
 ) -> Response:
     """Joules of all nodes by step; the last hour where no span is given."""
     allowed(request, "user", "viewer")
-    house = house_of(request)
-    until_s = house.service.now() if to_s is None else to_s
+    context = context_of(request)
+    until_s = context.service.now() if to_s is None else to_s
     since_s = max(0.0, until_s - HOUR_S) if from_s is None else from_s
-    return answer(request, await asyncio.to_thread(energy, house.database, since_s, until_s, step))
+    return answer(request, await asyncio.to_thread(energy, context.database, since_s, until_s, step))
 
 
 @router.get("/tasks/{task}/explain")
 async def explain(request: Request, task: int, number: Annotated[int, Query(ge=0, le=10_000)] = 0) -> Response:
     """Candidates of a task that waits, or of the decision that placed one of its attempts."""
     await owned_task(request, task)
-    house = house_of(request)
-    record = house.service.tasks.get(task)
+    context = context_of(request)
+    record = context.service.tasks.get(task)
     # What waits is explained by the engine as it is, the past by replaying the journal up to the decision.
     if record is not None and record.state == "waiting" and number == 0:
-        return answer(request, await house.dashboard.explain_waiting(record))
-    data = await house.dashboard.decisions.ask("explain", task=task, number=number)
+        return answer(request, await context.dashboard.explain_waiting(record))
+    data = await context.dashboard.decisions.ask("explain", task=task, number=number)
     return answer(request, msgspec.json.decode(data))
 
 
@@ -106,7 +105,7 @@ async def forecast(request: Request) -> Response:
     # Checked before the process is started: it reads the store as the server, and knows no owners.
     if wanted.workflow is not None:
         await owned(request, wanted.workflow)
-    made = house_of(request).dashboard.forecasts.start(wanted, who.name)
+    made = context_of(request).dashboard.forecasts.start(wanted, who.name)
     return answer(request, {"id": made.id, "state": made.state}, 202)
 
 
@@ -114,7 +113,7 @@ async def forecast(request: Request) -> Response:
 async def forecasts(request: Request) -> Response:
     """Forecasts, the latest first."""
     who = allowed(request, "user")
-    return answer(request, [one.shown() for one in house_of(request).dashboard.forecasts.of(owner_of(who))])
+    return answer(request, [one.shown() for one in context_of(request).dashboard.forecasts.of(owner_of(who))])
 
 
 @router.get("/forecasts/{forecast}")
@@ -127,7 +126,7 @@ async def one_forecast(request: Request, forecast: str) -> Response:
 async def cancel_forecast(request: Request, forecast: str) -> Response:
     """Cancel a forecast."""
     found = _forecast(request, forecast)
-    await house_of(request).dashboard.forecasts.cancel(found)
+    await context_of(request).dashboard.forecasts.cancel(found)
     return answer(request, found.shown())
 
 
@@ -135,7 +134,7 @@ async def cancel_forecast(request: Request, forecast: str) -> Response:
 async def session(request: Request) -> Response:
     """Who is logged in."""
     who = allowed(request, "user", "viewer", "agent")
-    return answer(request, house_of(request).dashboard.told(who, cookie_of(request.scope)))
+    return answer(request, context_of(request).dashboard.told(who, cookie_of(request.scope)))
 
 
 @router.delete("/session")
@@ -143,7 +142,7 @@ async def logout(request: Request) -> Response:
     """End the session."""
     allowed(request, "user", "viewer", "agent")
     secret = cookie_of(request.scope)
-    await asyncio.to_thread(house_of(request).dashboard.sessions.close, secret)
+    await asyncio.to_thread(context_of(request).dashboard.sessions.close, secret)
     gone = set_cookie("", request.url.scheme == "https", 0.0)
     return JSONResponse({"ended": bool(secret)}, headers={"set-cookie": gone})
 
@@ -152,7 +151,7 @@ async def logout(request: Request) -> Response:
 async def link(request: Request) -> Response:
     """A code that opens one session within a minute, for a browser that a command opens."""
     who = allowed(request, "user", "viewer")
-    return answer(request, {"code": house_of(request).dashboard.sessions.code(who)}, 201)
+    return answer(request, {"code": context_of(request).dashboard.sessions.code(who)}, 201)
 
 
 def owner_of(who: Identity) -> str | None:
@@ -187,7 +186,7 @@ def _run(row: dict[str, Any]) -> dict[str, Any]:
 
 def _forecast(request: Request, identity: str) -> Forecast:
     who = allowed(request, "user")
-    found = house_of(request).dashboard.forecasts.get(identity, owner_of(who))
+    found = context_of(request).dashboard.forecasts.get(identity, owner_of(who))
     if found is None:
         raise HTTPException(404, f"no forecast {identity}")
     return found

@@ -6,9 +6,7 @@ of its ``placed_s``: the replay stops before that step.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,8 +15,9 @@ import sqlalchemy as sa
 from wattflow.live import past_decision
 from wattflow.live.protocol import Explained
 from wattflow.runtime import messages as m
+from wattflow.runtime.compaction import Replayed, load_snapshot
 from wattflow.runtime.decider import Decider
-from wattflow.server.absent import Gone, Missing
+from wattflow.server.not_there import Gone, Missing
 from wattflow.store import journal, reads
 from wattflow.store.reads import Found
 
@@ -26,7 +25,7 @@ MOST_CANDIDATES = 100
 _SPEC = msgspec.msgpack.Decoder(tuple[int, m.Task])
 
 
-def explained(database: sa.Engine, folder: Path, task: int, number: int) -> dict[str, Any]:
+def explained(database: sa.Engine, task: int, number: int) -> dict[str, Any]:
     """Candidates of the decision that placed an attempt (0: the last), and what it cost in the end.
 
     Raises:
@@ -43,7 +42,7 @@ def explained(database: sa.Engine, folder: Path, task: int, number: int) -> dict
         raise Missing(f"task {task} ({row['key']}): {told} was never placed, so there is no decision to explain")
     attempt = chosen[-1]
     engine, spec = _SPEC.decode(row["spec"])
-    decider = before(database, folder, attempt["placed_s"])
+    decider = before(database, attempt["placed_s"])
     candidates = past_decision.candidates_at(decider.engine, attempt["placed_s"], engine)
     names = {identity: name for name, identity in decider.engine.nodes.items()}
     about = {
@@ -96,10 +95,10 @@ def _in_the_end(attempt: Found) -> dict[str, Any]:
     }
 
 
-def before(database: sa.Engine, folder: Path, at_s: float) -> Decider:
+def before(database: sa.Engine, at_s: float) -> Decider:
     """The engine as it was when it was about to decide at a time."""
-    decider, after, checksum = _begun(database, folder, at_s)
-    for entry in journal.entries(database, after, checksum):
+    decider, begun = _begun(database, at_s)
+    for entry in journal.entries(database, begun.sequence, begun.checksum):
         calls: list[bytes] = msgspec.msgpack.decode(entry.data)
         for number, call in enumerate(calls):
             if is_step(call, at_s):
@@ -116,20 +115,14 @@ def is_step(call: bytes, at_s: float) -> bool:
     return call.startswith(b"\x92\xa4step") and bool(msgspec.msgpack.decode(call)[1] == at_s)  # of version 0.1.0
 
 
-def _begun(database: sa.Engine, folder: Path, at_s: float) -> tuple[Decider, int, int]:
+def _begun(database: sa.Engine, at_s: float) -> tuple[Decider, Replayed]:
     """The engine of the last snapshot before a time; a new one where the journal still has its first entry."""
     decider = Decider("fifo")  # the journal's first call, or the snapshot, says which policy it really was
     older = [one for one in journal.snapshots(database) if one.time_s < at_s]
     if older:
-        found = older[-1]
-        with tempfile.TemporaryDirectory() as place:
-            file = Path(place) / "engine"
-            file.write_bytes(journal.snapshot_bytes(database, found))
-            decider.load(file)
-        decider.policy = found.policy
-        return decider, found.sequence, found.checksum
+        return decider, load_snapshot(decider, database, older[-1])
     if reads.first_entry(database) == 1:
-        return decider, 0, 0
+        return decider, Replayed()
     raise Gone(
         "this decision is too old: the store keeps snapshots and journal of the engine up to a number of bytes, and it "
         "was made before the oldest that is left"

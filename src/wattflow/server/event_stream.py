@@ -18,10 +18,11 @@ import msgspec
 import sqlalchemy as sa
 from starlette.responses import Response
 
-from wattflow.runtime.feed import Event, decoded
+from wattflow.runtime.aside import Background
+from wattflow.runtime.ledger import Event, decoded
 from wattflow.runtime.service import Service
-from wattflow.runtime.turns import call_in, settle
-from wattflow.store import events
+from wattflow.runtime.turns import call_in, on_disk
+from wattflow.store import reads
 
 EVERY_S = 0.25
 ALIVE_S = 15.0
@@ -90,7 +91,7 @@ class Events:
         self._gathered: list[Entry] = []
         self._planned: asyncio.TimerHandle | None = None
         self._publishing = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Background()
         self._feed.listener = self._gather
 
     def close(self) -> None:
@@ -114,7 +115,7 @@ class Events:
         self._viewers.add(viewer)
         now = self._feed.next - 1
         try:
-            await self._stored()
+            await on_disk(self._service.writer)
             await self._begin(viewer, last_id, now)
         except BaseException:
             self.leave(viewer)
@@ -142,11 +143,11 @@ class Events:
         viewer.ready.set()
 
     async def _is_forgotten(self, after: int, now: int) -> bool:
-        return after < now and await asyncio.to_thread(events.first, self._database) > after + 1
+        return after < now and await asyncio.to_thread(reads.first_event, self._database) > after + 1
 
     async def _replayed(self, owner: str | None, after: int, up_to: int) -> Any:
         while after < up_to:
-            found = await asyncio.to_thread(events.after, self._database, after, up_to, PIECE)
+            found = await asyncio.to_thread(reads.events_after, self._database, after, up_to, PIECE)
             if not found:
                 return
             after = found[-1][0]
@@ -178,9 +179,7 @@ class Events:
         self._service.writer.settled(lambda: call_in(loop, self._publish_soon, gathered, viewers))
 
     def _publish_soon(self, gathered: list[Entry], viewers: Sequence[Viewer]) -> None:
-        task = asyncio.get_running_loop().create_task(self._publish(gathered, viewers))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.begin(self._publish(gathered, viewers))
 
     async def _publish(self, gathered: list[Entry], viewers: Sequence[Viewer]) -> None:
         async with self._publishing:  # in order, though one of many events is told in pieces
@@ -205,13 +204,6 @@ class Events:
             return None
         body = {"sequence": last, "now_s": self._service.now()} | {n: lists[n] for n in LISTS if n in lists}
         return _frame("batch", body, last)
-
-    async def _stored(self) -> None:
-        """Until everything that was handed to the writer is on disk."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        self._service.writer.settled(lambda: call_in(loop, settle, [done]))
-        await done
 
 
 class Stream(Response):

@@ -19,7 +19,7 @@ from wattflow.live.roll import Spread, roll
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.run import Run
 from wattflow.runtime.compaction import rebuilt
-from wattflow.server.beside import store_url
+from wattflow.server.reader_process import store_url
 from wattflow.server.runs import make_run
 from wattflow.sim import SimOptions, simulate
 from wattflow.store import reads, schema

@@ -22,10 +22,10 @@ from wattflow.learn import recorded
 from wattflow.learn.recorded import Recorded
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import InvalidInput
-from wattflow.model.workflow import Function
-from wattflow.model.workload import Shape, Workload
+from wattflow.model.workload import Workload
 from wattflow.runtime import messages as m
-from wattflow.runtime.facts import node_of, variant_of
+from wattflow.runtime.facts import node_of
+from wattflow.server.runs import structure
 from wattflow.store import reads, schema
 from wattflow.store.reads import Found
 
@@ -191,18 +191,8 @@ def _step(logarithm: float, step: float) -> float:
 
 
 def _workload(done: Sequence[_Done], kept: Sequence[int], nodes: Mapping[str, Node]) -> Workload:
-    names = list(dict.fromkeys(one.spec.function_name for one in done))
-    forms = list(dict.fromkeys((one.spec.function_name, tuple(one.spec.variants)) for one in done))
-    shapes = tuple(
-        Shape(names.index(name), tuple(variant_of(variant) for variant in variants)) for name, variants in forms
-    )
-    at = {(one.flow, one.spec.key): i for i, one in enumerate(done)}
-    edges = [
-        (at[one.flow, key], i)
-        for i, one in enumerate(done)
-        for key in dict.fromkeys([*one.spec.parents, *one.spec.results])
-        if (one.flow, key) in at
-    ]
+    columns = structure([(one.flow, one.spec) for one in done])
+    names = [function.name for function in columns["functions"]]
     first_s = min(one.submitted_s for one in done)
     speed = {name: node.speed for name, node in nodes.items()}
     runtime = np.array([one.seconds * speed.get(str(one.attempt["node"]), 1.0) / one.factor for one in done])
@@ -219,10 +209,7 @@ def _workload(done: Sequence[_Done], kept: Sequence[int], nodes: Mapping[str, No
         runtime_s=runtime,
         # What a client does not tell is what the server had learned: what the function usually takes.
         estimate_s=np.where(np.isfinite(given), given, usual[function]),
-        shapes=shapes,
-        functions=tuple(Function(name) for name in names),
-        edges=(np.array([e[0] for e in edges], np.int32), np.array([e[1] for e in edges], np.int32)),
-        shape=np.array([forms.index((one.spec.function_name, tuple(one.spec.variants))) for one in done], np.int32),
+        **columns,
         workflow=flow,
         workflow_submit_s=submit,
         deadline_s=np.array([one.deadline_s for one in done]) - first_s,

@@ -29,9 +29,9 @@ from wattflow.files.whole import write_text
 from wattflow.learn import finetune
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import weights
+from wattflow.runtime.aside import Away
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
-from wattflow.runtime.outage_notice import Away
 from wattflow.runtime.transport import Unreachable
 from wattflow.server.history import History, finished, read_history
 from wattflow.store.database import read_store

@@ -16,7 +16,7 @@ from wattflow.model.interfaces import VERSIONS
 from wattflow.runtime.messages import Outcomes, Submission, Task, Variant
 from wattflow.runtime.recovery import outcome_of
 from wattflow.server.bodies import answer, answer_rows, schema, typed, typed_submission
-from wattflow.server.house import allowed, house_of, owned, owned_task
+from wattflow.server.context import allowed, context_of, owned, owned_task
 from wattflow.store import reads
 from wattflow.store.reads import Found
 
@@ -58,8 +58,8 @@ def shield_figures(known: dict[str, Any]) -> dict[str, Any] | None:
 async def status(request: Request) -> Response:
     """Versions, counts, and whether the store takes changes."""
     allowed(request, "user", "agent", "viewer")
-    house = house_of(request)
-    service = house.service
+    context = context_of(request)
+    service = context.service
     written = service.writer.figures
     return answer(request, {
         "wattflow": __version__, "interfaces": dict(VERSIONS),
@@ -68,7 +68,7 @@ async def status(request: Request) -> Response:
         "nodes": sum(node.state != "down" for node in service.nodes), "running": len(service.attempts),
         "waiting": sum(flow.open for flow in service.workflows.values()) - len(service.attempts),
         "trouble": service.writer.message, "set_aside": dict(service.aside.counts),
-        "epoch": service.fences.epoch, "servers": house.servers, "shield": shield_figures(service.decider.shield),
+        "epoch": service.fences.epoch, "servers": context.servers, "shield": shield_figures(service.decider.shield),
         "commits": written.commits,
         "commit_p50_s": written.commit_s.quantile(0.5), "commit_p99_s": written.commit_s.quantile(0.99),
         "commit_collecting_p50_s": written.collecting_s.quantile(0.5),
@@ -76,9 +76,9 @@ async def status(request: Request) -> Response:
         "commit_statements_p50_s": written.statements_s.quantile(0.5),
         "commit_statements_p99_s": written.statements_s.quantile(0.99),
         "commit_disk_p50_s": written.disk_s.quantile(0.5), "commit_disk_p99_s": written.disk_s.quantile(0.99),
-        "turn_p99_s": service.turn_s.quantile(0.99), "turn_cpu_p99_s": service.turn_cpu_s.quantile(0.99),
-        "loop_late_max_s": house.pulse.late_s.longest_s, "loop_held_max_s": house.pulse.held_s.longest_s,
-        "loop_held_p999_s": house.pulse.held_s.quantile(0.999),
+        "turn_p99_s": service.turns.took_s.quantile(0.99), "turn_cpu_p99_s": service.turns.took_cpu_s.quantile(0.99),
+        "loop_late_max_s": context.pulse.late_s.longest_s, "loop_held_max_s": context.pulse.held_s.longest_s,
+        "loop_held_p999_s": context.pulse.held_s.quantile(0.999),
     })  # fmt: skip
 
 
@@ -86,17 +86,17 @@ async def status(request: Request) -> Response:
 async def submit(request: Request) -> Response:
     """Tasks for a workflow, new or open."""
     who = allowed(request, "user")
-    house = house_of(request)
+    context = context_of(request)
     submission = await typed_submission(request)
     # Refused at the door: an answer would wait for a commit that does not come.
-    if house.service.writer.message is not None:
-        raise HTTPException(507, f"the store does not take changes: {house.service.writer.message}")
-    if submission.workflow not in house.service.workflows:
+    if context.service.writer.message is not None:
+        raise HTTPException(507, f"the store does not take changes: {context.service.writer.message}")
+    if submission.workflow not in context.service.workflows:
         # It may be over and out of memory; opened again under the same id its tasks would be somebody's twice.
-        known = await asyncio.to_thread(reads.workflow, house.database, submission.workflow)
+        known = await asyncio.to_thread(reads.workflow, context.database, submission.workflow)
         if known is not None:
             raise HTTPException(409, f"workflow {submission.workflow} exists and is over")
-    return answer(request, await house.service.submit(submission, who.name, who.project), 201)
+    return answer(request, await context.service.submit(submission, who.name, who.project), 201)
 
 
 @router.get("/workflows")
@@ -106,7 +106,7 @@ async def workflows(
     """Workflows, the latest first; those beyond the one with an id, so many at most."""
     who = allowed(request, "user")
     owner = None if who.sees_all else who.name
-    found = await asyncio.to_thread(reads.workflows, house_of(request).database, owner, None, most, after)
+    found = await asyncio.to_thread(reads.workflows, context_of(request).database, owner, None, most, after)
     return await answer_rows(request, found, _workflow)
 
 
@@ -114,7 +114,7 @@ async def workflows(
 async def one_workflow(request: Request, workflow: str) -> Response:
     """One workflow."""
     row = await owned(request, workflow)
-    counts = await asyncio.to_thread(reads.task_counts, house_of(request).database, [workflow])
+    counts = await asyncio.to_thread(reads.task_counts, context_of(request).database, [workflow])
     return answer(request, _workflow(row | {"tasks": counts.get(workflow, {})}))
 
 
@@ -124,7 +124,7 @@ async def tasks(
 ) -> Response:
     """Its tasks in order of submission, beyond one and so many at most; or the one with a key."""
     await owned(request, workflow)
-    database = house_of(request).database
+    database = context_of(request).database
     found = await asyncio.to_thread(
         lambda: reads.with_joules(database, reads.tasks(database, workflow, after, most, key))
     )
@@ -137,7 +137,7 @@ async def attempts(
 ) -> Response:
     """Attempts of its tasks beyond one, so many at most, or of one task: where, when, how it ended, joules."""
     await owned(request, workflow)
-    database = house_of(request).database
+    database = context_of(request).database
     asked = partial(reads.attempts, database, workflow, key, specs=True, after=after, most=most)
     found = await asyncio.to_thread(asked)
     return await answer_rows(request, found, _attempt)
@@ -146,25 +146,25 @@ async def attempts(
 @router.get("/workflows/{workflow}/outcomes")
 async def outcomes(request: Request, workflow: str, after: Sequence = 0, wait_s: Wait = 0.0) -> Response:
     """Ends of its tasks after a sequence number; waits for one."""
-    house = house_of(request)
-    record = house.service.workflows.get(workflow)
+    context = context_of(request)
+    record = context.service.workflows.get(workflow)
     if record is None:
         await owned(request, workflow)
-        found = await asyncio.to_thread(reads.outcomes, house.database, workflow, after, 1000)
+        found = await asyncio.to_thread(reads.outcomes, context.database, workflow, after, 1000)
         ends = [outcome_of(row) for row in found]
         return answer(request, Outcomes(ends, ends[-1].sequence if ends else after, 0))
     who = allowed(request, "user")
     # As if it were not there: whether somebody else has such a workflow is nobody's business.
     if not who.sees_all and record.owner != who.name:
         raise HTTPException(404, f"no workflow {workflow}")
-    return answer(request, await house.service.outcomes(workflow, after, wait_s))
+    return answer(request, await context.service.outcomes(workflow, after, wait_s))
 
 
 @router.post("/workflows/{workflow}/cancel")
 async def cancel(request: Request, workflow: str, key: str | None = None, waiting: bool = False) -> Response:
     """Cancel a workflow, or one task of it; with ``waiting`` only what has not started."""
     await owned(request, workflow)
-    service = house_of(request).service
+    service = context_of(request).service
     record = service.workflows.get(workflow)
     if record is None:
         return answer(request, {"cancelled": 0})
@@ -177,28 +177,27 @@ async def cancel(request: Request, workflow: str, key: str | None = None, waitin
 @router.get("/workflows/{workflow}/run")
 async def run_file(request: Request, workflow: str) -> Response:
     """The finished workflow as a Run file (parquet), like a simulated one."""
-    row = await owned(request, workflow)
-    if row["state"] == "open":
-        raise HTTPException(409, f"workflow {workflow} is not over yet")
-    data = await house_of(request).dashboard.documents.ask("run", workflow=workflow)
-    return Response(data, media_type="application/vnd.apache.parquet")
+    return await _made_of(request, workflow, "run", "application/vnd.apache.parquet")
 
 
 @router.get("/workflows/{workflow}/document")
 async def document(request: Request, workflow: str) -> Response:
     """The finished workflow as WfFormat, with the runtime and the joules of each task."""
-    row = await owned(request, workflow)
-    if row["state"] == "open":
+    return await _made_of(request, workflow, "document", "application/json")
+
+
+async def _made_of(request: Request, workflow: str, what: str, media: str) -> Response:
+    if (await owned(request, workflow))["state"] == "open":
         raise HTTPException(409, f"workflow {workflow} is not over yet")
-    text = await house_of(request).dashboard.documents.ask("document", workflow=workflow)
-    return Response(text, media_type="application/json")
+    data = await context_of(request).dashboard.documents.ask(what, workflow=workflow)
+    return Response(data, media_type=media)
 
 
 @router.get("/tasks/{task}")
 async def one_task(request: Request, task: int) -> Response:
     """One task with its attempts."""
     row = await owned_task(request, task)
-    database = house_of(request).database
+    database = context_of(request).database
     found = await asyncio.to_thread(reads.attempts, database, row["workflow"], row["key"], specs=True)
     return answer(request, _task(row) | {"attempts": [_attempt(one) for one in found]})
 
@@ -207,7 +206,7 @@ async def one_task(request: Request, task: int) -> Response:
 async def why(request: Request, task: int) -> Response:
     """Why it is not running."""
     row = await owned_task(request, task)
-    service = house_of(request).service
+    service = context_of(request).service
     record = service.tasks.get(task)
     reason = service.why(record) if record is not None else row["reason"] or row["state"]
     return answer(request, {"task": task, "state": record.state if record is not None else row["state"], "why": reason})
@@ -219,9 +218,9 @@ async def task_log(
 ) -> Response:
     """Output of an attempt (0: the latest) from a place on. Headers tell the attempt and whether it is over."""
     row = await owned_task(request, task)
-    house = house_of(request)
+    context = context_of(request)
     number = number or max(1, row["attempts"])
-    data = await asyncio.wrap_future(house.service.logs.get(task, number, offset))
+    data = await asyncio.wrap_future(context.service.logs.get(task, number, offset))
     over = row["state"] not in ("waiting", "running") or number < row["attempts"]
     return Response(data, media_type="application/octet-stream",
                     headers={"wattflow-attempt": str(number), "wattflow-over": str(int(over))})  # fmt: skip
@@ -231,13 +230,11 @@ async def task_log(
 async def nodes(request: Request) -> Response:
     """All nodes: what they offer, their state, what they look like."""
     allowed(request, "user", "agent", "viewer")
-    service = house_of(request).service
-    running: dict[str, int] = {}
-    for attempt in service.attempts.values():
-        running[attempt.node] = running.get(attempt.node, 0) + 1
+    service = context_of(request).service
+    running = service.attempts.by_node()
     return answer(request, [
         {"name": node.spec.name, "state": node.state, "cpus": node.spec.cpus, "memory_bytes": node.spec.memory_bytes,
-         "devices": node.spec.devices, "running": running.get(node.spec.name, 0), "load": node.load,
+         "devices": node.spec.devices, "running": running[node.spec.name], "load": node.load,
          "interference": service.learning.gpus.interference(node.spec.name), "warm": sorted(node.warm)}
         for node in service.nodes
     ])  # fmt: skip
@@ -247,7 +244,7 @@ async def nodes(request: Request) -> Response:
 async def functions(request: Request) -> Response:
     """Tell what was learned of each function: its runtime on a node of speed 1, its cold start, its duty on GPUs."""
     allowed(request, "user")
-    service = house_of(request).service
+    service = context_of(request).service
     learned = service.learning
     return answer(request, [
         {"name": name, "runtime_s": learned.estimates.runtime_s(name), "cold_start_s": about.cold_start_s,
@@ -259,7 +256,7 @@ async def functions(request: Request) -> Response:
 @router.post("/policy", openapi_extra=schema(PolicyChange))
 async def policy(request: Request) -> Response:
     """Another policy from now on."""
-    who, service = allowed(request, "operator"), house_of(request).service
+    who, service = allowed(request, "operator"), context_of(request).service
     change = await typed(request, PolicyChange)
     await service.use(change.policy)
     service.ledger.audit(service.now(), who.name, "policy", policy=change.policy)
@@ -270,9 +267,9 @@ async def policy(request: Request) -> Response:
 @router.post("/shutdown")
 async def shutdown(request: Request) -> Response:
     """End the server; what is open goes on when it is started again."""
-    who, house = allowed(request, "operator"), house_of(request)
-    house.service.ledger.audit(house.service.now(), who.name, "shutdown")
-    house.shut_down()
+    who, context = allowed(request, "operator"), context_of(request)
+    context.service.ledger.audit(context.service.now(), who.name, "shutdown")
+    context.shut_down()
     return answer(request, {"stopping": True}, 202)
 
 

@@ -1,6 +1,6 @@
 """A workflow of the store as a Run: the same rows, accounts and file as a simulated one, under way or over.
 
-All of this is for a process beside the server (`beside`): thousands of rows are decoded here.
+All of this is for a process beside the server (`reader_process`): thousands of rows are decoded here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wattflow.runtime.facts import node_of, variant_of
 from wattflow.runtime.messages import Node as NodeMessage
 from wattflow.runtime.messages import Task
 from wattflow.server.zone import from_time
-from wattflow.store import events, reads
+from wattflow.store import reads
 from wattflow.store.reads import Found
 from wattflow.traces import wfformat_write
 
@@ -183,7 +183,7 @@ def _power_log(windows: Sequence[Found], place: dict[str, int], span: tuple[floa
 def _sleep_log(database: sa.Engine, place: dict[str, int], span: tuple[float, float]) -> NDArray[np.void]:
     start_s, end_s = span
     found: list[tuple[int, float, float, int]] = []
-    rows = [row for row in events.node_states(database, end_s) if row["node"] in place]
+    rows = [row for row in reads.node_states(database, end_s) if row["node"] in place]
     for row, following in itertools.zip_longest(rows, rows[1:]):
         until_s = following["at_s"] if following is not None and following["node"] == row["node"] else end_s
         from_s, to_s = max(row["at_s"], start_s), min(until_s, end_s)
@@ -210,18 +210,7 @@ def _workload(record: Record, cluster: Cluster) -> Workload:
     """The tasks as they turned out. Runtimes are those of a node of speed 1 and the plain variant."""
     specs = [_SPEC.decode(task["spec"])[1] for task in record.tasks]
     runtime = _runtimes(record, {task["id"]: spec for task, spec in zip(record.tasks, specs, strict=True)}, cluster)
-    names = list(dict.fromkeys(spec.function_name for spec in specs))
-    function = {name: index for index, name in enumerate(names)}
-    forms: dict[Any, int] = {}
-    shape = [forms.setdefault((spec.function_name, tuple(spec.variants)), len(forms)) for spec in specs]
     flow = {row["id"]: index for index, row in enumerate(record.flows)}
-    at = {(task["workflow"], task["key"]): index for index, task in enumerate(record.tasks)}
-    edges = [
-        (at[task["workflow"], key], index)
-        for index, (task, spec) in enumerate(zip(record.tasks, specs, strict=True))
-        for key in dict.fromkeys([*spec.parents, *spec.results])
-        if (task["workflow"], key) in at
-    ]
     start_s = record.start_s
     due_s = [msgspec.msgpack.decode(row["about"]).get("deadline_s") for row in record.flows]
     deadline_s = [
@@ -235,16 +224,33 @@ def _workload(record: Record, cluster: Cluster) -> Workload:
         release_s=np.array([max(0.0, task["submitted_s"] - start_s) for task in record.tasks], np.float64),
         runtime_s=seconds,
         estimate_s=np.where(np.isfinite(estimates), estimates, seconds),
-        shapes=[Shape(function[n], tuple(variant_of(v) for v in variants)) for n, variants in forms] or [Shape(0, ())],
-        functions=[Function(name) for name in names] or [Function("task")],
-        edges=(np.array([e[0] for e in edges], np.int32), np.array([e[1] for e in edges], np.int32)),
-        shape=np.array(shape, np.int32),
+        **structure([(task["workflow"], spec) for task, spec in zip(record.tasks, specs, strict=True)]),
         workflow=np.array([flow[task["workflow"]] for task in record.tasks], np.int32),
         workflow_names=tuple(row["name"] for row in record.flows),
         workflow_submit_s=np.array([row["submitted_s"] - start_s for row in record.flows]),
         deadline_s=np.array(deadline_s, np.float64) - start_s,
         ids=tuple(task["key"] for task in record.tasks),
     )
+
+
+def structure(tasks: Sequence[tuple[object, Task]]) -> dict[str, Any]:
+    """Columns of a workload that tasks have by what they are: functions, shapes, edges; each has its workflow."""
+    forms: dict[Any, int] = {}
+    shape = [forms.setdefault((spec.function_name, tuple(spec.variants)), len(forms)) for _, spec in tasks]
+    names = list(dict.fromkeys(name for name, _ in forms))
+    at = {(flow, spec.key): index for index, (flow, spec) in enumerate(tasks)}
+    edges = [
+        (at[flow, key], index)
+        for index, (flow, spec) in enumerate(tasks)
+        for key in dict.fromkeys([*spec.parents, *spec.results])
+        if (flow, key) in at
+    ]
+    shapes = [Shape(names.index(name), tuple(variant_of(v) for v in variants)) for name, variants in forms]
+    return {
+        "shapes": shapes or [Shape(0, ())], "shape": np.array(shape, np.int32),
+        "functions": [Function(name) for name in names] or [Function("task")],
+        "edges": tuple(np.array([edge[end] for edge in edges], np.int32) for end in (0, 1)),
+    }  # fmt: skip
 
 
 def _runtimes(record: Record, specs: dict[int, Task], cluster: Cluster) -> dict[int, float]:

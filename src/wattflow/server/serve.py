@@ -1,7 +1,8 @@
-"""A server process: the house is opened, the application runs on uvicorn until it is told to stop."""
+"""A server process: the store is opened, the application runs on uvicorn until it is told to stop."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import json
@@ -23,7 +24,7 @@ from wattflow.runtime.recovery import restore
 from wattflow.server import known_store
 from wattflow.server.app import make_app
 from wattflow.server.connections import Connections, protocol
-from wattflow.server.house import House
+from wattflow.server.context import Context
 from wattflow.server.settings import ServerSettings, address_of
 from wattflow.server.tokens import HOME_ROLES, Identity, Tokens, write_secret
 from wattflow.server.zone import intensity
@@ -31,24 +32,25 @@ from wattflow.store import backup
 from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble, open_store, told
 from wattflow.store.layout import Gone
-from wattflow.store.object_url import open_objects
 from wattflow.store.objects import Objects
-from wattflow.store.short_turns import ask_for_short_turns
+from wattflow.store.s3 import open_objects
 from wattflow.store.writer import Writer
-from wattflow.store.writing import Refused, WritingProcess
+from wattflow.store.writing import Refused, WritingProcess, ask_for_short_turns
 
 log = logging.getLogger(__name__)
+LAST_WORDS_S = 3.0
+"""How long a server that cannot go on still answers with the reason: clients ask again within a second or two."""
 END_WITHIN_S = 20.0
 """A server that was told to end does so within this long, whatever hangs in it: what is committed is right."""
 
 
-def open_house(
+def open_context(
     settings: ServerSettings,
     driver: Driver,
     objects: Objects | None = None,
     writing: WritingProcess | None = None,
     url: str = "",
-) -> House:
+) -> Context:
     """Store, objects, tokens and service, restored from where they were, once no other server works on the store."""
     home = settings.home
     home.make()
@@ -72,7 +74,7 @@ def open_house(
     service.ledger.usage.intensity = intensity(home.folder, settings.carbon_g_per_kwh)
     if claim is not None:
         claim.hold()
-    return House(
+    return Context(
         service, database, kept, tokens, home.folder, settings.keep_s, settings.keep_journal_bytes, claim=claim
     )
 
@@ -165,25 +167,29 @@ def serve(
     if settings.standby:
         processes.mark(settings.home.server_file, os.getpid(), **_about(settings, url), standby=True)
         log.info("the server waits to take over, at %s", url)
-    house = open_house(settings, driver, objects, writing, url)
-    app = make_app(house)
+    context = open_context(settings, driver, objects, writing, url)
+    app = make_app(context)
     config = uvicorn.Config(
-        app, loop="uvloop", http=protocol(Connections(house.closed)), ws="none",
+        app, loop="uvloop", http=protocol(Connections(context.closed)), ws="none",
         log_config=None, log_level="warning", access_log=False, proxy_headers=False,
         timeout_keep_alive=120,
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=2,
         server_header=False,
     )  # fmt: skip
     # The file that tells where it listens is written by `startup`, when it does, and not before.
-    server = _Server(config, settings, url, house)
+    server = _Server(config, settings, url, context)
 
     def shut_down() -> None:
         server.should_exit = True
         if own_process:
             _end_within(END_WITHIN_S)
 
+    def end_after_a_fault() -> None:
+        # Whoever is between two polls would find nobody to tell the reason: it is told to all who come meanwhile.
+        asyncio.get_running_loop().call_later(LAST_WORDS_S, shut_down)
+
     own_process = threading.current_thread() is threading.main_thread()  # else it is somebody else's to end
-    house.shut_down = house.service.on_fault = shut_down
+    context.shut_down, context.service.on_fault = shut_down, end_after_a_fault
     _settle_memory()
     ask_for_short_turns()  # this thread is the loop's
     # uvicorn ends in peace when it is told to, and then raises the signal anew, which would be the end right there.
@@ -194,20 +200,20 @@ def serve(
         server.run(sockets=[listener])
     finally:
         # After the last answer: what was decided is written even while the process ends.
-        house.service.writer.close()
-        if house.claim is not None:
-            house.claim.close()
-        house.database.dispose()  # the last one to close a store copies its log back
+        context.service.writer.close()
+        if context.claim is not None:
+            context.claim.close()
+        context.database.dispose()  # the last one to close a store copies its log back
         if (settings.home.server() or {}).get("pid") == os.getpid():
             settings.home.server_file.unlink(missing_ok=True)
         for number, handler in before.items():
             signal.signal(number, handler)
-    if house.claim is not None and house.claim.reason is not None:
-        raise StoreTrouble(house.claim.reason)
-    if house.service.writer.message is not None:
-        raise StoreTrouble(f"the store does not take changes: {house.service.writer.message}")
-    if house.service.fault is not None:
-        raise WattflowError(house.service.fault)
+    if context.claim is not None and context.claim.reason is not None:
+        raise StoreTrouble(context.claim.reason)
+    if context.service.writer.message is not None:
+        raise StoreTrouble(f"the store does not take changes: {context.service.writer.message}")
+    if context.service.fault is not None:
+        raise WattflowError(context.service.fault)
 
 
 def _server_class() -> type:
@@ -219,16 +225,16 @@ def _server_class() -> type:
 class _Server(_server_class()):  # type: ignore[misc]
     """A uvicorn server that says where it listens once it does."""
 
-    def __init__(self, config: object, settings: ServerSettings, url: str, house: House) -> None:
+    def __init__(self, config: object, settings: ServerSettings, url: str, context: Context) -> None:
         super().__init__(config)
-        self._settings, self._url, self._house = settings, url, house
+        self._settings, self._url, self._context = settings, url, context
 
     def handle_exit(self, sig: int, frame: object) -> None:
         super().handle_exit(sig, frame)
         _end_within(END_WITHIN_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._house.dashboard.events.close()  # else the end would wait for streams that never do
+        self._context.dashboard.events.close()  # else the end would wait for streams that never do
         await super().shutdown(sockets=sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -236,9 +242,9 @@ class _Server(_server_class()):  # type: ignore[misc]
         if self.should_exit:
             return
         # Told with the address: whoever finds the server in the home also learns of its standby.
-        others = self._house.claim.others if self._house.claim is not None else []
+        others = self._context.claim.others if self._context.claim is not None else []
         processes.mark(self._settings.home.server_file, os.getpid(), **_about(self._settings, self._url), others=others)
-        log.info("the server is ready at %s, in epoch %d", self._url, self._house.service.fences.epoch)
+        log.info("the server is ready at %s, in epoch %d", self._url, self._context.service.fences.epoch)
 
 
 def _about(settings: ServerSettings, url: str) -> dict[str, object]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from wattflow.model.errors import InvalidInput
-from wattflow.runtime.clear_text import check_listening
+from wattflow.runtime.addresses import check_listening
 from wattflow.runtime.home import Home
 
 
@@ -52,9 +53,16 @@ def listen(settings: ServerSettings) -> socket.socket:
         listener.bind((settings.host, settings.port))
     except OSError as error:
         listener.close()
-        raise InvalidInput(
-            f"{settings.host}:{settings.port}", f"{error.strerror}; choose another with --port (0 takes any free one)"
-        ) from None
+        where = f"{settings.host}:{settings.port}"
+        if error.errno == errno.EADDRINUSE:
+            why = (
+                "another program listens there, perhaps a server that is just starting or one of another folder: "
+                "`wattflow ps` shows whether it answers, `wattflow down` (with its --home) ends it, "
+                "`--port 0` takes a free port"
+            )
+        else:
+            why = f"{error.strerror}; choose another with --port (0 takes any free one)"
+        raise InvalidInput(where, why) from None
     if not settings.standby:  # who waits refuses: clients and agents ask others then
         listener.listen(512)
     return listener

@@ -9,7 +9,7 @@ from __future__ import annotations
 from wattflow.kernel import jit
 from wattflow.model.run import Run
 from wattflow.policy.base import Policy
-from wattflow.sim import tailoring
+from wattflow.sim import steering
 from wattflow.sim.simulate import Simulation
 
 
@@ -31,7 +31,7 @@ class Repeated(Simulation):
             self.state, self.world = state.copy(), world.copy()
         self.policy = policy
         with jit.compiling():
-            tailoring.set_numbers(policy, self.state, self.cluster, self._sleep_after_s)
+            steering.set_numbers(policy, self.state, self.cluster, self._sleep_after_s)
             super()._open()
         return self.run()
 

@@ -211,7 +211,7 @@ def _weight(state, variant, device, level):
     return devices.weight_at(state, variant, dcls, level) / share
 
 
-@inner
+@optional(RICH, types.float64)
 def _device_integral(state, world, a):
     """Return joules above idle so far that one unit of an attempt's share would have had, over all its devices."""
     attempt = state.attempts[a]
@@ -298,7 +298,7 @@ def _rework(state, world, a, before, after):
     _stretch(state, world, a, view.factor_at(state, shape, attempt.variant, attempt.node, 1.0) / old)
 
 
-@inner
+@optional(RICH)
 def _stretch(state, world, a, ratio):
     """Make an attempt's remaining work so many times as long."""
     run = world.runs[a]

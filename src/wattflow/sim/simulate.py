@@ -21,7 +21,7 @@ from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
-from wattflow.sim import kernel, lacking, steering, tailoring, world_build
+from wattflow.sim import kernel, lacking, steering, world_build
 from wattflow.sim.inputs import Name, cluster_of, drawn
 from wattflow.sim.sim_options import SimOptions
 from wattflow.sim.world import World
@@ -78,10 +78,9 @@ class Simulation:
         self.plan_seconds = 0.0
         known = workload
         if self.options.runtime_error > 0:
-            # The second number keeps draws apart: 11 estimates, 7 watts (`world_build`), 23 looks ahead (`outlook`).
+            # The second number keeps draws apart: 11 estimates, 7 watts (`world_build`).
             noise = np.random.default_rng([seed, 11]).normal(0.0, self.options.runtime_error, len(workload))
             known = workload.with_estimates(workload.estimate_s * np.exp(noise))
-        self._tailor(known)
         steered = self.policy.steer is not None and len(workload) > 0
         self._steered = steering.Steered(self.policy, known, cluster) if steered else None
         with jit.compiling():
@@ -98,24 +97,6 @@ class Simulation:
         with np.errstate(over="ignore"):
             kernel.open_world(self.state.handle(), self.world.handle())
 
-    def _tailor(self, known: Workload) -> None:
-        """Let a policy that fits itself to what arrives first see that, as estimated."""
-        self._tailoring: tailoring.Tailoring | None = None
-        if self.policy.tailor is None:
-            return
-        started = time.perf_counter()
-        self._tailoring = tailoring.Tailoring(self.policy, known, self.cluster)
-        self.policy = self._tailoring.first()
-        self.plan_seconds = time.perf_counter() - started
-
-    def _tailor_again(self, asked: tailoring.Tailoring) -> None:
-        """Let the policy see what has arrived since, and go on with its numbers."""
-        started = time.perf_counter()
-        self.policy = asked.ask(asked.next_s)
-        with np.errstate(over="ignore"):
-            tailoring.put_in(self.policy, self.state, self.world, self.cluster, self._sleep_after_s)
-        self.plan_seconds += time.perf_counter() - started
-
     def _steer(self, steered: steering.Steered) -> None:
         """Tell the policy's steering what has been observed, and go on with the numbers that it chooses."""
         started = time.perf_counter()
@@ -123,7 +104,7 @@ class Simulation:
         if chosen is not None:
             self.policy = chosen
             with np.errstate(over="ignore"):
-                tailoring.put_in(chosen, self.state, self.world, self.cluster, self._sleep_after_s)
+                steering.put_in(chosen, self.state, self.world, self.cluster, self._sleep_after_s)
         self.plan_seconds += time.perf_counter() - started
 
     def _follow_plan(self, known: Workload) -> Workload:
@@ -152,7 +133,7 @@ class Simulation:
             state.params[i] = value
         arrivals.note_places(state, known, self.cluster, self.policy, self.planned)
         # Before `prepare`, which may set time-outs of its own:
-        # other numbers begin from these (`tailoring.set_numbers`).
+        # other numbers begin from these (`steering.set_numbers`).
         self._sleep_after_s = state.classes.sleep_after_s.copy()
         if self.policy.prepare is not None:
             self.policy.prepare(state, self.cluster)
@@ -186,14 +167,11 @@ class Simulation:
         """Run to the end."""
         total = max(1, len(self.workload))
         while len(self.workload):
-            asked, steered = self._tailoring, self._steered
-            until_s = min(np.inf if one is None else one.until_s for one in (asked, steered))
-            status = self.advance(until_s)
+            steered = self._steered
+            status = self.advance(np.inf if steered is None else steered.until_s)
             if status == kernel.DONE:
                 break
-            if asked is not None and status == kernel.UNTIL and until_s == asked.until_s:
-                self._tailor_again(asked)
-            if steered is not None and status == kernel.UNTIL and until_s == steered.until_s:
+            if steered is not None and status == kernel.UNTIL:
                 self._steer(steered)
             if progress is not None:
                 progress(1.0 - float(self.state.counts.open[0]) / total)

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from wattflow.engine import life
+from wattflow.kernel.jit import jit as entry
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals
@@ -73,4 +75,25 @@ class Steered:
         return found
 
 
-__all__ = ["MOST_TASKS", "Steered"]
+def put_in(policy: Policy, state: Any, world: Any, cluster: Cluster, sleep_after_s: Any) -> None:
+    """Use other numbers of the same rules from now on; ``sleep_after_s``: the classes' time-outs without a policy."""
+    set_numbers(policy, state, cluster, sleep_after_s)
+    recheck(state.handle(), world.handle())
+
+
+def set_numbers(policy: Policy, state: Any, cluster: Cluster, sleep_after_s: Any) -> None:
+    """Set a policy's numbers and let it prepare."""
+    for i, value in enumerate(policy.params.values()):
+        state.params[i] = value
+    state.classes.sleep_after_s[:] = sleep_after_s
+    if policy.prepare is not None:
+        policy.prepare(state, cluster)
+
+
+@entry
+def recheck(state, world):
+    """`life.recheck`, called from Python."""
+    life.recheck(state, world)
+
+
+__all__ = ["MOST_TASKS", "Steered", "put_in", "recheck", "set_numbers"]

@@ -15,6 +15,7 @@ Found = dict[str, Any]
 PIECE = 256
 """Rows that are deleted in one transaction."""
 PAUSE_S = 0.005
+JOULES = ("counted_j", "idle_j", "tasks_j", "unattributed_j")
 NO_JOULES: Found = {"energy_j": None, "low_j": None, "high_j": None}
 
 
@@ -259,3 +260,53 @@ def gpu_uses(database: sa.Engine, most: int = 2000) -> list[Found]:
     query = sa.select(*columns, task_.c.spec).join(task_, task_.c.id == attempt.c.task)
     query = query.where((attempt.c.outcome == "done") & attempt.c.gpu_duty.is_not(None))
     return rows(database, query.order_by(attempt.c.ended_s.desc()).limit(most))[::-1]
+
+
+def last_event(database: sa.Engine) -> int:
+    """Number of the last entry; 0 where there is none."""
+    with database.connect() as connection:
+        return connection.execute(sa.select(sa.func.max(schema.events.c.sequence))).scalar() or 0
+
+
+def first_event(database: sa.Engine) -> int:
+    """Number of the oldest entry that is kept; 0 where there is none."""
+    with database.connect() as connection:
+        return connection.execute(sa.select(sa.func.min(schema.events.c.sequence))).scalar() or 0
+
+
+def events_after(database: sa.Engine, sequence: int, up_to: int, most: int = 2000) -> list[tuple[int, bytes]]:
+    """Entries beyond a number and up to another, in order."""
+    table = schema.events.c
+    query = sa.select(table.sequence, table.entry).where(table.sequence > sequence, table.sequence <= up_to)
+    with database.connect() as connection:
+        found = connection.execute(query.order_by(table.sequence).limit(most))
+        return [(int(number), bytes(entry)) for number, entry in found]
+
+
+def node_states(database: sa.Engine, until_s: float) -> list[Found]:
+    """States of nodes up to a time, by node and time."""
+    table = schema.node_states
+    return rows(database, sa.select(table).where(table.c.at_s <= until_s).order_by(table.c.node, table.c.at_s))
+
+
+def joules_by_step(database: sa.Engine, from_s: float, to_s: float, step_s: float) -> list[Found]:
+    """Sums of the windows that lie in a span, by node and step: each window belongs to the step of its middle."""
+    table = schema.energy.c
+    middle = (table.began_s + table.ended_s) / 2
+    share = (middle - from_s) / step_s  # not negative: SQLite's cast cuts it off, PostgreSQL's would round
+    step = sa.cast(share if database.dialect.name == "sqlite" else sa.func.floor(share), sa.Integer).label("step")
+    sums: list[Any] = [sa.func.sum(table[name]).label(name) for name in JOULES]
+    query = sa.select(table.node, step, *sums).where(middle >= from_s, middle < to_s, _no_longer(step_s))
+    return rows(database, query.group_by(table.node, step).order_by(table.node, step))
+
+
+def long_windows(database: sa.Engine, from_s: float, to_s: float, step_s: float) -> list[Found]:
+    """Windows longer than a step: each belongs to several."""
+    table = schema.energy
+    touches = (table.c.ended_s > from_s) & (table.c.began_s < to_s)
+    return rows(database, sa.select(table).where(touches, ~_no_longer(step_s)))
+
+
+def _no_longer(step_s: float) -> sa.ColumnElement[bool]:
+    # A second's windows are a little longer or shorter than it; up to twice a step counts as one.
+    return schema.energy.c.ended_s - schema.energy.c.began_s <= 2 * step_s

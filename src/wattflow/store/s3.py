@@ -18,11 +18,12 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.store.database import StoreTrouble
-from wattflow.store.objects import ObjectDamaged, checked_name, object_name
+from wattflow.store.objects import FolderObjects, ObjectDamaged, Objects, checked_name, object_name
 
 _EMPTY = hashlib.sha256(b"").hexdigest()
 _TRIES, _FIRST_WAIT_S, _TIMEOUT_S = 4, 0.2, 60.0
@@ -184,8 +185,12 @@ def _is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def open_s3(url: str) -> S3Objects:
-    """The store of a URL, tried once."""
-    found = S3Objects(*parse(url, os.environ))
-    found.check()
-    return found
+def open_objects(url: str | Path) -> Objects:
+    """Open a folder by its path, or an S3-compatible store (tried once) by ``s3://BUCKET/PREFIX?endpoint=URL``."""
+    if str(url).startswith("s3://"):
+        found = S3Objects(*parse(str(url), os.environ))
+        found.check()
+        return found
+    if "://" in str(url):
+        raise InvalidInput(str(url), "objects are kept in a folder (give its path) or in an S3 store (s3://BUCKET)")
+    return FolderObjects(Path(url))

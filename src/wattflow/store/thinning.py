@@ -20,7 +20,6 @@ from wattflow.store.schema import Row
 from wattflow.store.statements import Change
 
 GAP_S = 1e-3
-SUMS = ("counted_j", "idle_j", "tasks_j", "unattributed_j")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def _follows(before: Found, window: Found) -> bool:
 
 def _one(run: list[Found]) -> Found:
     # fsum: sums over months must stay exact to the last digit that a report shows.
-    sums = {name: math.fsum(window[name] for window in run) for name in SUMS}
+    sums = {name: math.fsum(window[name] for window in run) for name in reads.JOULES}
     return run[0] | sums | {"ended_s": run[-1]["ended_s"]}
 
 

@@ -1,4 +1,4 @@
-"""Alibaba GPU cluster trace v2023: pod and node lists.
+"""Alibaba GPU cluster trace v2023: pod lists. Node lists are clusters (`clusters.alibaba_cluster`).
 
 Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
 USENIX ATC 2023. CPU is in thousandths of a core, memory in MiB, ``gpu_milli`` in thousandths of one GPU.
@@ -17,17 +17,11 @@ from wattflow.traces import log_tables
 from wattflow.traces.source import Probe, stem
 
 _POD = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-_NODE = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 
 
 def claims(probe: Probe) -> bool:
     """Recognise a pod list, by its header."""
     return not probe.folder and set(_POD) <= set(probe.header())
-
-
-def claims_nodes(probe: Probe) -> bool:
-    """Tell whether this is a node list, which `read_nodes` reads."""
-    return not probe.folder and set(_NODE) <= set(probe.header())
 
 
 def read(path: Path) -> Workload:
@@ -125,25 +119,3 @@ def _variant(row: tuple[object, ...]) -> Variant:
 def _unique(names: list[str]) -> tuple[str, ...] | None:
     # Two pods of one name: numbers stand in for ids, since ids must be unique.
     return tuple(names) if len(set(names)) == len(names) and all(names) else None
-
-
-def read_nodes(path: Path) -> list[dict[str, object]]:
-    """Read a node list as plain rows: ``name``, ``cores``, ``memory_bytes``, ``gpus``, ``gpu_model`` (None without)."""
-    table = log_tables.read_csv(path, *_NODE)
-    skips = log_tables.Skips(len(table), "nodes", table.bad_rows)
-    numbers = {}
-    for name in ("cpu_milli", "memory_mib", "gpu"):
-        numbers[name], bad = table.numbers(name)
-        skips.drop(bad | ~(numbers[name] >= 0), f"with a bad {name}")
-    skips.none_left(path)
-    names, models = table.texts("sn"), table.texts("model")
-    return [
-        {
-            "name": names[i],
-            "cores": float(numbers["cpu_milli"][i]) / 1000,
-            "memory_bytes": int(numbers["memory_mib"][i] * MIB),
-            "gpus": int(numbers["gpu"][i]),
-            "gpu_model": models[i] or None,
-        }
-        for i in np.flatnonzero(skips.keep).tolist()
-    ]

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from wattflow.model.errors import InvalidInput, MissingExtra
 from wattflow.model.workflow import Task, Variant, Workflow
@@ -56,7 +56,7 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
         notes.append("programs (each pod does their processor time; names are annotations)")
     manifests = [manifest(one) for one in found]
     text = yaml.safe_dump_all(manifests, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
-    write_atomic(path, lambda stream: cast(None, stream.write(text.encode())))
+    write_atomic(path, text.encode())
     return tuple(notes)
 
 

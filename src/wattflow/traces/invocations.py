@@ -7,7 +7,6 @@ Computing", doi:10.1145/3588195.3592995 (func_name, invoke_time_ms, and a table 
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
@@ -80,12 +79,7 @@ def write_azure2021(workload: Workload, path: Path) -> tuple[str, ...]:
     rows = zip(texts, quoted, end, workload.runtime_s.tolist(), strict=True)
     # `repr` is the shortest text that reads back as the same number.
     lines = [",".join(_AZURE2021) + "\n", *(f"{_quoted(a)},{f},{e!r},{d!r}\n" for a, f, e, d in rows)]
-    data = "".join(lines).encode("utf-8", "replace")
-
-    def put(stream: io.BufferedIOBase) -> None:
-        stream.write(data)
-
-    write_atomic(path, put)
+    write_atomic(path, "".join(lines).encode("utf-8", "replace"))
     dropped = []
     if workload.edge_count:
         dropped.append(f"{workload.edge_count} dependencies: invocations have none")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
 import stat
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from wattflow.model.errors import InvalidInput, MissingData
+from wattflow.files.whole import whole_file
+from wattflow.model.errors import InvalidInput
 from wattflow.model.units import GIB, MIB
 
 DOCUMENT_LIMIT_BYTES = 256 * MIB
@@ -168,30 +168,12 @@ def _os_problem(error: OSError) -> str:
             return error.strerror or str(error)
 
 
-def write_atomic(path: Path, write: Callable[[io.BufferedIOBase], None]) -> None:
-    """Write through ``write`` into a neighbouring temporary file, then rename. Packed where the name ends in .gz."""
-    import tempfile
-
-    _need_parent(path)
-    if path.is_dir():
-        raise InvalidInput(str(path), "this is a folder, a file name is needed")
-    # In the same folder: a rename is atomic within one file system only.
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as raw:
-            if path.name.endswith(".gz"):
-                # No name and no time in the header: the same workload gives the same bytes.
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                    write(packed)
-            else:
-                write(raw)
-        # `mkstemp` makes files that only their owner may read.
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    # Also on KeyboardInterrupt: nothing half-written stays.
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a whole file, or none of it; packed where the name ends in .gz."""
+    # No name and no time in the header: the same workload gives the same bytes.
+    packed = gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data
+    with whole_file(path) as draft:
+        draft.write_bytes(packed)
 
 
 def write_folder_atomic(path: Path, write: Callable[[Path], None]) -> None:
@@ -223,12 +205,3 @@ def write_folder_atomic(path: Path, write: Callable[[Path], None]) -> None:
 def _need_parent(path: Path) -> None:
     if not path.parent.is_dir():
         raise InvalidInput(str(path), f"the folder {path.parent} does not exist")
-
-
-def data_folder() -> Path:
-    """Return the folder of real data: ``WATTFLOW_DATA``, or ``../shared/data`` beside the source tree."""
-    named = os.environ.get("WATTFLOW_DATA")
-    folder = Path(named) if named else Path(__file__).parents[4] / "shared" / "data"
-    if not folder.is_dir():
-        raise MissingData(f"no folder of real data at {folder}; set WATTFLOW_DATA to where it is")
-    return folder

@@ -8,7 +8,6 @@ the 18th column is passed over. Text is cut into tokens with numpy and parsed by
 
 from __future__ import annotations
 
-import io
 import re
 import zlib
 from collections.abc import Iterator
@@ -309,12 +308,7 @@ def write(workload: Workload, path: Path) -> tuple[str, ...]:
     lines = [f"; Version: 2.2\n; Computer: {workload.name}\n; MaxJobs: {len(workload)}\n; UnixStartTime: 0\n"]
     texts = [_texts(column) for column in columns]
     lines += [" ".join(row) + "\n" for row in zip(*texts, strict=True)]
-    data = "".join(lines).encode()
-
-    def put(stream: io.BufferedIOBase) -> None:
-        stream.write(data)
-
-    write_atomic(path, put)
+    write_atomic(path, "".join(lines).encode())
     return dropped
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -57,12 +56,7 @@ def _write_all(folder: Path, texts: list[tuple[str, str]]) -> None:
 
 def write_document(workflow: Workflow, path: Path) -> None:
     """Write one workflow, packed where the name ends in ``.gz``."""
-    data = dumps(workflow).encode()
-
-    def put(stream: io.BufferedIOBase) -> None:
-        stream.write(data)
-
-    write_atomic(path, put)
+    write_atomic(path, dumps(workflow).encode())
 
 
 def dumps(workflow: Workflow) -> str:

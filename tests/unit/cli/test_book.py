@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,10 @@ def test_a_guide_begins_with_what_its_reader_gets_and_the_command() -> None:
         words, _, code = head.partition("```")
         assert 8 <= len(words.split()) <= 90, f"{page}: a sentence or three, then the command"
         assert re.search(r"^(\$ )?(wattflow|pip) ", code.partition("```")[0], re.M), f"{page}: no command at its top"
+    for _, page in listed["Reference"]:
+        head = (ROOT / "docs" / page).read_text(encoding="utf-8").split("\n## ")[0]
+        usable = re.search(r"^```\w+\n((\w+=\w+ )?wattflow|from|import) ", head, re.M)
+        assert page == "changelog.md" or usable, f"{page}: nothing to type at its top"
 
 
 def test_the_book_does_not_grow() -> None:
@@ -178,3 +183,18 @@ def test_docs_lists_prints_and_writes(tmp_path: Path) -> None:
     assert done.exit_code == 0 and (tmp_path / "pages" / "index.html").is_file()
     assert run.invoke(app, ["docs", "--out", str(tmp_path / "pages")]).exit_code == 2
     assert "did you mean 'glossary'" in run.invoke(app, ["docs", "glosary"]).output
+
+
+def test_files_that_pages_name_are_there() -> None:
+    """A module that moved leaves its old name behind on pages that nobody runs."""
+    places = (ROOT, ROOT / "src" / "wattflow", ROOT / "tools" / "kube-rig")
+    tracked = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = {Path(line).name for line in tracked.splitlines()}
+    gone = [
+        f"{page.name}: {name}"
+        for page in PAGES
+        if page.name not in HISTORY
+        for name in re.findall(r"`((?:\w+/)*\w+\.py)`", page.read_text(encoding="utf-8"))
+        if not (any((place / name).exists() for place in places) if "/" in name else name in names)
+    ]
+    assert gone == []

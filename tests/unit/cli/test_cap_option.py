@@ -71,6 +71,8 @@ def test_results_tell_the_cap_and_how_it_was_kept(tmp_path: Path) -> None:
         assert manifest["cap"] == found and "share" not in manifest["params"]
         html = page.read_text(encoding="utf-8")
         assert "cap: above it" in html and "&quot;overshoot&quot;" in html
+        shown = CliRunner().invoke(app, ["describe", str(attempts)]).output
+        assert ("watts=300.0" if cap == "300" else "file=day.csv") in shown and "overshoot=" in shown
 
 
 def test_a_cap_file_is_never_written_over(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
-from wattflow.cli.clean import CleanStream, as_it_is, clean, clean_output, console
 from wattflow.cli.guard import guarded
 from wattflow.cli.live import show
 from wattflow.cli.options import Form
+from wattflow.cli.screen import CleanStream, as_it_is, clean, clean_output, console
 from wattflow.model.errors import InvalidInput
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8mhidden\u202e\x9b31m\ud800"
@@ -66,6 +66,7 @@ def test_lines_of_tables_for_programs_stay_as_they_are() -> None:
         stream.write(b"x")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_on_a_real_terminal(tmp_path: Path) -> None:
     """A file whose name has escape codes, named in an error on a terminal."""
     parent, child = pty.openpty()

@@ -12,16 +12,16 @@ from typer.testing import CliRunner, Result
 
 from drawn import check_drawn
 from wattflow import traces
-from wattflow.cli import enrich_command, meters, profile_command, profiles_command
+from wattflow.cli import machine_commands, workload_commands
 from wattflow.cli.guard import guarded
 from wattflow.model.workflow import Machine, Task, Workflow
 from wattflow.model.workload import Workload
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "meters": meters.meters,
-    "profile": profile_command.profile,
-    "profiles": profiles_command.profiles,
-    "enrich": enrich_command.enrich,
+    "meters": machine_commands.meters,
+    "profile": machine_commands.profile,
+    "profiles": machine_commands.profiles,
+    "enrich": workload_commands.enrich,
 }
 CLUSTER = """
 name = "two"

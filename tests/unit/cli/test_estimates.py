@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from wattflow import generate, traces
-from wattflow.cli.estimated_input import estimated
 from wattflow.cli.main import app
+from wattflow.cli.options import estimated
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from wattflow.cli import kube, profile_command
+from wattflow.cli import kube, machine_commands
 from wattflow.cli.guard import guarded
 from wattflow.energy import machine_facts, profiler
 from wattflow.energy.cpu_profile import CpuProfile
@@ -75,9 +75,9 @@ def test_profile_of_a_gpu_says_that_there_is_none_and_writes_nothing(
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setattr(nvml, "_LIBRARIES", ())
     out = tmp_path / "gpu.json"
-    done = run(profile_command.profile, out, "--gpu")
+    done = run(machine_commands.profile, out, "--gpu")
     assert done.exit_code == 2 and "no NVIDIA driver library" in done.output and not out.exists()
-    done = run(profile_command.profile, out, "--gpu", "--kube", "node")
+    done = run(machine_commands.profile, out, "--gpu", "--kube", "node")
     assert done.exit_code == 2 and "leave --gpu out" in done.output
 
 
@@ -101,5 +101,5 @@ def test_profile_measures_interference_where_it_is_asked_for(
     monkeypatch.setattr(profiler, "Profiler", Played)
     tools: Any = (None, None)
     settings = profiler.ProfilerSettings()
-    found = profile_command._measure(tmp_path / "out.json", tools, settings, asked, None)
+    found = machine_commands._measure(tmp_path / "out.json", tools, settings, asked, None)
     assert found is made and len(beside) == int(asked) and machine_facts.topology().threads > 0

@@ -26,6 +26,7 @@ def fine(*arguments: str | Path) -> str:
     return found.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_that_commands_read_and_write_may_have_an_odd_name(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name

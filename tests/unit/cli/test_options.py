@@ -7,12 +7,13 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from wattflow.cli import account, kube, kube_nodes, kube_trial, profile_command, token, up, watch
+from wattflow.cli import account_commands, kube, kube_operator, machine_commands, run_command, server_commands, up
 from wattflow.cli.main import COMMANDS, FIRST, NOUNS, app
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import home
@@ -28,6 +29,7 @@ def typed(*words: str, code: int = 0) -> str:
     return done.output
 
 
+@pytest.mark.slow
 def test_every_command_is_first_or_below_one_noun_and_both_spellings_are_one() -> None:
     below = [name for _, some in NOUNS.values() for name in some]
     assert sorted([*FIRST, *below, "completion"]) == sorted(COMMANDS)
@@ -112,7 +114,6 @@ def test_profiles_of_the_data_folder_are_listed_where_all_are_asked_for(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WATTFLOW_DATA", str(data_dir))
-    assert len(typed("machine", "profiles", "--all")) > len(typed("machine", "profiles"))
 
 
 class Server:
@@ -133,8 +134,8 @@ class Server:
 
 def test_a_server_is_looked_at_once_and_a_log_followed_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server()
-    monkeypatch.setattr(watch, "connect", lambda *_: server)
-    monkeypatch.setattr(watch, "find_task", lambda *_: {"id": 7})
+    monkeypatch.setattr(server_commands, "connect", lambda *_: server)
+    monkeypatch.setattr(server_commands, "find_task", lambda *_: {"id": 7})
     assert "1 running, 2 waiting, policy fifo" in typed("server", "top", "--once")
     assert typed("server", "logs", "w/t", "--attempt", "3", "--follow") == "one\ntwo\n"
     assert "/v1/tasks/7/log?number=3&offset=4" in server.asked
@@ -150,7 +151,7 @@ def test_kube_explain_is_told_where_scheduler_and_journal_are(monkeypatch: pytes
         return "so"
 
     monkeypatch.setattr(explaining, "explain", explain)
-    monkeypatch.setattr(kube, "_access", lambda _: None)
+    monkeypatch.setattr(kube, "find_access", lambda _: None)
     words = ["kube", "explain", "work/pod", "--scheduler", "http://127.0.0.1:9", "--journal", str(tmp_path)]
     assert typed(*words) == "so\n"
     assert seen == [("work", "pod"), "http://127.0.0.1:9", tmp_path, "wattflow/wattflow"]
@@ -169,7 +170,7 @@ class Answers:
 
 def test_limits_are_sent_as_they_were_typed_and_none_takes_one_away(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Answers({"mode": "hard", "share": 2.0})
-    monkeypatch.setattr(account, "connect", lambda *_: server)
+    monkeypatch.setattr(account_commands, "connect", lambda *_: server)
     words = ["--mode", "hard", "--waiting", "9", "--share", "2", "--priority", "-1", "--running", "none"]
     typed("account", "set", "project", "climate", *words)
     wanted = {"mode": "hard", "waiting": 9, "share": 2.0, "priority": -1, "running": None}
@@ -180,7 +181,7 @@ def test_a_report_is_of_the_month_that_was_asked_for_and_the_audit_begins_behind
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = Answers([], {}, [{"sequence": 8, "at_s": 0.0, "who": "eve", "action": "run", "about": "w"}], [])
-    monkeypatch.setattr(account, "connect", lambda *_: server)
+    monkeypatch.setattr(account_commands, "connect", lambda *_: server)
     assert "nothing was used in 2026-02" in typed("report", "--month", "2026-02", "--by", "project")
     assert "eve" in typed("server", "audit", "--after", "7")
     paths = [path for _, path, *_ in server.asked]
@@ -190,11 +191,36 @@ def test_a_report_is_of_the_month_that_was_asked_for_and_the_audit_begins_behind
     ]  # fmt: skip
 
 
+def test_who_stops_waiting_for_a_workflow_hears_that_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stopped(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_command, "connect", lambda *_: None)
+    monkeypatch.setattr(run_command, "_submit", lambda *_: "w-7")
+    monkeypatch.setattr(run_command, "_wait", stopped)
+    (tmp_path / "w.json").write_text("{}")
+    found = CliRunner().invoke(app, ["run", str(tmp_path / "w.json")])
+    assert found.exit_code == 130 and "w-7 goes on at the server; `wattflow server cancel w-7` ends it" in found.output
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [("--by", "nonsense", "allowed are user, project, function"), ("--month", "2026-13", "as in 2026-03")],
+)
+def test_a_report_by_or_of_what_is_not_there_is_refused_before_a_server_is_asked(
+    option: str, value: str, said: str
+) -> None:
+    found = CliRunner().invoke(app, ["report", option, value])
+    assert found.exit_code == 2 and said in found.output and found.output.startswith(f"error: {option}")
+
+
 def test_a_token_says_whose_budget_pays_and_for_which_node_it_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
     made = {"token": "secret", "id": "t1", "name": "n7", "role": "agent", "project": "climate", "node": "node-7",
             "expires_s": None, "revoked_s": None}  # fmt: skip
     server = Answers(made)
-    monkeypatch.setattr(token, "connect", lambda *_: server)
+    monkeypatch.setattr(account_commands, "connect", lambda *_: server)
     said = typed("token", "create", "n7", "--role", "agent", "--project", "climate", "--node", "node-7")
     assert said.startswith("secret\n")
     wanted = {"name": "n7", "role": "agent", "project": "climate", "node": "node-7"}
@@ -217,19 +243,47 @@ def test_an_agent_passes_the_variables_that_were_named(tmp_path: Path, monkeypat
 
 
 def test_kubes_commands_are_told_where_leases_are_and_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("aiohttp")
     seen: list[tuple[object, ...]] = []
 
-    def told(*words: object) -> str:
-        seen.append(words[1:])
-        return "done"
+    class Cluster:
+        access = "here"
 
-    monkeypatch.setattr(kube, "_access", lambda _: None)
-    for module, name in ((kube_nodes, "sleep"), (kube_nodes, "claims"), (kube_trial, "profiles")):
-        monkeypatch.setattr(module, name, told)
-    typed("kube", "sleep", "off", "--lease-namespace", "ours")
+        def __init__(self, where: object) -> None: ...
+
+        async def __aenter__(self) -> Cluster:
+            return self
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+        async def call(self, method: str, path: str, body: object, content: str) -> None:
+            seen.append((method, path))
+            raise InvalidInput("here", "enough was seen")
+
+    def noted(answer: Any) -> Any:
+        async def note(client: object, *words: object) -> Any:
+            seen.append(words)
+            return answer
+
+        return note
+
+    fitted = SimpleNamespace(node="n7", found=SimpleNamespace(curve="curve"))
+    monkeypatch.setattr(kube_operator, "find_access", lambda _: None)
+    monkeypatch.setattr("wattflow.kube.client.Client", Cluster)
+    monkeypatch.setattr("wattflow.kube.claims.expired", noted(["n7"]))
+    monkeypatch.setattr("wattflow.kube.claims.write_claim", noted(True))
+    monkeypatch.setattr("wattflow.kube.curves.fitted", noted([fitted]))
+    monkeypatch.setattr("wattflow.kube.curves.told", lambda one, now_s: one.node)
+    monkeypatch.setattr("wattflow.kube.power_write.write_profile", noted(None))
+    typed("kube", "sleep", "off", "--lease-namespace", "ours", code=2)
     typed("kube", "claims", "--release-expired", "--silent", "60", "--lease-namespace", "ours")
-    typed("kube", "profiles", "--prometheus", "http://127.0.0.1:9", "--days", "2", "--write")
-    assert seen == [("off", "ours"), ("ours", True, 60.0), ("http://127.0.0.1:9", 2.0, True)]
+    assert typed("kube", "profiles", "--prometheus", "http://127.0.0.1:9", "--days", "2", "--write") == "n7\n"
+    assert seen[0] == ("PATCH", "/api/v1/namespaces/ours")
+    assert seen[1][:2] == ("ours", 60.0) and seen[2:] == [
+        ("n7", ""),
+        ("http://127.0.0.1:9", 2.0),
+        ("n7", "curve"),
+    ]
 
 
 @pytest.mark.parametrize("words", [(), ("--interference",)])
@@ -242,7 +296,7 @@ def test_a_machine_is_measured_beside_a_load_where_that_was_asked(
         seen.append(told[3])
         raise InvalidInput("here", "enough was seen")
 
-    monkeypatch.setattr(profile_command, "_meter", lambda *_: (None, None))
-    monkeypatch.setattr(profile_command, "_measure", measure)
+    monkeypatch.setattr(machine_commands, "_meter", lambda *_: (None, None))
+    monkeypatch.setattr(machine_commands, "_measure", measure)
     assert "enough was seen" in typed("machine", "profile", str(tmp_path / "p.json"), "--virtual", *words, code=2)
     assert seen == [bool(words)]

@@ -21,6 +21,7 @@ POLICIES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", POLICIES)
 def test_a_policy_that_fails_is_one_message_with_its_own_line(kind: str, tmp_path: Path) -> None:
     text, said = POLICIES[kind]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wattflow.clusters.carbon import Window, named_series, read_csv, series_names
-from wattflow.model.errors import InvalidInput, MissingData, UnknownName
+from wattflow.clusters.carbon import Window, named_series, read_csv
+from wattflow.model.errors import InvalidInput, UnknownName
 
 
 @pytest.mark.parametrize(("name", "mean"), [("eia:CISO", 247.8), ("eia:ERCO", 359.2)])
@@ -69,33 +69,17 @@ def test_truncated_gzip_and_unknown_columns(tmp_path: Path) -> None:
         read_csv(tmp_path / "s.csv", "carbn")
 
 
-def test_names_without_the_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("WATTFLOW_DATA", str(tmp_path))
-    assert series_names() == ["eia:CISO", "eia:ERCO"]
-    with pytest.raises(MissingData, match="WATTFLOW_DATA"):
-        named_series("electricitymaps-2023:GB")
+def test_an_unknown_series_names_the_nearest() -> None:
     with pytest.raises(UnknownName, match="eia:CISO"):
         named_series("eia:CIS0")
 
 
 @pytest.mark.data
-@pytest.mark.usefixtures("data_dir")
-def test_every_series_of_the_data_folder_loads() -> None:
-    names = series_names()
-    assert len(names) == 2 + 4 + 2 * 6 + 2 + 17
-    for name in names:
-        dated = named_series(name)
-        assert dated.series.step_s in (900, 1800, 3600)
-        assert min(dated.series.values) >= 0
-        assert 0 <= dated.series.mean < 800
-        assert dated.gaps + dated.skipped <= 0.001 * len(dated.series.values), name
-
-
-@pytest.mark.data
-@pytest.mark.usefixtures("data_dir")
-def test_uneven_steps_are_brought_onto_one_grid() -> None:
-    britain, germany = named_series("entsoe-2020:gb"), named_series("entsoe-2020:ger")
+def test_uneven_steps_are_brought_onto_one_grid(data_dir: Path) -> None:
+    folder = data_dir / "carbon_intensity"
+    files = (folder / "entsoe_2020_30min" / f"{zone}_ci.csv.gz" for zone in ("gb", "ger"))
+    britain, germany = (read_csv(path, "Carbon Intensity") for path in files)
     assert (britain.series.step_s, germany.series.step_s) == (1800, 900)
     assert britain.series.values[0] == pytest.approx(120.995, abs=0.01)
-    year = named_series("eia-2022:CISO", Window("2022-09-12", 7 * 86400.0))
+    year = read_csv(folder / "eia_2022_hourly" / "CISO.csv.gz", "avg_CI", Window("2022-09-12", 7 * 86400.0))
     assert year.series.values == pytest.approx(named_series("eia:CISO").series.values, abs=0.051)

@@ -7,18 +7,17 @@ from pathlib import Path
 import pytest
 
 from wattflow.clusters import describe_cluster, load_cluster, preset_names, write_cluster
-from wattflow.clusters.alibaba_cluster import load_alibaba
 from wattflow.clusters.presets import preset_text
 from wattflow.model.cluster import Cluster, Node
-from wattflow.model.errors import InvalidInput, MissingData, UnknownName
-from wattflow.model.profile import Provenance, Scope
+from wattflow.model.errors import InvalidInput, UnknownName
+from wattflow.model.profile import Scope
 from wattflow.model.units import GIB
 
 PACKAGED = ["bench-5000", "bench-64x4", "edge-cloud", "equal", "hpe", "hpe-2x96", "ichnos", "mixed"]
 
 
 def test_the_names() -> None:
-    assert preset_names() == sorted(["alibaba", *PACKAGED])
+    assert preset_names() == PACKAGED
 
 
 @pytest.mark.parametrize("name", PACKAGED)
@@ -139,33 +138,3 @@ def test_a_name_or_a_file(tmp_path: Path) -> None:
         load_cluster("mixed.toml")
     with pytest.raises(UnknownName):
         preset_text("alibaba")
-
-
-def test_alibaba_without_the_data_folder_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("WATTFLOW_DATA", str(tmp_path))
-    with pytest.raises(MissingData, match="WATTFLOW_DATA"):
-        load_cluster("alibaba")
-
-
-@pytest.mark.data
-@pytest.mark.usefixtures("data_dir")
-def test_alibaba_has_its_1523_nodes() -> None:
-    cluster = load_cluster("alibaba")
-    rows = describe_cluster(cluster)
-    assert len(cluster.nodes) == sum(row.count for row in rows) == 1523
-    assert len(rows) == 27
-    assert sum(len(node.devices) for node in cluster.nodes) == 6212
-    assert {node.power.provenance for node in cluster.nodes if node.power} == {Provenance.GUESSED}
-    assert {device.sharing for node in cluster.nodes for device in node.devices} == {"mps"}
-    node = cluster.nodes[0]
-    assert (node.name, node.cores, node.memory_bytes, node.devices) == ("openb-node-0000", 32, 256 * GIB, ())
-
-
-def test_a_bad_node_list_is_refused_with_all_lines(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,x,1,0,\nb,4000,1,1,H900\nc,4000,1,0,\n")
-    with pytest.raises(InvalidInput) as caught:
-        load_alibaba(tmp_path / "a.csv")
-    assert [problem.where for problem in caught.value.problems] == ["line 2", "line 3"]
-    (tmp_path / "b.csv").write_text("sn,cpus\n")
-    with pytest.raises(InvalidInput, match="lacks the columns"):
-        load_alibaba(tmp_path / "b.csv")

@@ -1,8 +1,8 @@
-"""Named power profiles: shipped ones, and those of the data folder."""
+"""Named power profiles, held against the tables and measured points that they come from."""
 
 from __future__ import annotations
 
-from collections import Counter
+import csv
 from pathlib import Path
 
 import pytest
@@ -10,30 +10,18 @@ import pytest
 from wattflow.clusters import list_profiles, resolve_profile
 from wattflow.clusters.ichnos import ichnos_nodes
 from wattflow.clusters.profiles import find_profile
-from wattflow.model.errors import MissingData, UnknownName
+from wattflow.files.data_folder import open_text
+from wattflow.model.errors import UnknownName
 from wattflow.model.profile import Provenance, Scope
 
 
-@pytest.fixture
-def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("WATTFLOW_DATA", str(tmp_path))
-
-
-@pytest.mark.usefixtures("no_data")
 def test_what_ships_is_permissive_and_says_where_it_is_from() -> None:
     profiles = list_profiles()
     assert len(profiles) > 50
     assert {profile.licence for profile in profiles} == {"Apache-2.0", "MIT"}
-    assert all(profile.shipped and profile.source and profile.about for profile in profiles)
+    assert all(profile.source and profile.about for profile in profiles)
     assert all(0 < profile.idle_w <= profile.full_w for profile in profiles)
     assert {profile.scope for profile in profiles if profile.name.startswith("ichnos:")} == {Scope.PACKAGE}
-
-
-@pytest.mark.usefixtures("no_data")
-@pytest.mark.parametrize("name", ["spec:68", "turbostat:gpgnode-13/performance", "ccf:428"])
-def test_what_does_not_ship_names_the_missing_folder(name: str) -> None:
-    with pytest.raises(MissingData, match="WATTFLOW_DATA"):
-        find_profile(name)
 
 
 def test_an_unknown_profile_names_the_nearest() -> None:
@@ -63,34 +51,33 @@ def test_ichnos_cores_add_up_to_the_data_sheets_tdp() -> None:
     assert tdp["gcpn1"] is None
 
 
+def table(path: Path) -> list[dict[str, str]]:
+    with open_text(path) as file:
+        return list(csv.DictReader(file))
+
+
 @pytest.mark.data
-@pytest.mark.usefixtures("data_dir")
-def test_the_shipped_extract_agrees_with_the_data_folder() -> None:
+def test_the_shipped_extract_agrees_with_its_table(data_dir: Path) -> None:
     rows = (Path(__file__).parents[3] / "src/wattflow/data/profiles/ccf_servers.csv").read_text().splitlines()
     shipped = [row.split(",")[:2] for row in rows if not row.startswith(("#", "name"))]
     assert len(shipped) == 18
-    for name, row in shipped:
-        assert find_profile(f"ccf:{name}").watts == find_profile(f"ccf:{row}").watts
+    whole = {row[""]: row for row in table(data_dir / "power_curves" / "specpower_idle_and_full_2026-03.csv.gz")}
+    for name, number in shipped:
+        ends = (float(whole[number][f"avg. watts @ {end}"]) for end in ("active idle", "100%"))
+        assert find_profile(f"ccf:{name}").watts == tuple(ends)
 
 
 @pytest.mark.data
-@pytest.mark.usefixtures("data_dir")
-def test_the_data_folder_adds_spec_and_turbostat_curves() -> None:
-    profiles = list_profiles()
-    families = Counter(profile.name.partition(":")[0] for profile in profiles)
-    assert (families["spec"], families["turbostat"]) == (619, 14)
-    assert families["ccf"] > 1000
-    for profile in profiles:
-        assert profile.for_node(4, 2).busy[-1] == 8
-        assert profile.shipped or profile.year is not None
-
-
-@pytest.mark.data
-@pytest.mark.usefixtures("data_dir")
 @pytest.mark.parametrize("node", ["gpgnode-13", "gpgnode-14", "gpgnode-15", "gpgnode-22"])
 @pytest.mark.parametrize("governor", ["performance", "powersave"])
-def test_ichnos_models_are_near_the_measured_points(node: str, governor: str) -> None:
-    model, measured = find_profile(f"ichnos:{node}/{governor}"), find_profile(f"turbostat:{node}/{governor}")
-    off = [abs(a - b) / b for a, b in zip(model.watts, measured.watts, strict=True)]
+def test_ichnos_models_are_near_the_measured_points(node: str, governor: str, data_dir: Path) -> None:
+    rows = table(data_dir / "power_curves" / "cpu_power_curves.csv.gz")
+    points = sorted(
+        (float(row["load_pct"]), float(row["power_W"]))
+        for row in rows
+        if (row["system"], row["setting"]) == (node, governor) and row["source"] != "specpower_ssj2008"
+    )
+    model = find_profile(f"ichnos:{node}/{governor}")
+    off = [abs(a - b) / b for a, (_, b) in zip(model.watts, points, strict=True)]
     assert sum(off) / len(off) < 0.08
     assert max(off) < 0.13

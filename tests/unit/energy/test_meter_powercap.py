@@ -149,7 +149,7 @@ def test_the_virtual_meter_follows_a_real_process(tmp_path: Path) -> None:
     burn = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass\ninput()"
     process = subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE)
     try:
-        meter = virtual.VirtualMeter(tmp_path, CURVE, virtual.of_processes({"burn": process.pid}))
+        meter = virtual.VirtualMeter(tmp_path, CURVE, lambda: {"burn": virtual.process_cpu_s(process.pid) or 0.0})
         reader = PowercapMeter(meter.powercap)
         before = reader.read()
         while (virtual.process_cpu_s(process.pid) or 0.0) < 0.4:

@@ -17,10 +17,9 @@ from wattflow.energy.meters import kepler, probe, redfish
 from wattflow.energy.meters.hwmon import HwmonMeter
 from wattflow.energy.meters.pcp import PcpMeter
 from wattflow.energy.meters.perf_pmu import PerfMeter, _cpus
-from wattflow.energy.meters.port import Domain, NoReading, Reading, difference, node_j
+from wattflow.energy.meters.port import Domain, NoReading, difference, node_j
 from wattflow.energy.meters.powercap import PowercapMeter
-from wattflow.energy.meters.replay import ReplayMeter, record
-from wattflow.model.errors import InvalidInput, MissingMeter, UnknownName
+from wattflow.model.errors import MissingMeter, UnknownName
 
 Answer = Callable[[str], tuple[int, str]]
 
@@ -232,22 +231,6 @@ def test_perf_reads_a_real_kernel_event_through_a_pretend_folder(tmp_path: Path)
 def test_cpumask_lists() -> None:
     assert _cpus("0,18") == [0, 18]
     assert _cpus("0-2,7\n") == [0, 1, 2, 7]
-
-
-def test_a_recording_plays_back(tmp_path: Path) -> None:
-    domains = (Domain("package-0", "package"), Domain("wall", "wall", counter=False))
-    readings = [Reading(1.0, {"package-0": 5.0}, {"wall": 80.0}), Reading(2.0, {"package-0": None}, {"wall": 90.0})]
-    path = tmp_path / "recording.jsonl"
-    record(ReplayMeter(domains, readings, "powercap"), readings, path)
-    meter = ReplayMeter.load(path)
-    assert meter.domains == domains
-    assert [meter.read(), meter.read()] == readings
-    with pytest.raises(NoReading, match="over"):
-        meter.read()
-    assert meter.name == "replay of powercap"
-    path.write_text('{"domains": [{}]}\n')
-    with pytest.raises(InvalidInput, match="not a recording"):
-        ReplayMeter.load(path)
 
 
 def nowhere(folder: Path) -> probe.Places:

@@ -12,7 +12,8 @@ import pytest
 
 from wattflow.kernel import cache, jit
 
-pytestmark = pytest.mark.skipif(not jit.COMPILED, reason="about compiled code")
+# Each test starts processes that load and compile anew.
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not jit.COMPILED, reason="about compiled code")]
 
 _USER = """
 import numba

@@ -14,6 +14,7 @@ from wattflow.kube.book import Book
 from wattflow.kube.client import Client
 from wattflow.kube.decider_port import Wanted
 from wattflow.kube.engine_decider import EngineDecider
+from wattflow.kube.filters import feasible
 from wattflow.kube.filters.volumes import Storage
 from wattflow.kube.storage import Shelves
 
@@ -60,6 +61,33 @@ def test_only_our_pods_are_wanted_and_everybodys_count(book: Book, decider: Engi
     assert decide(book, decider) == [("uid-small", "a")]
     book.on_pod("DELETED", pod("runs", "a", cpu="3"))
     assert decide(book, decider) == [("uid-big", "a")]
+
+
+def test_pods_that_are_alike_are_asked_for_once_and_the_rule_holds(
+    book: Book, decider: EngineDecider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand with a hard spread took longer than a lease holds while each was asked for by itself."""
+    asked: list[objects.Pod] = []
+    of = feasible.Question.of
+    counting = lambda one, cluster: asked.append(one) or of(one, cluster)  # type: ignore[func-returns-value]  # noqa: E731
+    monkeypatch.setattr(feasible.Question, "of", counting)
+    book.on_node("DELETED", node("a"))
+    for name, zone in (("b", "1"), ("c", "2"), ("d", "3")):
+        book.on_node("ADDED", node(name, {"zone": zone}))
+    rule = {
+        "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"color": "blue"}},
+    }  # fmt: skip
+    for number in range(9):
+        one = ours(f"p{number}", labels={"color": "blue"}, cpu="1", topologySpreadConstraints=[rule])
+        book.on_pod("ADDED", one)
+    assert len(asked) == 1
+    book.on_pod("ADDED", ours("other", labels={"color": "red"}, cpu="1", topologySpreadConstraints=[rule]))
+    assert len(asked) == 2, "other labels, another question"
+    for _ in range(30):
+        decide(book, decider)
+    at = [record.node for uid, record in book.records.items() if uid != "uid-other"]
+    assert sorted(at) == sorted("bcd" * 3)
 
 
 def test_an_assumed_pod_counts_until_it_is_refused(book: Book, decider: EngineDecider) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.kube import karpenter, objects
+from wattflow.kube import given_back, objects
 from wattflow.kube.access import Access
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.karpenter import CLAIMS, NodeClaims
@@ -64,7 +64,7 @@ class Cloud(Client):
 
 def test_a_node_that_comes_anew_stays_until_the_pods_that_it_comes_for_can_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is idle as long as they are meant for the node that it replaces."""
-    monkeypatch.setattr(karpenter, "_POLL_S", 0.01)
+    monkeypatch.setattr(given_back, "POLL_S", 0.01)
     told: list[tuple[str, Power]] = []
     gone: list[str] = []
 

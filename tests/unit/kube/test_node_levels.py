@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from kube.small_api import SmallApi, small_api
+from research.played_sysfs import FULL_KHZ, FULL_UW, ceiling_khz, play_sysfs
 from wattflow.kube import node_levels
 from wattflow.kube.client import Client
 from wattflow.kube.node_levels import NodeLevels, read_order, serve, targets
 from wattflow.levels import sysfs
 from wattflow.levels.holder import Holder
 from wattflow.model.errors import InvalidInput
-from wattflow.testing.played_sysfs import FULL_KHZ, FULL_UW, ceiling_khz, play_sysfs
 
 NODES = "/api/v1/nodes"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,11 @@ from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.filters import snapshot
 from wattflow.kube.scheduler import Scheduler
 from wattflow.kube.sleeping import ASLEEP, Sleeper
-from wattflow.levels.power_hooks import PowerHook
+from wattflow.levels.power_hooks import CommandHook, PowerHook
 from wattflow.live.protocol import Power
 from wattflow.model.cluster import Sleep
 from wattflow.model.errors import InvalidInput
+from wattflow.model.profile import PowerProfile
 
 from .making import node, pod
 from .test_consolidation import Nobody
@@ -166,6 +168,30 @@ def test_a_node_that_does_not_wake_is_told(tmp_path: Path) -> None:
         sleeper.wake("n")
         await until(lambda: bool(lost))
         assert lost == ["n"] and sleeper.states == {"n": Power.ASLEEP}
+
+    asyncio.run(run())
+
+
+def test_many_nodes_that_wake_read_few_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sleeping, "_LEASE_S", 0.02)
+    reads: list[str] = []
+
+    class Counted(Patches):
+        async def call(self, method: str, path: str, body: object = None, **more: Any) -> bytes:
+            reads.extend([path] if "/leases/" in path else [])
+            return await super().call(method, path, body, **more)
+
+    async def run() -> None:
+        sleeper = Sleeper(Counted(), "wattflow", switch(tmp_path), lambda name: False, lambda name, state: None)
+        for i in range(50):
+            sleeper.seen("ADDED", marked(node(f"n{i}"), is_ready=False))
+            sleeper.wake(f"n{i}")
+        await until(lambda: len(calls(tmp_path)) == 50)
+        before = len(reads)
+        await asyncio.sleep(1.0)
+        assert len(reads) - before <= 2 * sleeping._LEASES_PER_S
+        for task in sleeper._tasks:
+            task.cancel()
 
     asyncio.run(run())
 
@@ -454,7 +480,7 @@ argo = false
 def test_an_idle_node_sleeps_and_is_woken_for_a_pod(tmp_path: Path) -> None:
     from wattflow.clusters import profiles
 
-    name = next(one.name for one in profiles.list_profiles() if one.shipped)
+    name = profiles.list_profiles()[0].name
     chosen = settings.parse(CONFIG.format(hook=hook(tmp_path), profile=name))
     now = [0.0]
 
@@ -490,7 +516,7 @@ def test_who_waits_for_a_node_that_somebody_takes_goes_elsewhere(what: str, tmp_
     """The node was chosen minutes ago: what the operator did to it meanwhile wins."""
     from wattflow.clusters import profiles
 
-    name = next(one.name for one in profiles.list_profiles() if one.shipped)
+    name = profiles.list_profiles()[0].name
     chosen = settings.parse(CONFIG.format(hook=hook(tmp_path), profile=name))
     now = [0.0]
     label = {sleeping.MAY_SLEEP: "true"}
@@ -570,8 +596,8 @@ def test_a_pod_that_waits_too_long_gets_a_node_once_in_a_while() -> None:
         book.since_s[f"uid-{name}"] = 0.0
     late = late_pods.Late(book)
     assert not late.pods(late_pods.PATIENCE_S - 1)
-    free: late_pods.Free = lambda view: view.node.metadata.name != "n1"  # noqa: E731
-    found = late_pods.for_pods(late.pods(late_pods.PATIENCE_S), book.cluster.nodes, states, free)
+    asleep = late_pods.asleep(states, lambda view: view.node.metadata.name != "n1", book)
+    found = late_pods.for_pods(late.pods(late_pods.PATIENCE_S), book.cluster.nodes, states, asleep)
     names = {node: [one.metadata.name for one in pods] for node, pods in found.items()}
     assert names == {"n2": ["wide"], "n3": ["half", "other-half"]}, "not the one that is held, none for who has room"
     for pods in found.values():
@@ -579,3 +605,38 @@ def test_a_pod_that_waits_too_long_gets_a_node_once_in_a_while() -> None:
     again = {one.metadata.name for one in late.pods(late_pods.PATIENCE_S + 1)}
     assert again == {"fits"}, "who got a node is given time to use it"
     assert len(late.pods(2 * late_pods.PATIENCE_S)) == 4, "and is late again where others took it"
+
+
+def test_frugal_nodes_are_woken_first() -> None:
+    """By watts a thread when full, not by name; a node whose watts nobody knows comes last."""
+    watts = {"n0": None, "n1": 200.0, "n2": 100.0, "n3": 150.0}
+
+    def power_of(one: objects.Node) -> PowerProfile | None:
+        full_w = watts[one.metadata.name]
+        return None if full_w is None else PowerProfile.from_form("linear", 4, 50.0, full_w)
+
+    book = Book(Nobody(), owns=lambda one: True, power_of=power_of)
+    for name in watts:
+        book.on_node("ADDED", node(name))
+    states = dict.fromkeys(watts, Power.ASLEEP)
+    assert late_pods.asleep(states, lambda view: True, book) == ["n2", "n3", "n1", "n0"]
+
+
+def test_who_is_cancelled_while_a_command_runs_ends_whenever_that_comes() -> None:
+    """Else a scheduler that is told to end would wait for a node to wake, a quarter of an hour."""
+
+    async def wake_and_wait() -> None:
+        await CommandHook("true {node}", "true {node}").resume("n")
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        for turns in range(24):  # of the event loop: from before the command starts to after its end is known
+            task = asyncio.create_task(wake_and_wait())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+                time.sleep(0.01)  # the loop stands still, so that whatever the command does is there at the next turn
+            task.cancel()
+            await asyncio.wait([task], timeout=5)
+            assert task.cancelled(), f"cancelled after {turns} turns"
+
+    asyncio.run(run())

@@ -49,6 +49,15 @@ def test_where_nobody_keeps_the_bound_the_sentence_says_so() -> None:
     assert "somebody waits" in text
 
 
+def test_where_the_baseline_has_the_fewest_joules_nobody_else_is_said_to() -> None:
+    dear = {"energy_j": 5e6}
+    text = answer.sentence(made({"kubernetes": {"energy_j": 3.6e6}, "fifo": {**dear, **WAITING}}))
+    assert "No policy here takes fewer joules than kubernetes, or keeps every response within 2 %" in text
+    text = answer.sentence(made({"kubernetes": {"energy_j": 3.6e6}, "fifo": dear}))
+    assert "None of the 1 that keep responses within 2 % of those under kubernetes takes fewer joules." in text
+    assert "it has the fewest" not in text
+
+
 def test_one_that_misses_more_deadlines_does_not_keep_the_bound() -> None:
     late = {"energy_j": 2e6, "deadlines_missed": 3.0}
     rows = {"kubernetes": {"energy_j": 3.6e6, "deadlines_missed": 2.0}, "late": late}

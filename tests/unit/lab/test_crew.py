@@ -5,8 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -92,3 +95,16 @@ def test_the_wait_hears_an_interrupt_and_ends_all() -> None:
 
     with pytest.raises(KeyboardInterrupt), crew_for(Squares(), 2) as crew:
         crew.run([1, 2, 3], lambda piece, answer: None, wait)
+
+
+def test_a_script_without_a_guard_is_run_once(tmp_path: Path) -> None:
+    """Spawned processes would run it again, and end with the error of those who start processes meanwhile."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import wattflow as wf\nprint('once')\n"
+        "some = wf.Recipe('bag', tasks=3)\n"
+        "found = wf.compare(some, 'hpe', ['fifo', 'random'], 12, 'random', wf.Setup(workers=2))\n"
+        "print(len(found.points))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "once\n24\n"), done.stderr

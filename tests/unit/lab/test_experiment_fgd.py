@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from research.papers import fgd_paper
-from wattflow.clusters import load_cluster
+from research.papers.alibaba_cluster import load_alibaba
+from wattflow.clusters import describe_cluster
 from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.model.cluster import Cluster, Device, Node
+from wattflow.model.errors import InvalidInput, MissingData
+from wattflow.model.profile import Provenance
 from wattflow.model.units import GIB
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
@@ -157,7 +160,7 @@ def test_picture_is_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_fgd_allocates_more_than_best_fit_on_the_real_lists(data_dir: Path) -> None:
-    cluster, listed = load_cluster("alibaba"), fgd_paper.load_pods("default")
+    cluster, listed = load_alibaba(), fgd_paper.load_pods("default")
     assert (len(listed), len(cluster.nodes), fgd_paper.gpus_of(cluster)) == (8152, 1523, 6212)
     arrivals = fgd_paper.inflated(listed, 1.05 * 6212, 0)
     full = {
@@ -166,3 +169,33 @@ def test_fgd_allocates_more_than_best_fit_on_the_real_lists(data_dir: Path) -> N
     }
     assert full["fgd"] > full["best-fit"] + 0.01
     assert full["fgd"] > 0.94
+
+
+def test_alibaba_without_the_data_folder_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WATTFLOW_DATA", str(tmp_path))
+    with pytest.raises(MissingData, match="WATTFLOW_DATA"):
+        load_alibaba()
+
+
+@pytest.mark.data
+@pytest.mark.usefixtures("data_dir")
+def test_alibaba_has_its_1523_nodes() -> None:
+    cluster = load_alibaba()
+    rows = describe_cluster(cluster)
+    assert len(cluster.nodes) == sum(row.count for row in rows) == 1523
+    assert len(rows) == 27
+    assert sum(len(node.devices) for node in cluster.nodes) == 6212
+    assert {node.power.provenance for node in cluster.nodes if node.power} == {Provenance.GUESSED}
+    assert {device.sharing for node in cluster.nodes for device in node.devices} == {"mps"}
+    node = cluster.nodes[0]
+    assert (node.name, node.cores, node.memory_bytes, node.devices) == ("openb-node-0000", 32, 256 * GIB, ())
+
+
+def test_a_bad_node_list_is_refused_with_all_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,x,1,0,\nb,4000,1,1,H900\nc,4000,1,0,\n")
+    with pytest.raises(InvalidInput) as caught:
+        load_alibaba(tmp_path / "a.csv")
+    assert [problem.where for problem in caught.value.problems] == ["line 2", "line 3"]
+    (tmp_path / "b.csv").write_text("sn,cpus\n")
+    with pytest.raises(InvalidInput, match="lacks the columns"):
+        load_alibaba(tmp_path / "b.csv")

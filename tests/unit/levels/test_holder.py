@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from research.played_sysfs import FULL_KHZ, ceiling_khz, play_sysfs
 from wattflow.levels import sysfs
 from wattflow.levels.holder import Holder
 from wattflow.levels.port import Knob, LevelRefused
-from wattflow.testing.played_sysfs import FULL_KHZ, ceiling_khz, play_sysfs
 
 KNOB = "cpu-policy0.clock_mhz"
 

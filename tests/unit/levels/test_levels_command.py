@@ -9,19 +9,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from research.played_sysfs import FULL_KHZ, ceiling_khz, play_sysfs
 from wattflow.cli.main import app
 from wattflow.clusters.toml_file import parse_cluster
 from wattflow.levels.actuators import find_actuators, notes_folder
-from wattflow.levels.function_profile import read_profile
 from wattflow.levels.holder import Holder
-from wattflow.testing.played_sysfs import FULL_KHZ, ceiling_khz, play_sysfs
 
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("WATTFLOW_SYSFS", str(tmp_path / "sys"))
     monkeypatch.setenv("WATTFLOW_LEVELS", str(tmp_path / "notes"))
-    monkeypatch.setattr("wattflow.levels.measuring.IDLE_S", 0.01)
+    monkeypatch.setattr("wattflow.levels.function_profile.IDLE_S", 0.01)
     return play_sysfs(tmp_path / "sys")
 
 
@@ -73,9 +72,9 @@ def test_profile_runs_a_command_at_a_few_clocks_and_leaves_them_as_before(tree: 
     node = f'name = "x"\n[[nodes]]\nname = "n"\ncores = 1\nmemory = 1\ndevices = [{{ kind = "gpu", {row} }}]\n'
     levels = parse_cluster(node, "x.toml").nodes[0].devices[0].levels
     assert levels is not None and levels.cost("f", 1) is not None and levels.values[0] == 3600.0
-    done = read_profile(out)
-    assert done.runs[0].level == 3600.0 and len({run.level for run in done.runs}) == len(done.runs) <= 3
-    assert done.runs[0].joules == pytest.approx(4.6, abs=0.01), "at full clock the ceiling is as the kernel has it"
+    runs = json.loads(out.read_text())["runs"]
+    assert runs[0]["level"] == 3600.0 and len({run["level"] for run in runs}) == len(runs) <= 3
+    assert runs[0]["joules"] == pytest.approx(4.6, abs=0.01), "at full clock the ceiling is as the kernel has it"
     assert "exists already" in typed(*words, "--", "true", code=2)
     typed(*words, "--force", "--", sys.executable, "-S", "-E", str(script))
 

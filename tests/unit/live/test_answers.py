@@ -369,6 +369,20 @@ def test_ranks_and_slack_are_written_when_a_workflow_comes_and_again_when_it_cha
     assert long and side
 
 
+@pytest.mark.parametrize("policy", ["heft", "wattflow:order=path"])
+def test_workflows_that_come_before_the_first_node_are_ranked_when_it_joins(policy: str) -> None:
+    engine = Engine(policy)
+    shape = one_core(engine)
+    flows = [engine.workflow(), engine.workflow()]
+    for flow, seconds in zip(flows, (9.0, 2.0), strict=True):
+        engine.put(TASK, shape, workflow=flow, estimate_s=seconds, tag=int(seconds))
+        engine.put(TASK, shape, workflow=flow, estimate_s=seconds + 1.0, tag=int(seconds) + 1)
+    assert engine.step(0.0).placements == []
+    engine.node(Node("n", 1, 8 * GIB, power=CURVE))
+    (one,) = engine.step(1.0).placements
+    assert one.tag == {"heft": 10, "wattflow:order=path": 2}[policy]
+
+
 def test_counts_are_of_now() -> None:
     engine, _ = engine_with(1)
     shape = one_core(engine)

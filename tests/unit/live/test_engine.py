@@ -421,6 +421,13 @@ def test_sleep_and_wake_are_asked_for() -> None:
     assert tags(step) == [1] and [(a.kind, a.who) for a in step.actions] == [(Act.WAKE, node)]
 
 
+def test_a_node_that_cannot_sleep_has_no_time_out() -> None:
+    engine = Engine("least-energy:sleep=30")
+    engine.node(Node("n", 4, 8 * GIB, power=CURVE))
+    assert engine.step(0.0).wake_at == math.inf
+    assert engine.state.classes.sleep_after_s[0] == math.inf and not engine.step(1e4).actions
+
+
 def test_a_warm_container_comes_back_with_a_refusal() -> None:
     engine = Engine("least-loaded")
     engine.node(Node("n", 4, 8 * GIB))

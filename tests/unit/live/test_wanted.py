@@ -7,7 +7,7 @@ import pytest
 
 from wattflow.kernel import jit
 from wattflow.live import FINISHED, STARTED, TASK, Engine, Placement, caller_choice
-from wattflow.live.caller_choice import NONE, PLACE, SLEEP, WAIT, WantedMany
+from wattflow.live.caller_choice import NONE, PLACE, SLEEP, WAIT
 from wattflow.live.protocol import row_of
 from wattflow.model.workflow import Function, Variant
 from wattflow.testing.sample_states import sample_states
@@ -148,22 +148,6 @@ def test_rows_that_do_not_fit_are_counted() -> None:
     _, rows = hand.wanted()
     assert len(rows) == 2
     assert hand.lost > 0
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_many_engines_decide_as_each_alone(threads: int) -> None:
-    together = [filled("least-energy", seed) for seed in range(5)]
-    alone = [filled("least-energy", seed) for seed in range(5)]
-    many = WantedMany(together, rows=64, threads=threads)
-    many.open(0.0)
-    choices = np.full(5, NONE, np.int64)
-    tasks, shown = many.wanted(choices)
-    while tasks.max() >= 0:
-        for i in range(5):
-            choices[i] = 0 if shown[i] and np.isfinite(many.rows[i]["cost"][0]) else NONE
-        tasks, shown = many.wanted(choices)
-    for engine, step in zip(alone, many.close(), strict=True):
-        assert plain(list(step.placements)) == plain(list(engine.step(0.0).placements))
 
 
 @pytest.mark.skipif(not jit.COMPILED, reason="about compiled code")

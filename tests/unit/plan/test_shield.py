@@ -219,6 +219,7 @@ def test_a_window_begins_with_the_shadows_backlog(monkeypatch: pytest.MonkeyPatc
     usual_s = reference_replay.responses(simulate(workload, cluster, "kubernetes").end_s_by_task(), workload)
     assert usual_s[30] > 2.0 * usual_s[0], "the case has no backlog"
     flows = [flow for _, flow in arrivals.workflows(workload)]
+    monkeypatch.setattr(shield, "backlog_grows", lambda *_: False)  # it does: the quicker reference would be meant
 
     def last_shadow_s(*windows: tuple[int, int]) -> float:
         one = steered(monkeypatch)
@@ -290,3 +291,32 @@ def test_who_broke_in_a_stream_of_the_last_two_races_is_not_used(monkeypatch: py
     one = shield.Shield(registry.load("wattflow:shield=kubernetes"), cluster, "kubernetes", race.candidates())
     chosen = [one.consider(1e6, seen_of(workload, 1.0, until)) for until in (8, 16, 32)]
     assert chosen[0] is None and chosen[1] is None and chosen[2] is not None and not rankings
+
+
+def test_a_backlog_grows_by_its_last_arrivals_alone() -> None:
+    submit_s = np.arange(200.0)
+    assert not reference_replay.backlog_grows(submit_s, submit_s + 3.0)
+    assert reference_replay.backlog_grows(submit_s, submit_s + 1.0 + submit_s)
+    assert not reference_replay.backlog_grows(submit_s, submit_s + np.where(submit_s < 100.0, 50.0, 1.0)), "it shrinks"
+
+
+def test_while_the_references_backlog_grows_the_quicker_one_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[race.Dials] = []
+
+    def run(held: race.Race, _: object) -> list[race.Tried]:
+        asked.append(held._reference)
+        return [SAVER]
+
+    one = steered(monkeypatch)
+    monkeypatch.setattr(race.Race, "run", run)
+    workload = stream(60, 20.0, equal(), 2)
+    assert one.consider(1e6, seen_of(workload, 1.0, 24)) is not None and asked == [REFERENCE]
+    usual = one.ledger
+    monkeypatch.setattr(shield, "backlog_grows", lambda *_: True)
+    assert one.consider(1e6, seen_of(workload, 1.0, 28)) is None and asked == [REFERENCE, race.QUICKER]
+    assert one.ledger is not usual and len(one.ledger) == 28, "each reference has a ledger of its own"
+    spent = one.consider(1e6, seen_of(workload, 1.1, 32))
+    assert spent is not None and spent.params["rule"] == race.QUICKER["rule"] and spent.params["after_s"] == math.inf
+    monkeypatch.setattr(shield, "backlog_grows", lambda *_: False)
+    again = one.consider(1e6, seen_of(workload, 1.0, 36))
+    assert one.ledger is usual and again is not None and again.params["after_s"] == SAVER.dials["after_s"]

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research import exact_stream
+from research import exact_stream, stream_bound
+from research.judge import Judge, Stream
 from wattflow.clusters import load_cluster
 from wattflow.generate import Recipe
-from wattflow.lab.compare.judge import Judge, Stream
 from wattflow.model.cluster import Cluster, Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workload import Workload
-from wattflow.plan import bounds, stream_bound
+from wattflow.plan import bounds
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from bounds_streams import small_stream

@@ -12,10 +12,11 @@ from wattflow.engine.tables import ASLEEP, DOWN, State
 from wattflow.model.cluster import Cluster, Device, Network, Sleep
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Variant
-from wattflow.policy import fgd, peaks, planning, pricing, view, wattflow
+from wattflow.model.workload import Shape
+from wattflow.policy import fgd, peaks, planning, pricing, registry, view, wattflow
 from wattflow.policy.planning import reclaim, timeline
 from wattflow.policy.planning.facts import empty_slots
-from wattflow.sim.simulate import Simulation
+from wattflow.sim.simulate import Simulation, simulate
 
 LINEAR = PowerProfile((0.0, 4.0), (10.0, 50.0))
 SLEEPY = node(4, power=LINEAR, sleep=Sleep(2.0, 30.0, 4.0, wake_w=7.0, after_s=50.0))
@@ -77,6 +78,18 @@ def test_seconds_that_a_choice_adds_itself(finish_s: float, due: float, expected
 def expect_end(state: State, node: int) -> None:
     """An attempt on a node that is expected to end."""
     state.attempts.end[0], state.attempts.next[0], state.nodes.first_attempt[node] = 100.0, -1, 0
+
+
+def test_room_that_never_comes_is_waited_for_as_long_as_a_wake_takes() -> None:
+    """16 cores are busy for 1,000 s, which looks like 2 x 2 x 10 s / 16 for two of them; another node sleeps."""
+    power = PowerProfile((0.0, 16.0), (50.0, 150.0))
+    sleepy = node(16, power=power, sleep=Sleep(2.0, 30.0, 4.0, wake_w=7.0, after_s=20.0))
+    shapes = tuple(Shape(0, (Variant(cores=cores),), 1) for cores in (1.0, 2.0))
+    kinds = np.array([0] * 16 + [1], np.int32)
+    work = tasks([1000.0] * 16 + [10.0], release=[0.0] * 16 + [500.0], shapes=shapes, shape=kinds)
+    run = simulate(work, nodes(sleepy, sleepy), registry.load("wattflow").with_settings(guarantees=(1.0,)))
+    assert run.start_s_by_task()[:16].max() < 31.0  # they fill one node
+    assert run.start_s_by_task()[16] - 500.0 == pytest.approx(2 * 30.0, abs=1e-6)
 
 
 def test_a_sleeping_node_is_woken_only_where_it_is_cheaper() -> None:

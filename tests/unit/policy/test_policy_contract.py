@@ -8,16 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from plain_costs import uncompiled_costs
 from wattflow.engine import view
 from wattflow.model.errors import BrokenPolicy
 from wattflow.policy import registry
 from wattflow.policy.base import Policy, vectorised
 from wattflow.testing import check_policy, sample_states
 from wattflow.testing.check_policy import costs_of, looks
-from wattflow.testing.uncompiled import uncompiled_costs
 
-LONG = ("nsga2", "planned", "hpe-dial")
-ALL = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in registry.names()]
+AT_ONCE = ("fifo", "kubernetes", "least-energy", "heft", "wattflow", "power-cap")
+"""One of each kind; `make test` has all, which take most of a minute together."""
+ALL = [name if name in AT_ONCE else pytest.param(name, marks=pytest.mark.slow) for name in registry.names()]
 ONLINE = [name for name in registry.names() if registry.load(name).plan is None]
 
 

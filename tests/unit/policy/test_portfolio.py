@@ -15,7 +15,7 @@ from wattflow.model.workload import Workload
 from wattflow.plan import joining
 from wattflow.policy import registry
 from wattflow.policy.portfolio import PORTFOLIO, REFERENCE, SOONEST, SPREAD, THRIFT
-from wattflow.sim import SimOptions, simulate, tailoring
+from wattflow.sim import SimOptions, simulate, steering
 from wattflow.sim.simulate import Simulation
 from wattflow.testing import check_policy
 
@@ -63,6 +63,7 @@ def test_thrift_within_no_tolerance_ends_as_soon_as_soonest(stream: Workload, cl
     assert first <= 1.05 * soon
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_of_a_policy_and_is_listed_nowhere() -> None:
     for dials in ({}, REFERENCE, {"rule": THRIFT}, {"rule": SOONEST, "reserve": 0.3}):
         check_policy(PORTFOLIO.with_params(**dials))
@@ -80,7 +81,7 @@ def test_other_numbers_do_not_make_the_memory_grow(stream: Workload, cluster: Cl
     run = Simulation(stream, cluster, PORTFOLIO)
     before, handle = len(run.state.memory), run.state.handle()
     for reserve in (0.3, 1.0, -1.0):
-        tailoring.set_numbers(PORTFOLIO.with_params(reserve=reserve), run.state, cluster, run._sleep_after_s)
+        steering.set_numbers(PORTFOLIO.with_params(reserve=reserve), run.state, cluster, run._sleep_after_s)
     assert len(run.state.memory) == before and run.state.handle() is handle
 
 

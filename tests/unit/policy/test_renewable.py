@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattflow.lab.figures.supply import grid_j
+from research.grid_energy import grid_j
 from wattflow.model.cluster import Cluster, Node, Series
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workload import Workload

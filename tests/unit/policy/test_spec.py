@@ -62,6 +62,8 @@ def test_settings_that_do_not_exist_name_those_that_do() -> None:
     for text, words in (
         ("fifo:queue=lifo", "queue is one of skip, strict, easy-backfill, not 'lifo'"),
         ("fifo:delay_s=3", "fifo has no 'delay_s'; its keys are sleep, queue"),
+        ("fifo:slep=30", "fifo has no 'slep'; its keys are sleep, queue, order, levels$"),
+        ("wattflow:slep=30", "levels, shield$"),
         ("carbon-delay:wait", "'wait' is no setting; write key=value with one of delay_s"),
     ):
         with pytest.raises(InvalidInput, match=words):
@@ -103,6 +105,8 @@ def test_a_policy_of_a_file_goes_by_its_variable_or_its_own_name(tmp_path: Path)
         ("wattflow:shield=none", "wattflow:shield=none"),
         ("wattflow:sleep=60", "wattflow:sleep=60"),
         ("least-energy", "least-energy"),
+        ("planned", "wattflow:shield=kubernetes"),
+        ("planned:late=300", "wattflow:late=300:shield=kubernetes"),
         ("my.py:frugal", "my.py:frugal"),
     ],
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from wattflow.model.profile import Scope
-from wattflow.predict import needs, serverless, watts
+from wattflow.predict import needs, watts
 
 GIB = 2.0**30
 
@@ -48,6 +49,7 @@ def node(levels: tuple[float, ...], rows: int, seed: int) -> tuple[dict[str, np.
     return counters, 60.0 + 40.0 * busy**0.6 * rng.normal(1.0, 0.01, rows)
 
 
+@pytest.mark.slow
 def test_intervals_of_a_load_never_seen_hold() -> None:
     counters, truth = node((0.5, 2.0, 4.0, 16.0, 24.0), 500, 1)
     model = watts.fit(counters, truth, Scope.PACKAGE)
@@ -56,25 +58,3 @@ def test_intervals_of_a_load_never_seen_hold() -> None:
     got, low, high = model.predict(unseen)
     assert np.mean((true >= low) & (true <= high)) > 0.8
     assert np.mean(np.abs(got - true) / true) < 0.15
-
-
-def test_a_function_never_seen_starts_from_its_machines_reading() -> None:
-    count = 60
-    machine = np.array(["hot", "cool"] * (count // 2))
-    names = np.array([f"f{i % 3}" for i in range(count)])
-    start = np.arange(count, dtype=np.float64) * np.float64(10.0)
-    power = np.where(machine == "hot", 200.0, 20.0)
-    block = machine.copy()
-    known = serverless.Calls(
-        names, machine, block, serverless.waves(block, start), np.ones(count), start, np.full(count, 1.0), power
-    )
-    model = serverless.fit(known, serverless.observe(known), known.wave)
-    more = serverless.Calls(
-        *(np.append(part, extra) for part, extra in (
-            (known.function, "new"), (known.machine, "cool"), (known.block, "cool"), (known.wave, "w"),
-            (known.warm, 1.0), (known.start_s, 700.0), (known.duration_s, 1.0), (known.power_w, 20.0),
-        ))
-    )  # fmt: skip
-    last = np.array([count])
-    log_w = model.parts(more.take(last), serverless.observe(more).take(last))[1]
-    np.testing.assert_allclose(np.exp(log_w), 20.0)

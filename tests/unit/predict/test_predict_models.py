@@ -1,4 +1,4 @@
-"""Watts, networks, function calls, needs and model files."""
+"""Watts, needs and model files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Scope
-from wattflow.predict import boosting, modelfile, needs, network, serverless, tasks, watts
+from wattflow.predict import modelfile, needs, tasks, watts
 from wattflow.predict.observations import Observations
 
 
@@ -30,46 +30,11 @@ def usage(rows: int, seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 @pytest.fixture(scope="module")
 def watts_model() -> watts.WattsModel:
-    return watts.fit(*usage(240), Scope.WALL, ("line", "network"))
-
-
-def test_a_network_learns_a_curve_and_its_compiled_row_agrees() -> None:
-    x = np.linspace(-2, 2, 200)[:, None]
-    found = network.fit_network(x, np.sin(2 * x[:, 0]), steps=800)
-    assert np.abs(found.predict(x) - np.sin(2 * x[:, 0])).mean() < 0.03
-    for row in x[::40]:
-        assert found.predict_row(np.ascontiguousarray(row)) == pytest.approx(found.predict(row[None])[0], abs=1e-12)
-
-
-def test_the_same_seed_gives_the_same_network() -> None:
-    x = np.random.default_rng(0).normal(size=(50, 3))
-    first, second = (network.fit_network(x, x[:, 0], steps=20) for _ in range(2))
-    np.testing.assert_array_equal(first.w1, second.w1)
-
-
-def test_network_gradients_equal_differences() -> None:
-    rng = np.random.default_rng(1)
-    x, y = rng.normal(size=(12, 3)), rng.normal(size=12)
-    weights = [rng.normal(size=(3, 4)), rng.normal(size=4), rng.normal(size=(4, 4)), rng.normal(size=4),
-               rng.normal(size=4), rng.normal(size=1)]  # fmt: skip
-
-    def cost() -> float:
-        h = np.tanh(np.tanh(x @ weights[0] + weights[1]) @ weights[2] + weights[3])
-        return float(np.mean((h @ weights[4] + weights[5] - y) ** 2))
-
-    for weight, slope in zip(weights, network._gradients(x, y, weights), strict=True):
-        for place in list(np.ndindex(weight.shape))[:4]:
-            old = weight[place]
-            weight[place] = old + 1e-6
-            above = cost()
-            weight[place] = old - 1e-6
-            below = cost()
-            weight[place] = old
-            assert slope[place] == pytest.approx((above - below) / 2e-6, rel=1e-4, abs=1e-7)
+    return watts.fit(*usage(240), Scope.WALL, ("line", "boosting"))
 
 
 def test_the_curved_learner_wins_over_the_line(watts_model: watts.WattsModel) -> None:
-    assert watts_model.kind == "network"
+    assert watts_model.kind == "boosting"
     assert watts_model.costs["blend"] <= watts_model.costs["line"]
     counters, truth = usage(200, seed=5)
     found, low, high = watts_model.predict(counters)
@@ -99,100 +64,9 @@ def test_beyond_the_loads_seen_watts_go_on_along_the_line() -> None:
     assert np.mean(np.abs(trees.predict(busy)[0] / expected - 1)) > 0.08, "trees alone stop at what they saw"
 
 
-def test_a_watts_model_can_stand_in_for_a_profile(watts_model: watts.WattsModel) -> None:
-    counters, _ = usage(400, seed=2)
-    profile = watts.power_profile(watts_model, watts.busy_counters(counters, 16), "read off a model")
-    assert profile.scope == Scope.WALL
-    assert profile.provenance == "modelled"
-    assert profile.at(8) == pytest.approx(60 + 30 * np.sqrt(8), rel=0.08)
-
-
 def test_an_unknown_learner_is_named() -> None:
     with pytest.raises(ValueError, match="no learner named 'oracle'"):
         watts.train("oracle", np.ones((3, 7)), np.ones(3))
-
-
-QUICK = (boosting.Setting(rounds=0), boosting.Setting(rounds=20))
-
-
-def calls(count: int = 160, seed: int = 0) -> serverless.Calls:
-    rng = np.random.default_rng(seed)
-    function = np.array(["f", "g"])[np.arange(count) // (count // 2)]
-    machine = np.array(["x", "y"])[np.arange(count) // (count // 4) % 2]
-    block = np.char.add(function, machine)
-    start = np.arange(count, dtype=np.float64) * 2.0
-    duration = np.where(function == "f", 1.0, 5.0) * np.exp(rng.normal(0, 0.05, count))
-    power = np.where(machine == "x", 2.0, 6.0) * np.exp(rng.normal(0, 0.05, count))
-    waves = serverless.waves(block, start)
-    return serverless.Calls(function, machine, block, waves, np.ones(count), start, duration, power)
-
-
-def test_calls_are_predicted_from_the_past_only() -> None:
-    some = calls()
-    seen = serverless.observe(some)
-    assert np.isnan(seen.log_s[0]).all()
-    later = serverless.Calls(some.function, some.machine, some.block, some.wave, some.warm, some.start_s,
-                             some.duration_s.copy(), some.power_w.copy())  # fmt: skip
-    later.power_w[100:] *= 50
-    again = serverless.observe(later)
-    np.testing.assert_array_equal(again.table[:100], seen.table[:100])
-    np.testing.assert_array_equal(again.log_w[:100], seen.log_w[:100])
-
-
-def test_the_call_that_started_last_is_told_from_the_one_that_finished_last() -> None:
-    start, duration = np.array([0.0, 5.0, 20.0]), np.array([10.0, 1.0, 1.0])
-    names = np.array(["f"] * 3)
-    some = serverless.Calls(names, names, names, names, np.ones(3), start, duration, np.array([2.0, 3.0, 4.0]))
-    seen = serverless.observe(some)
-    started, finished = (serverless.MEMBERS.index(name) for name in ("started last", "finished last"))
-    assert np.exp(seen.log_w[2, started]) == pytest.approx(3.0)
-    assert np.exp(seen.log_w[2, finished]) == pytest.approx(2.0)
-
-
-def test_energy_of_calls_is_predicted_and_covered() -> None:
-    some = calls()
-    seen = serverless.observe(some)
-    model = serverless.fit(some, seen, some.wave, settings=QUICK)
-    energy, low, high = model.predict(some, seen)
-    assert np.median(np.abs(energy / some.energy_j - 1)) < 0.2
-    assert np.mean((some.energy_j >= low) & (some.energy_j <= high)) > 0.8
-    cold = serverless.fit(some, seen, some.wave, history=False, settings=QUICK).predict(some, seen)[0]
-    assert np.isfinite(cold).all()
-
-
-def test_trees_correct_calls_for_load_and_what_was_left_out_calibrates() -> None:
-    rng = np.random.default_rng(1)
-    count, wave = 600, 12
-    place = np.arange(count) % wave
-    start = np.arange(count) // wave * 30.0 + 0.01 * place
-    names = np.full(count, "f")
-    duration = 2.0 * np.exp(rng.normal(0, 0.02, count))
-    power = np.exp(-0.15 * place + rng.normal(0, 0.05, count))  # the node's watts are shared by all that run
-    block = np.full(count, "b")
-    some = serverless.Calls(names, names, block, serverless.waves(block, start), np.ones(count), start, duration, power)
-    seen = serverless.observe(some)
-    train, test = np.arange(400), np.arange(400, count)
-    model = serverless.fit(some.take(train), seen.take(train), some.wave[train])
-    energy, low, high = model.predict(some.take(test), seen.take(test))
-    last = np.exp(seen.log_s[test, 0] + seen.log_w[test, 0])
-    true = some.energy_j[test]
-    assert np.median(np.abs(energy / true - 1)) < 0.6 * np.median(np.abs(last / true - 1))
-    assert 0.8 < np.mean((true >= low) & (true <= high)) < 0.98
-
-
-def test_a_function_on_a_machine_without_calls_has_the_interval_of_machines_left_out() -> None:
-    some = calls()
-    seen = serverless.observe(some)
-    model = serverless.fit(some, seen, some.machine, history=False)
-    _, low, high = model.predict(some, seen)
-    assert (high / low > 5.0).all(), "the machines differ threefold, and each was predicted from the other"
-    assert np.mean((some.energy_j >= low) & (some.energy_j <= high)) > 0.85
-
-
-def test_waves_split_at_gaps() -> None:
-    names = serverless.waves(np.array(["b", "b", "b", "c"]), np.array([0.0, 0.1, 1.0, 1.0]))
-    assert names[0] == names[1] != names[2]
-    assert names[3] != names[2]
 
 
 def test_requests_hold_their_failure_target() -> None:
@@ -304,12 +178,6 @@ def test_models_come_back_from_files_as_they_were(tmp_path: Path, watts_model: w
     back = modelfile.load(tmp_path / "b")[0]
     assert back.scope is Scope.WALL
     np.testing.assert_array_equal(back.predict(counters)[0], watts_model.predict(counters)[0])
-    some = calls()
-    seen = serverless.observe(some)
-    fitted = serverless.fit(some, seen, some.wave, settings=QUICK)
-    modelfile.save(tmp_path / "c", fitted, modelfile.Manifest("calls"))
-    np.testing.assert_array_equal(
-        modelfile.load(tmp_path / "c")[0].predict(some, seen)[1], fitted.predict(some, seen)[1])  # fmt: skip
 
 
 def test_the_same_model_gives_the_same_bytes(tmp_path: Path, watts_model: watts.WattsModel) -> None:

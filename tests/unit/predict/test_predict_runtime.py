@@ -135,6 +135,7 @@ def test_the_same_input_is_known_again() -> None:
     assert np.median(np.abs(found.runtime_s / run(2).runtime_s - 1)) < 0.06
 
 
+@pytest.mark.slow
 def test_a_fit_of_a_workflow_takes_about_a_second(model: runtime.RuntimeModel) -> None:
     rows = observed(("a", "b", "c", "d"), runs=120)
     taken_s = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,17 +15,13 @@ import typer
 from typer.testing import CliRunner
 
 from research.floors import FloorFigure, leave_one_out
-from wattflow.cli.fit_command import fit
-from wattflow.cli.predict import predict
-from wattflow.model.errors import InvalidInput, MissingData
+from wattflow.cli.model_commands import fit, predict
+from wattflow.model.errors import InvalidInput
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.predict import datasets, engine_estimates, modelfile, runtime, sources, user_tables, watts
+from wattflow.predict import engine_estimates, modelfile, runtime, sources, user_tables, watts
 from wattflow.predict.evaluate import HeldOut, group_folds
 from wattflow.predict.observations import Observations, concatenate, of_workload
-
-LOTARU_HEAD = ("Label", "Machine", "Workflow", "Task", "Realtime", "%cpu", "cpus", "memory", "peak_rss",
-               "rchar", "wchar", *datasets.LOTARU_SIZES)  # fmt: skip
 
 
 def write_table(path: Path, head: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> Path:
@@ -50,34 +47,6 @@ def task_rows(count: int = 90) -> list[tuple[object, ...]]:
 TASK_HEAD = ("workflow", "task", "machine", "run", "size_in", "runtime_s", "peak_bytes")
 
 
-def test_lotaru_rows_that_copy_another_machine_are_dropped(tmp_path: Path) -> None:
-    sizes = (10, 20, 30, 40, 50)
-    one = ("train-1", "a", "wf", "T", 1000, 90.0, 1, 100, 50, 7, 8, *sizes)
-    copy = ("train-1", "b", *one[2:])
-    other = ("train-1", "c", "wf", "T", 1001, *one[5:])
-    write_table(tmp_path / datasets.LOTARU / "execution_reports.csv.gz", LOTARU_HEAD, [one, copy, other])
-    assert datasets.lotaru(tmp_path).machine.tolist() == ["a", "c"]
-    assert len(datasets.lotaru(tmp_path, keep_copies=True)) == 3
-    assert datasets.lotaru(tmp_path).runtime_s.tolist() == [1.0, 1.001]
-
-
-def test_benchmarks_that_were_not_measured_are_left_out(tmp_path: Path) -> None:
-    head = ("Workflow", "Task", "Machine", "Realtime1", "Realtime2", "Realtime3")
-    rows = [("Wf", "A", "m", 3.0, 2.0, 9.0), ("Wf", "B", "m", -1.0, -1.0, -1.0), ("Wf", "C", "m", 1.0, 1.0, 1.0)]
-    write_table(tmp_path / datasets.LOTARU / "microbenchmarks.csv", head, rows)
-    assert datasets.lotaru_benchmarks(tmp_path) == {"m": {"wf/A": 3.0}}
-
-
-def test_missing_files_and_columns_are_all_named(tmp_path: Path) -> None:
-    with pytest.raises(MissingData, match="WATTFLOW_DATA"):
-        datasets.lotaru(tmp_path)
-    with pytest.raises(MissingData, match="no Sizey traces"):
-        datasets.sizey(tmp_path)
-    write_table(tmp_path / datasets.GREENFAAS, ("block_id", "machine"), [("x", "y")])
-    with pytest.raises(InvalidInput, match=r"(?s)func_name.*energy_J"):
-        datasets.greenfaas(tmp_path)
-
-
 def test_a_task_table_is_checked(tmp_path: Path) -> None:
     bad = write_table(tmp_path / "bad.csv", ("task", "colour", "speed"), [("a", 1, 2)])
     with pytest.raises(InvalidInput, match=r"(?s)2 problems.*colour.*speed"):
@@ -86,8 +55,8 @@ def test_a_task_table_is_checked(tmp_path: Path) -> None:
         user_tables.task_table(write_table(tmp_path / "gap.csv", ("task", "machine"), [("a", "m"), ("", "m")]))
     with pytest.raises(InvalidInput, match="no rows"):
         user_tables.task_table(write_table(tmp_path / "empty.csv", ("task",), []))
-    with pytest.raises(InvalidInput, match="neither a file nor one of"):
-        sources.rows_of(str(tmp_path / "nothing"), tmp_path)
+    with pytest.raises(InvalidInput, match="there is no such file"):
+        sources.rows_of(str(tmp_path / "nothing"))
     wild = write_table(tmp_path / "wild.csv", ("task", "runtime_s"), [("a", -1), ("a", "inf"), ("a", 1e300)])
     with pytest.raises(InvalidInput, match=r"(?s)3 problems.*row 2: runtime_s is -1.*row 4: runtime_s is 1e\+300"):
         user_tables.task_table(wild)
@@ -150,18 +119,6 @@ def test_predictions_become_estimates() -> None:
     assert np.isnan(engine_estimates.with_predictions(strange, model).estimate_s).all(), "unknown stays unknown"
 
 
-def test_an_error_of_known_size_is_put_on_the_truth() -> None:
-    some = workload(4000)
-    wrong = engine_estimates.with_error(some, 0.3, seed=1)
-    log = np.log(wrong.estimate_s / some.runtime_s)
-    assert abs(log.std() - 0.3) < 0.02
-    assert abs(np.median(log)) < 0.03
-    np.testing.assert_array_equal(wrong.estimate_s, engine_estimates.with_error(some, 0.3, seed=1).estimate_s)
-    np.testing.assert_array_equal(engine_estimates.with_error(some, 0.0).estimate_s, some.runtime_s)
-    with pytest.raises(ValueError, match="runtime error"):
-        engine_estimates.with_error(some, -1.0)
-
-
 def test_figures_say_ok_or_short() -> None:
     assert FloorFigure("a", 5.0, "%", 6.0, 6.7).line() == "figure a 5 % goal 6 floor 6.7 ok"
     assert FloorFigure("b", 94.0, "%", (87.0, 93.0)).line().endswith("goal 87-93 short")
@@ -222,8 +179,6 @@ def test_what_a_file_holds_is_told_by_its_content(tmp_path: Path) -> None:
     assert user_tables.kind_of(trace) == user_tables.TRACE
     assert user_tables.kind_of(write_table(tmp_path / "t.csv", ("task",), [("a",)])) == user_tables.TASKS
     assert user_tables.kind_of(write_table(tmp_path / "c.csv", watts.COUNTERS, [(1, 2, 3, 4)])) == user_tables.COUNTERS
-    calls = ("function", "machine", "start_s", "duration_s", "power_w")
-    assert user_tables.kind_of(write_table(tmp_path / "f.csv", calls, [("f", "m", 0, 1, 2)])) == user_tables.CALLS
     with pytest.raises(InvalidInput, match="neither a trace that wattflow reads nor a table"):
         user_tables.kind_of(write_table(tmp_path / "x.csv", ("colour",), [("red",)]))
 
@@ -284,21 +239,6 @@ def test_watts_are_learned_and_predicted_from_the_command_line(tmp_path: Path, a
     assert CliRunner().invoke(app, ["predict", str(example), str(bare)]).exit_code == 0
 
 
-def test_calls_are_learned_and_predicted_from_the_command_line(tmp_path: Path, app: typer.Typer) -> None:
-    head = ("function", "machine", "start_s", "duration_s", "power_w")
-    rows: list[tuple[object, ...]] = [("f" if i % 2 else "g", "m", 3.0 * i, 1.0 + i % 2, 4.0) for i in range(60)]
-    table = write_table(tmp_path / "calls.csv", head, rows)
-    model, out = tmp_path / "c.model", tmp_path / "out.csv"
-    assert CliRunner().invoke(app, ["fit", str(table), str(model)]).exit_code == 0
-    asked = write_table(tmp_path / "asked.csv", head, [*rows[:10], ("f", "m", 100.0, "", "")])
-    result = CliRunner().invoke(app, ["predict", str(model), str(asked), "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    with out.open(newline="") as file:
-        last = list(csv.DictReader(file))[-1]
-    assert float(last["energy_j"]) == pytest.approx(8.0, rel=0.1)
-    assert float(last["energy_low_j"]) < 8.01 < float(last["energy_high_j"]) * 1.01
-
-
 def test_few_joules_are_not_ignored_silently(tmp_path: Path, app: typer.Typer) -> None:
     rows = [(*row, 50.0 if i < 19 else "") for i, row in enumerate(task_rows())]
     table = write_table(tmp_path / "tasks.csv", (*TASK_HEAD, "energy_j"), rows)
@@ -331,18 +271,8 @@ def test_the_watts_model_of_the_examples_is_what_its_manifest_says(data_dir: Pat
     model, manifest = modelfile.load(path)
     assert {entry["licence"] for entry in manifest.data} == {"Apache-2.0"}
     for entry in manifest.data:
-        assert datasets.file_sha256(data_dir / str(entry["path"])) == entry["sha256"]
-    counters, truth = datasets.kepler(data_dir, "wall")
-    found, _, _ = model.predict(counters)
-    assert np.mean(np.abs(found / truth - 1)) < 0.05
-
-
-def test_the_shared_sets_are_read(data_dir: Path) -> None:
-    lotaru = datasets.lotaru(data_dir)
-    assert np.all(lotaru.runtime_s > 0)
-    assert len(datasets.lotaru(data_dir, keep_copies=True)) - len(lotaru) == 154
-    assert set(np.unique(lotaru.machine)) <= set(datasets.lotaru_benchmarks(data_dir))
-    calls, left_out = datasets.greenfaas(data_dir)
-    assert len(calls) + left_out == 1614
-    assert np.all(np.diff(calls.start_s) >= 0)
-    assert np.isfinite(datasets.sizey(data_dir).peak_bytes).all()
+        path = data_dir / str(entry["path"])
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == entry["sha256"]
+        usage = user_tables.counter_table(path)
+        found, _, _ = model.predict(usage.counters)
+        assert np.nanmean(np.abs(found / usage.power_w - 1)) < 0.05

@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 from wattflow.live.protocol import Placement, Step
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
-from wattflow.runtime.accounts import SETTLE_S, Account, Accounts, Limits
-from wattflow.runtime.audit import Chain, first_fault
+from wattflow.runtime.accounts import SETTLE_S, Account, Accounts, Limits, Usage, month_of
 from wattflow.runtime.gate import Gate
-from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, TaskRecord, Trace, WorkflowRecord
+from wattflow.runtime.ledger import Chain, first_fault
+from wattflow.runtime.records import AttemptRecord, Nodes, TaskRecord, Trace, WorkflowRecord
 from wattflow.runtime.turns import UnderWay
-from wattflow.runtime.usage import Usage, month_of
 from wattflow.server import zone
 
 NODE = m.Node(name="n", cpus=8.0, memory_bytes=1 << 30, busy=[0.0, 8.0], watts=[10.0, 80.0])

@@ -13,12 +13,11 @@ import pytest
 from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
-from wattflow.runtime.aside import Aside
-from wattflow.runtime.drivers import keeping
+from wattflow.runtime.aside import Aside, Away
+from wattflow.runtime.drivers import local
 from wattflow.runtime.executors.process import Finish
 from wattflow.runtime.machine import this_node
 from wattflow.runtime.node_energy import NodeEnergy
-from wattflow.runtime.outage_notice import Away
 from wattflow.runtime.outbox import Outbox
 from wattflow.runtime.transport import Denied, Unreachable
 
@@ -297,7 +296,7 @@ def test_a_report_is_no_larger_than_the_server_takes() -> None:
 
 
 def test_an_agent_that_ends_by_a_fault_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "FIRST_S", 0.01)
+    monkeypatch.setattr(local, "FIRST_S", 0.01)
 
     class Mortal:
         boot = "0"
@@ -311,7 +310,7 @@ def test_an_agent_that_ends_by_a_fault_is_started_again(monkeypatch: pytest.Monk
     lives: list[int] = []
 
     async def body() -> None:
-        keeper, aside = keeping.Keeper(), Aside()
+        keeper, aside = local.Keeper(), Aside()
         made: Any = Mortal
         keeper.keep("n", made, aside)
         while len(lives) < 3:

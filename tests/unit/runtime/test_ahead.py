@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from wattflow.runtime import messages as m
-from wattflow.runtime.ahead import AHEAD, ENOUGH, SHORT_S, Ahead
-from wattflow.runtime.executors import turns
+from wattflow.runtime.executors import limits
+from wattflow.runtime.learned_facts import AHEAD, ENOUGH_CALLS, SHORT_S, Ahead
 
 from .test_recovery import NODE, closed, opened
 
@@ -32,7 +32,7 @@ def known(*seconds: float) -> Ahead:
 
 
 def test_only_functions_whose_calls_were_all_short_lately_are_counted_by_a_part() -> None:
-    short = [SHORT_S / 2] * ENOUGH
+    short = [SHORT_S / 2] * ENOUGH_CALLS
     assert known(*short).counted(call())[0].cpus == 1 / AHEAD
     assert known(*short[1:]).counted(call())[0].cpus == 1.0
     assert known(*short, 1.0, *short).counted(call())[0].cpus == 1.0
@@ -42,7 +42,7 @@ def test_only_functions_whose_calls_were_all_short_lately_are_counted_by_a_part(
 
 @pytest.mark.parametrize("variant", [m.Variant(cpus=2.0), m.Variant(gpu=0.5), m.Variant(fpga="fir")])
 def test_what_asks_for_more_than_a_processor_or_for_a_device_is_counted_whole(variant: m.Variant) -> None:
-    made = known(*[0.001] * ENOUGH)
+    made = known(*[0.001] * ENOUGH_CALLS)
     assert made.counted(call(variants=[m.Variant(), variant])) == [m.Variant(), variant]
     assert made.counted(call(isolate=False))[0].cpus == 1.0
     made.held_back = False
@@ -69,10 +69,10 @@ def test_a_node_has_the_next_short_calls_at_hand(tmp_path: Path) -> None:
 
 
 def test_attempts_beyond_the_processors_wait_for_their_turn_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "LONGEST_S", 3600.0)
+    monkeypatch.setattr(limits, "LONGEST_S", 3600.0)
 
     async def body() -> None:
-        room, begun = turns.Turns(1), []  # type: turns.Turns, list[int]
+        room, begun = limits.Turns(1), []  # type: limits.Turns, list[int]
 
         async def attempt(number: int) -> None:
             await room.take(1.0)
@@ -92,10 +92,10 @@ def test_attempts_beyond_the_processors_wait_for_their_turn_in_order(monkeypatch
 
 
 def test_whoever_waited_for_long_begins_anyhow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "LONGEST_S", 0.0)
+    monkeypatch.setattr(limits, "LONGEST_S", 0.0)
 
     async def body() -> None:
-        room = turns.Turns(1)
+        room = limits.Turns(1)
         for _ in range(5):
             await room.take(1.0)
         for _ in range(5):

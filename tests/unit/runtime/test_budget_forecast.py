@@ -12,10 +12,10 @@ import sqlalchemy as sa
 
 from wattflow.files.columns import unpack
 from wattflow.runtime import messages as m
-from wattflow.runtime.usage import month_end_s
-from wattflow.server import budgets
-from wattflow.server.answers import ANSWERS
+from wattflow.runtime.accounts import month_end_s
+from wattflow.server import energy
 from wattflow.server.forecasting import lately
+from wattflow.server.reader_answers import ANSWERS
 from wattflow.store import schema
 from wattflow.store.database import open_store
 
@@ -49,7 +49,7 @@ def budget(scope: str, name: str, budget_j: float | None, until_s: float | None 
 
 def test_joules_count_by_the_part_of_an_attempt_that_is_late_enough(store: sa.Engine) -> None:
     rate_w = (300.0 + 60.0) / 600.0
-    found = budgets.rates(store, NOW_S)
+    found = energy.rates(store, NOW_S)
     assert found == {key: pytest.approx(rate_w) for key in (("workflow", "w"), ("user", "ann"), ("project", "sky"))}
 
 
@@ -61,7 +61,7 @@ def test_a_workflows_budget_runs_out_and_a_months_has_an_expected_end(store: sa.
         budget("user", "ann", 3000.0, until_s),
         budget("project", "sky", 900.0, until_s),
     ]
-    flow, user, project = budgets.forecast(store, asked, NOW_S)
+    flow, user, project = energy.forecast(store, asked, NOW_S)
     assert flow["rate_w"] == pytest.approx(0.6) and flow["expected_j"] is None
     assert flow["runs_out_s"] == pytest.approx(NOW_S + 300.0)
     assert user["expected_j"] == pytest.approx(660.0 + 0.6 * 3600.0) and user["runs_out_s"] is None, "renewed before"
@@ -69,7 +69,7 @@ def test_a_workflows_budget_runs_out_and_a_months_has_an_expected_end(store: sa.
 
 
 def test_there_is_no_forecast_without_a_budget_or_without_joules_of_late(store: sa.Engine) -> None:
-    none, quiet, still = budgets.forecast(
+    none, quiet, still = energy.forecast(
         store,
         [budget("workflow", "w", None), budget("user", "ben", 5.0, 1e10), budget("user", "ann", 5.0, 1e10)],
         NOW_S,
@@ -77,7 +77,7 @@ def test_there_is_no_forecast_without_a_budget_or_without_joules_of_late(store: 
     for one in (none, quiet):
         assert (one["rate_w"], one["expected_j"], one["runs_out_s"]) == (None, None, None)
     assert still["runs_out_s"] == NOW_S, "it is used up already"
-    assert budgets.forecast(store, [budget("user", "ann", 5.0, 1e10)], NOW_S + 7200.0)[0]["rate_w"] is not None, (
+    assert energy.forecast(store, [budget("user", "ann", 5.0, 1e10)], NOW_S + 7200.0)[0]["rate_w"] is not None, (
         "runs on"
     )
 

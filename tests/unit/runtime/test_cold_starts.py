@@ -15,7 +15,7 @@ from wattflow.runtime.service import Service
 from wattflow.store.database import open_store
 
 from .test_process import call, on_executor
-from .test_recovery import Hand, closed, opened, task
+from .test_recovery import Hand, closed, in_this_process, opened, task
 
 USED = m.Node(name="used", cpus=1.0, memory_bytes=1 << 30, busy=[0.0, 1.0], watts=[10.0, 30.0])
 THRIFTY = m.Node(name="thrifty", cpus=1.0, memory_bytes=1 << 30, busy=[0.0, 1.0], watts=[10.0, 29.0])
@@ -33,8 +33,10 @@ async def ran_one(service: Service, driver: Hand, cold_s: float, key: str, in_en
 @pytest.mark.parametrize("kept", ["running", "journal", "snapshot"])
 @pytest.mark.parametrize(("cold_s", "node"), [(0.0, "thrifty"), (0.006, "thrifty"), (3.0, "used")])
 def test_a_measured_cold_start_decides_where_the_next_task_goes(
-    tmp_path: Path, cold_s: float, node: str, kept: str
+    tmp_path: Path, cold_s: float, node: str, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    in_this_process(monkeypatch)
+
     async def body() -> None:
         service, driver, writer = await opened(tmp_path, "least-energy")
         service.announce(USED)

@@ -10,8 +10,7 @@ import pytest
 
 uvicorn = pytest.importorskip("uvicorn")
 
-from wattflow.server.connections import Connections, protocol  # noqa: E402
-from wattflow.server.rates import PER_S, Rates  # noqa: E402
+from wattflow.server.connections import PER_S, Connections, Rates, protocol  # noqa: E402  # noqa: E402
 
 
 async def _app(scope: Any, receive: Any, send: Any) -> None:

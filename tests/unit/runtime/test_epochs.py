@@ -12,8 +12,7 @@ import sqlalchemy as sa
 
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import rebuilt, take_snapshot
-from wattflow.runtime.mending import mend
-from wattflow.runtime.store_check import problems
+from wattflow.runtime.store_check import mend, problems
 from wattflow.store import epochs, journal, reads
 from wattflow.store.database import open_store
 from wattflow.store.objects import FolderObjects
@@ -21,7 +20,7 @@ from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
 from wattflow.store.writing import WritingProcess
 
-from .test_recovery import NODE, Hand, closed, opened, task
+from .test_recovery import NODE, Hand, closed, in_this_process, opened, task
 
 
 def submission(workflow: str, *tasks: m.Task) -> m.Submission:
@@ -154,7 +153,10 @@ def test_a_journal_with_a_gap_or_damage_is_named_and_not_started_from(
     assert "wattflow store restore" in str(told.value)
 
 
-def test_snapshots_lie_in_the_store_and_segments_stay_up_to_their_bytes(tmp_path: Path) -> None:
+def test_snapshots_lie_in_the_store_and_segments_stay_up_to_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_this_process(monkeypatch)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
 

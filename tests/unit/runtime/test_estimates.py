@@ -9,9 +9,8 @@ import pytest
 
 from wattflow.predict.online import Corrector
 from wattflow.runtime.decider import Decider
-from wattflow.runtime.learned_facts import Learning
+from wattflow.runtime.learned_facts import ENOUGH, Estimates, Learning
 from wattflow.runtime.messages import Ended, Node
-from wattflow.runtime.runtime_means import ENOUGH, Estimates
 
 
 def end(seconds: float) -> Ended:

@@ -13,12 +13,12 @@ import sqlalchemy as sa
 
 from wattflow.runtime import messages as m
 from wattflow.runtime.drivers.agents import AgentsDriver
-from wattflow.runtime.feed import RING, decoded
+from wattflow.runtime.ledger import RING, decoded
 from wattflow.runtime.recovery import restore
 from wattflow.runtime.service import Service
 from wattflow.server import event_stream as hub
 from wattflow.server.event_stream import Events, Viewer
-from wattflow.store import events
+from wattflow.store import reads
 from wattflow.store.database import open_store
 from wattflow.store.writer import Writer
 
@@ -101,16 +101,16 @@ def test_a_viewer_that_was_away_too_long_starts_from_a_snapshot(tmp_path: Path) 
 
 
 def test_the_ring_keeps_the_last_entries_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wattflow.runtime.feed.RING", 8)
+    monkeypatch.setattr("wattflow.runtime.ledger.RING", 8)
 
     async def main() -> None:
         service, database = opened(tmp_path)
         for number in range(12):
             await service.submit(submission(f"w{number}", 1), "ann")
-        last = events.last(database)
-        kept = events.after(database, 0, last)
+        last = reads.last_event(database)
+        kept = reads.events_after(database, 0, last)
         assert len(kept) == 8 and [number for number, _ in kept] == list(range(last - 7, last + 1))
-        assert events.first(database) == last - 7
+        assert reads.first_event(database) == last - 7
         assert all(decoded(entry) for _, entry in kept)
         service.writer.close()
         database.dispose()

@@ -13,8 +13,7 @@ from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.live.protocol import row_of
 from wattflow.runtime import messages as m
 from wattflow.runtime.drivers.local import LocalDriver
-from wattflow.runtime.executors.gpu import GpuExecutor
-from wattflow.runtime.executors.gpu_use import GpuUses, split
+from wattflow.runtime.executors.gpu import GpuExecutor, GpuUses, split
 from wattflow.runtime.gpu_learning import ENOUGH, GpuLearning
 from wattflow.runtime.node_agent import make_agent
 from wattflow.runtime.recovery import restore

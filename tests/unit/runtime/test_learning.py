@@ -12,7 +12,7 @@ import pytest
 from wattflow.predict.curve_online import ENOUGH, CurveCorrector
 from wattflow.runtime import messages as m
 from wattflow.runtime.learned_facts import Learning
-from wattflow.runtime.nodes import NodeRecord
+from wattflow.runtime.records import NodeRecord
 
 from .test_recovery import closed, opened, task
 

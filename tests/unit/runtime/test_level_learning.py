@@ -6,7 +6,7 @@ import pytest
 
 from wattflow.runtime import facts
 from wattflow.runtime import messages as m
-from wattflow.runtime.level_learning import ENOUGH, EVERY, LevelLearning
+from wattflow.runtime.gpu_learning import ENOUGH_RUNS, EVERY, LevelLearning
 
 CARD = m.Device(kind="gpu", model="H200", clocks_mhz=[2000.0, 1800.0, 1600.0], idle_w=100.0, full_w=500.0)
 NODE = m.Node(name="n", cpus=2.0, memory_bytes=1 << 30, devices=[CARD])
@@ -15,11 +15,11 @@ NODE = m.Node(name="n", cpus=2.0, memory_bytes=1 << 30, devices=[CARD])
 def learned(half_bound: bool = True) -> LevelLearning:
     """Runs of ten seconds, of which half (or nothing) follows the clock."""
     learning = LevelLearning()
-    told = [learning.ended("f", CARD, 10.0, 0.0) for _ in range(ENOUGH)]
+    told = [learning.ended("f", CARD, 10.0, 0.0) for _ in range(ENOUGH_RUNS)]
     slow_s = 10.0 * (0.5 + 0.5 * 2000.0 / 1600.0) if half_bound else 9.9
-    told += [learning.ended("f", CARD, slow_s, 1600.0) for _ in range(ENOUGH + 1)]
+    told += [learning.ended("f", CARD, slow_s, 1600.0) for _ in range(ENOUGH_RUNS + 1)]
     # Told once, when it becomes known.
-    assert told == [False] * (2 * ENOUGH - 1) + [True, False]
+    assert told == [False] * (2 * ENOUGH_RUNS - 1) + [True, False]
     return learning
 
 
@@ -33,7 +33,7 @@ def test_the_part_that_follows_the_clock_is_learned_from_both_clocks() -> None:
 
 def test_runs_below_full_clock_teach_nothing_alone() -> None:
     learning = LevelLearning()
-    for _ in range(3 * ENOUGH):
+    for _ in range(3 * ENOUGH_RUNS):
         assert not learning.ended("f", CARD, 12.0, 1600.0)
     assert learning.bound("f", "H200") is None and learning.as_learned(NODE) == NODE
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from research.played_sysfs import FULL_KHZ, FULL_UW, ceiling_khz, play_sysfs
 from wattflow.levels import sysfs
 from wattflow.levels.holder import Holder
 from wattflow.levels.port import Knob
@@ -22,9 +24,7 @@ from wattflow.runtime.drivers.slurm import level_flags
 from wattflow.runtime.executors.process import Finish
 from wattflow.runtime.learned_facts import Learning
 from wattflow.runtime.levelling import SILENT_S, TRY_AGAIN_S, NodeLevels
-from wattflow.runtime.nodes import Nodes
-from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
-from wattflow.testing.played_sysfs import FULL_KHZ, FULL_UW, ceiling_khz, play_sysfs
+from wattflow.runtime.records import AttemptRecord, Nodes, TaskRecord, WorkflowRecord
 
 from .test_agent import Broken, NoEnergy, Server
 
@@ -216,7 +216,8 @@ def test_actions_of_the_engine_become_orders_where_a_node_can() -> None:
     driver, nodes = Asked(), Nodes()
     nodes.add(m.Node(name="can", cpus=1.0, memory_bytes=1, clocks_mhz=[3600.0, 2000.0], caps=True), 1)
     nodes.add(m.Node(name="cannot", cpus=1.0, memory_bytes=1), 2)
-    actions = Actions(driver, None, nodes, None, None, None, lambda *_: None)  # type: ignore[arg-type]
+    sink: Any = SimpleNamespace(now=lambda: 0.0, gone=lambda *_: None)
+    actions = Actions(None, driver, sink, nodes, {}, None, lambda: None, lambda *_: None)  # type: ignore[arg-type]
     for who in (1, 2, 3):
         for kind, value in ((Act.FREQUENCY, 1), (Act.FREQUENCY, 0), (Act.FREQUENCY, 7), (Act.CAP, 150)):
             actions.do(Action(kind, who, value))

@@ -12,9 +12,9 @@ import pytest
 from wattflow.levels.power_hooks import CommandHook, HookFailed, WakeOnLan, magic_packet
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
+from wattflow.runtime.actions import TRIES, Waking
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.facts import node_of
-from wattflow.runtime.waking import TRIES, Waking
 from wattflow.testing.check_driver import HearingSink
 
 

@@ -17,7 +17,7 @@ import pytest
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import processes
 from wattflow.runtime.home import Home
-from wattflow.runtime.lineage import Lineage, lineage_of, lock_file
+from wattflow.runtime.processes import Lineage, lineage_of, lock_file
 from wattflow.runtime.tidying import sweep_folders, trim_memory, trim_own_log
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from wattflow.runtime.loop_lag import Pulse
+from wattflow.runtime.clock import Pulse
 
 
 def test_a_callback_that_keeps_the_loop_is_seen() -> None:

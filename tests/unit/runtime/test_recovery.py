@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -79,6 +80,16 @@ async def opened(folder: Path, policy: str = "fifo") -> tuple[Service, Hand, Wri
 async def closed(service: Service, writer: Writer) -> None:
     await service.stop()
     writer.close()
+
+
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have snapshots made here: a process of its own takes two seconds to load."""
+
+    async def elsewhere(wanted: str) -> str:
+        given = json.loads(wanted)
+        return compaction.write_snapshot(given["store"], Path(given["folder"]), given["sequence"], given["policy"])
+
+    monkeypatch.setattr(compaction, "_elsewhere", elsewhere)
 
 
 NODE = m.Node(name="n", cpus=2.0, memory_bytes=1 << 30)
@@ -297,12 +308,12 @@ def test_thousands_of_placements_are_made_in_pieces_and_a_loss_between_loses_non
         tasks = [task(f"t{n}") for n in range(300)]
         await service.submit(m.Submission(workflow="w", tasks=tasks, seal=True), "me")
         service.announce(m.Node(name="big", cpus=400.0, memory_bytes=1 << 40))
-        while service._under_way is None:
+        while service.turns.under_way is None:
             await asyncio.sleep(0)
         assert len(service.attempts) < 300
         service.gone("big", "pulled out")
         await service.stored()
-        assert service._under_way is None and not service.attempts
+        assert service.turns.under_way is None and not service.attempts
         service.announce(m.Node(name="big", cpus=400.0, memory_bytes=1 << 40))
         await service.stored()
         await service.stored()

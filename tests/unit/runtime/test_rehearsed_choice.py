@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
-from wattflow.cli import account
+import pytest
+
+from wattflow.cli import account_commands
 from wattflow.live import FINISHED, STARTED, TASK, Engine, Placement
 from wattflow.live.shielding import Remembered, Shielding, typed
+from wattflow.model.errors import BrokenPolicy
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
 from wattflow.policy.portfolio import PORTFOLIO
@@ -15,6 +19,8 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
 from wattflow.server.decision_replay import shield_note
 from wattflow.server.routes import shield_figures
+
+from .test_recovery import closed, opened
 
 NOTE = {
     "at_s": 20.0, "workflows": 8, "chosen": "saver", "dials": "rule=1", "why": "of joules", "late": 0.01, "tail": 1.0,
@@ -39,6 +45,20 @@ class Answered(Shielding):
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
         late = now_s >= 20.0 and engine.policy.name != "least-energy"
         return registry.load("least-energy") if late else None
+
+
+class Ended(Shielding):
+    """A shield that counts how often it was ended; its advice fails where it is told to."""
+
+    fails, ended = False, 0
+
+    def consider(self, engine: Engine, now_s: float) -> Policy | None:
+        if self.fails:
+            raise ValueError("no advice")
+        return None
+
+    def close(self) -> None:
+        self.ended += 1
 
 
 def nodes() -> list[m.Node]:
@@ -105,6 +125,42 @@ def test_what_the_shield_chose_is_in_the_journal_and_in_a_snapshot(tmp_path: Pat
     assert replayed.step(500.0).placements == loaded.step(500.0).placements
 
 
+def test_a_service_that_ends_ends_its_shield(tmp_path: Path) -> None:
+    """It has a process of its own, which outlived the service."""
+
+    async def body() -> None:
+        service, _, writer = await opened(tmp_path)
+        service.decider.rehearsing = shield = Ended("wattflow")
+        await closed(service, writer)
+        assert shield.ended == 1 and service.decider.rehearsing is None
+
+    asyncio.run(body())
+
+
+def test_a_shield_that_fails_is_ended_and_not_asked_again() -> None:
+    shield = Ended("wattflow")
+    decider = Decider("fifo", rehearsing=shield)
+    decider.step(0.0)
+    assert shield.ended == 0
+    shield.fails = True
+    decider.step(1.0)
+    assert shield.ended == 1 and decider.rehearsing is None
+    decider.step(2.0)
+    assert shield.ended == 1
+
+
+def test_a_policy_that_breaks_takes_its_shield_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    shield = Ended("wattflow")
+    decider = Decider("fifo", rehearsing=shield)
+
+    def breaks(now_s: float) -> None:
+        raise BrokenPolicy("policy 'fifo' returned NaN")
+
+    monkeypatch.setattr(decider.engine, "step", breaks)
+    decider.step(0.0)
+    assert decider.policy == "least-energy" and shield.ended == 1 and decider.rehearsing is None
+
+
 def test_a_report_says_what_was_kept_saved_and_spent_on_it() -> None:
     summary: dict[str, Any] = {
         "workflows": 80, "judged": 60, "kept": True, "late": -0.012, "tail": 0.99, "saved": 0.25, "spent": 1,
@@ -115,6 +171,6 @@ def test_a_report_says_what_was_kept_saved_and_spent_on_it() -> None:
         and shield_figures({}) is None
         and shield_figures({"summary": {}, "processor_s": 0.0}) is None
     )
-    text = account.promise(status, 3.6e6)
+    text = account_commands.promise(status, 3.6e6)
     assert "promise kept on the last 60 of 80 workflows: 1.2% sooner" in text
     assert "0.333 kWh beside what these used; the shield took 12.0 s of processor" in text

@@ -14,8 +14,8 @@ from wattflow.live import FINISHED, NODE, TASK, Power
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
 from wattflow.server import decision_replay
-from wattflow.server.absent import Gone, Missing
-from wattflow.server.answers import ANSWERS
+from wattflow.server.not_there import Gone, Missing
+from wattflow.server.reader_answers import ANSWERS
 from wattflow.store import journal, schema
 from wattflow.store.database import open_store
 
@@ -80,13 +80,13 @@ def test_a_decision_before_all_that_is_kept_is_too_old(tmp_path: Path) -> None:
     with database.begin() as connection:
         connection.execute(sa.delete(schema.journal).where(schema.journal.c.sequence <= SNAPSHOT_AT))
     with pytest.raises(Gone, match="too old"):
-        decision_replay.explained(database, tmp_path, 5, 0)
-    assert decision_replay.explained(database, tmp_path, SNAPSHOT_AT + 5, 1)["candidates"]
+        decision_replay.explained(database, 5, 0)
+    assert decision_replay.explained(database, SNAPSHOT_AT + 5, 1)["candidates"]
 
 
 def test_what_was_never_placed_is_told(tmp_path: Path) -> None:
     database = store(tmp_path)
     with pytest.raises(Missing, match="no task 999"):
-        decision_replay.explained(database, tmp_path, 999, 0)
+        decision_replay.explained(database, 999, 0)
     with pytest.raises(Missing, match="attempt 3 of it was never placed"):
-        decision_replay.explained(database, tmp_path, 5, 3)
+        decision_replay.explained(database, 5, 3)

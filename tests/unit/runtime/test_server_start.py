@@ -8,6 +8,8 @@ import re
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,8 +19,17 @@ from typer.testing import CliRunner
 from wattflow.cli import up
 from wattflow.cli.main import app
 from wattflow.live import Engine
+from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.runtime import messages as m
+from wattflow.runtime.compile_notice import SERVER_COMPILES
+from wattflow.runtime.connection import Connection
+from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.first_use import rehearse
+from wattflow.runtime.home import Home
+from wattflow.runtime.transport import Denied
 from wattflow.server import __main__ as server
+from wattflow.server.serve import serve
+from wattflow.server.settings import ServerSettings, listen
 
 
 def test_a_full_disk_at_the_start_is_one_message(
@@ -70,6 +81,14 @@ def test_a_server_loads_nothing_heavy_that_it_does_not_need() -> None:
     assert done.stdout.splitlines() == ["", "2.0"], done.stderr
 
 
+@pytest.mark.parametrize("used", ["wattflow; wattflow.Client", "wattflow.runtime.node_agent"])
+def test_clients_and_agents_do_not_load_the_engine(used: str) -> None:
+    """Two seconds of every script and of every agent's start: only a server decides."""
+    script = f"import {used}\nimport sys\nprint(*(n for n in ('numba', 'numpy', 'wattflow.live') if n in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.strip() == "", done.stdout + done.stderr
+
+
 def test_the_command_that_starts_a_server_loads_none_of_it() -> None:
     script = (
         "import sys, pathlib, wattflow.cli.main, wattflow.cli.live as live\n"
@@ -97,3 +116,55 @@ def test_broken_weights_keep_a_server_from_starting(
         assert server.main([*options, *more]) == 2
         told = capsys.readouterr().err
         assert "w.npz: holds no weights of the learned policy" in told and "Traceback" not in told
+
+
+def test_a_client_between_two_polls_hears_why_a_server_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn that fails tells those who wait; who comes a moment later must not find a closed door."""
+    home = Home(tmp_path / "home")
+    settings = ServerSettings(home=home, policy="fifo")
+    ended: list[Exception] = []
+
+    def run() -> None:
+        try:
+            serve(settings, AgentsDriver(), listen(settings))
+        except WattflowError as error:
+            ended.append(error)
+
+    def broken(engine: Engine, now_s: float) -> None:
+        raise ValueError("no cost")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while home.server() is None:
+        assert thread.is_alive()
+        time.sleep(0.02)
+    asks = Connection(home.url(), home.token("user"))
+    task = m.Task(key="a", name="a", command=["true"])
+    asks.call("POST", "/v1/submissions", m.Submission(workflow="w", tasks=[task]))
+    monkeypatch.setattr(Engine, "step", broken)
+    with pytest.raises(Denied, match="cannot go on under fifo"):
+        asks.call("POST", "/v1/submissions", m.Submission(workflow="w", seal=True))
+    time.sleep(1.0)
+    with pytest.raises(Denied, match=r"cannot go on under fifo: .*no cost"):
+        Connection(home.url(), home.token("user")).call("GET", "/v1/workflows/w/outcomes?wait_s=5")
+    thread.join(30)
+    assert "cannot go on" in str(ended[0]) and home.server() is None
+
+
+def test_a_server_that_compiles_is_told_by_its_own_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not by the clock: a machine may be busy with something else. What earlier servers logged is not this one's."""
+    home = Home(tmp_path)
+    log = tmp_path / "server.log"
+    log.write_text(f"{SERVER_COMPILES}\n")
+    begun = log.stat().st_size
+
+    def run(text: str) -> str:
+        script = f"import time; print({text!r}, flush=True); time.sleep(0.3); raise SystemExit(2)"
+        with log.open("ab") as out:
+            process = subprocess.Popen([sys.executable, "-c", script], stdout=out, stderr=out)
+        with pytest.raises(InvalidInput, match="the server did not start"):
+            up._wait_for_server(home, process, False, begun)
+        return capsys.readouterr().err
+
+    assert run("something else") == ""
+    assert run(SERVER_COMPILES) == f"{SERVER_COMPILES}\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -18,16 +17,29 @@ from wattflow.live import CANCEL
 from wattflow.live.protocol import Placement, Step
 from wattflow.runtime import compaction, turns
 from wattflow.runtime import messages as m
+from wattflow.runtime.actions import Cancelling
 from wattflow.runtime.aside import Aside
-from wattflow.runtime.cancelling import PIECE, Cancelling
-from wattflow.runtime.records import AttemptRecord, Recent, TaskRecord, Trace, WorkflowRecord, outcomes_after
+from wattflow.runtime.records import (
+    KEPT,
+    LONGEST_WAIT_S,
+    LOSSES,
+    REFUSALS,
+    AttemptRecord,
+    Recent,
+    TaskRecord,
+    Trace,
+    WorkflowRecord,
+    judge,
+    met,
+    outcomes_after,
+)
 from wattflow.runtime.service import Service
-from wattflow.runtime.verdicts import KEPT, LONGEST_WAIT_S, LOSSES, REFUSALS, judge, met
+from wattflow.runtime.turns import PIECE
 from wattflow.server import app
 from wattflow.store import journal, reads, schema
 from wattflow.store.database import open_store
 
-from .test_recovery import NODE, Hand, closed, opened, task
+from .test_recovery import NODE, Hand, closed, in_this_process, opened, task
 
 SMALL = m.Node(name="n", cpus=1.0, memory_bytes=1 << 30)
 
@@ -407,14 +419,6 @@ def test_states_of_nodes_are_what_was_told(tmp_path: Path) -> None:
 # ---- the journal
 
 
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def elsewhere(wanted: str) -> str:
-        given = json.loads(wanted)
-        return compaction.write_snapshot(given["store"], Path(given["folder"]), given["sequence"], given["policy"])
-
-    monkeypatch.setattr(compaction, "_elsewhere", elsewhere)
-
-
 @pytest.mark.parametrize("keep_bytes", [0, 1 << 30])
 def test_after_a_snapshot_the_journal_goes_on_with_the_next_number(
     tmp_path: Path, keep_bytes: int, monkeypatch: pytest.MonkeyPatch
@@ -660,7 +664,7 @@ def test_turns_take_the_seconds_that_they_took(tmp_path: Path) -> None:
             began = time.perf_counter()
             await submit(service, task("a"))
             await service.stored()
-            took = [service.turn_s.quantile(share) for share in (0.0, 1.0)]
+            took = [service.turns.took_s.quantile(share) for share in (0.0, 1.0)]
             assert all(0.0 <= one <= time.perf_counter() - began + 60.0 for one in took if one is not None)
             assert len(took) == 2 and took[1] is not None
 

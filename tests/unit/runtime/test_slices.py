@@ -16,8 +16,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.executors.amd import AmdExecutor, AmdGpu, environment
 from wattflow.runtime.executors.fpga import xilinx
 from wattflow.runtime.executors.fpga.registry import kernel
-from wattflow.runtime.executors.gpu import GpuExecutor
-from wattflow.runtime.executors.mig import Slice, Slices, slices_of
+from wattflow.runtime.executors.gpu import GpuExecutor, Slice, Slices, slices_of
 from wattflow.runtime.executors.process import Finish, Work
 
 GIB = 1 << 30

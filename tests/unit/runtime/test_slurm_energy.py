@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from wattflow.runtime.drivers.slurm_energy import TRIES, SlurmEnergy
+from wattflow.runtime.drivers.slurm import TRIES, SlurmEnergy
 
 
 class Sacct:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattflow.model.errors import InvalidInput
-from wattflow.runtime.clear_text import check_listening, check_server
+from wattflow.runtime.addresses import check_listening, check_server
 from wattflow.runtime.home import Home
 from wattflow.runtime.messages import folder_name
 

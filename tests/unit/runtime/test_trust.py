@@ -13,8 +13,8 @@ from wattflow.live import Engine
 from wattflow.live.protocol import Step
 from wattflow.model.errors import BrokenPolicy
 from wattflow.runtime import messages as m
+from wattflow.runtime.records import LOSSES, REFUSALS
 from wattflow.runtime.texts import plain, storable
-from wattflow.runtime.verdicts import LOSSES, REFUSALS
 from wattflow.store import reads
 from wattflow.store.database import open_store
 
@@ -59,7 +59,7 @@ def test_refusals_and_losses_have_a_cap_that_a_restart_does_not_move(tmp_path: P
             why = service.why(service.tasks[1])  # at once: a refusal is waited for, a loss is placed anew
             await service.stored()
             service.clock._offset_s += 60.0  # past every wait
-            service._soon()
+            service.turns.soon()
             await service.stored()
         end = await outcome_of(service, "a")
         await closed(service, writer)

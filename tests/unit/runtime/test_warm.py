@@ -165,13 +165,13 @@ def test_an_order_reaches_the_driver_with_the_objects_of_all_variants(tmp_path: 
         await service.submit(m.Submission(workflow="w", tasks=[spec, task("c", function_name="command")]), "me")
         node = service.nodes["n"].engine
         numbers = {service.decider.function_name(n): n for n in range(len(service.decider.engine.functions))}
-        service._actions.do(Action(Act.WARM, node, numbers["f"]))
+        service.actions.do(Action(Act.WARM, node, numbers["f"]))
         assert driver.warmed == [("n", m.Warm("f", [own, other], "3.11", "me"))]
-        service._actions.do(Action(Act.WARM, node, numbers["command"]))
-        service._actions.do(Action(Act.WARM, node, -1))  # any function: those that start cold, and none is known to
+        service.actions.do(Action(Act.WARM, node, numbers["command"]))
+        service.actions.do(Action(Act.WARM, node, -1))  # any function: those that start cold, and none is known to
         assert len(driver.warmed) == 1
         service.decider.cold_start("f", 2.0)
-        service._actions.do(Action(Act.WARM, node, -1))
+        service.actions.do(Action(Act.WARM, node, -1))
         assert len(driver.warmed) == 2
         service.warmed("n", m.Warmed("f", True, 1.5))
         assert service.nodes["n"].warm == {"f"}
@@ -180,7 +180,7 @@ def test_an_order_reaches_the_driver_with_the_objects_of_all_variants(tmp_path: 
         await service.stored()
         await closed(service, writer)
         again, driver, writer = await opened(tmp_path)  # COLD is in the journal; open tasks tell their functions again
-        again._actions.do(Action(Act.WARM, node, -1))
+        again.actions.do(Action(Act.WARM, node, -1))
         assert [order.function_name for _, order in driver.warmed] == ["f"]
         await closed(again, writer)
 

@@ -12,6 +12,7 @@ from wattflow import generate
 from wattflow.clusters import load_cluster
 from wattflow.model.cluster import Cluster
 from wattflow.plan import joining
+from wattflow.policy import registry
 from wattflow.policy.base import Policy, Seen
 from wattflow.policy.portfolio import PORTFOLIO, REFERENCE
 from wattflow.sim import simulate, steering
@@ -65,6 +66,22 @@ def test_it_is_told_what_arrived_and_ended_by_then_and_its_choice_is_used() -> N
     assert run.manifest["steering"] == [{"at_s": 90.0}]
     params = run.manifest["params"]
     assert isinstance(params, dict) and params["rule"] == 1.0
+
+
+def test_nodes_that_idle_already_are_looked_at_again() -> None:
+    """A time-out that becomes short counts for those that have idled longer than that."""
+    plain, hasty = (registry.load(f"wattflow:idle={idle}") for idle in (1e6, 0.01))
+
+    class Shortened(Listening):
+        def consider(self, now_s: float, seen: Seen) -> Policy | None:
+            return hasty
+
+    never, always = (simulate(STREAM, CLUSTER, policy) for policy in (plain, hasty))
+    changed = simulate(STREAM, CLUSTER, replace(plain, steer=lambda policy, cluster: Shortened(policy)))
+    before, after = (run.attempts["start_s"][run.attempts["start_s"] < 30.0] for run in (never, changed))
+    assert np.array_equal(before, after)
+    assert 0 == never.scalars["sleeps"] < changed.scalars["sleeps"]
+    assert always.total_j < changed.total_j < never.total_j
 
 
 def test_the_window_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from wattflow.model.errors import InvalidInput, WattflowError
-from wattflow.store import object_url, s3
+from wattflow.store import s3
 
 KEYS = {
     "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
@@ -50,7 +50,7 @@ def test_the_parts_of_a_url() -> None:
     assert place == s3.Place("s3.example.org:9000", True, "bucket", "a/b/", "eu-west-1")
     assert s3.parse("s3://bucket", KEYS)[0].host == "s3.us-east-1.amazonaws.com"
     with pytest.raises(InvalidInput, match="folder"):
-        object_url.open_objects("gopher://x")
+        s3.open_objects("gopher://x")
 
 
 class _Server(BaseHTTPRequestHandler):
@@ -90,7 +90,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3.S3Objects]:
     _Server.kept, _Server.faults, _Server.asked = {}, [], []
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    found = object_url.open_objects(f"s3://b/p?endpoint=http://127.0.0.1:{server.server_port}")
+    found = s3.open_objects(f"s3://b/p?endpoint=http://127.0.0.1:{server.server_port}")
     assert isinstance(found, s3.S3Objects)
     yield found
     found._kept.connection.close()

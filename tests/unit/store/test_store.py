@@ -13,11 +13,10 @@ import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput
 from wattflow.store import reads, schema
-from wattflow.store.checkpoints import Checkpoints
 from wattflow.store.database import open_store
 from wattflow.store.objects import FolderObjects, object_name
 from wattflow.store.statements import Change
-from wattflow.store.writer import LEAST, MOST, Writer, last_of_each
+from wattflow.store.writer import LEAST, MOST, Checkpoints, Writer, last_of_each
 
 
 def workflow(name: str) -> dict[str, object]:
@@ -235,7 +234,7 @@ def test_groups_shrink_while_rows_are_slow_and_grow_again(tmp_path: Path) -> Non
 
 
 def test_the_log_is_copied_back_by_a_thread_and_not_by_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wattflow.store.checkpoints.LOG_BYTES", 1 << 20)
+    monkeypatch.setattr("wattflow.store.writer.LOG_BYTES", 1 << 20)
     database = open_store(tmp_path / "s.db")
     checkpoints = Checkpoints(database, every_s=0.01, worth_bytes=1)
     size = (tmp_path / "s.db").stat().st_size

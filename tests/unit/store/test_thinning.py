@@ -12,7 +12,7 @@ from wattflow.store import reads, schema
 from wattflow.store.database import open_store
 from wattflow.store.schema import Row
 from wattflow.store.statements import Change
-from wattflow.store.thinning import SUMS, merged, pieces
+from wattflow.store.thinning import merged, pieces
 from wattflow.store.writer import Writer
 
 DAY = 86400
@@ -28,12 +28,12 @@ MOST_MB = 0.5
 
 def window(began_s: float, ended_s: float, provenance: str = "measured", node: str = "n") -> dict[str, object]:
     rng = random.Random(began_s)
-    joules = {name: rng.uniform(0.0, 500.0) for name in SUMS}
+    joules = {name: rng.uniform(0.0, 500.0) for name in reads.JOULES}
     return {"node": node, "began_s": began_s, "ended_s": ended_s, "provenance": provenance, **joules}
 
 
 def totals(database: sa.Engine) -> dict[str, float]:
-    (row,) = reads.rows(database, sa.select(*(sa.func.sum(schema.energy.c[name]).label(name) for name in SUMS)))
+    (row,) = reads.rows(database, sa.select(*(sa.func.sum(schema.energy.c[name]).label(name) for name in reads.JOULES)))
     return row
 
 

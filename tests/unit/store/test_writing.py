@@ -17,10 +17,9 @@ import sqlalchemy as sa
 from wattflow.store import reads, schema, statements
 from wattflow.store.database import open_store
 from wattflow.store.schema import Row
-from wattflow.store.short_turns import ask_for_short_turns
 from wattflow.store.statements import Change
 from wattflow.store.writer import Writer
-from wattflow.store.writing import Refused, WritingProcess, make_room, settings
+from wattflow.store.writing import Refused, WritingProcess, ask_for_short_turns, make_room, settings
 
 Batch = list[tuple[Change, Row]]
 

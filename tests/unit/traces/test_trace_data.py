@@ -12,20 +12,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import trace_catalog
+from research import opendc_topology
+from research.papers.alibaba_cluster import load_alibaba
 from wattflow import traces
 from wattflow.model.profile import FORMS
-from wattflow.traces import alibaba, catalog, opendc_files, wfformat, wfformat_write
+from wattflow.traces import opendc_files, wfformat, wfformat_write
 
 pytestmark = pytest.mark.data
 FORMATS = [entry.name for entry in traces.formats() if entry.name != "argo"]  # manifests are only written
 
 
 @pytest.fixture(scope="module")
-def entries(data_dir: Path) -> tuple[catalog.Entry, ...]:
-    return catalog.walk(data_dir)
+def entries(data_dir: Path) -> tuple[trace_catalog.Entry, ...]:
+    return trace_catalog.walk(data_dir)
 
 
-def test_every_file_is_a_format_or_named(entries: tuple[catalog.Entry, ...]) -> None:
+def test_every_file_is_a_format_or_named(entries: tuple[trace_catalog.Entry, ...]) -> None:
     counts = Counter(entry.format for entry in entries)
     assert counts["wfformat"] == 104
     assert counts["swf"] == 4
@@ -36,11 +39,11 @@ def test_every_file_is_a_format_or_named(entries: tuple[catalog.Entry, ...]) -> 
     assert (counts["azure2019"], counts["azure2021"], counts["iluvatar"]) == (3, 1, 2)
     for entry in entries:
         if entry.format is None:
-            assert entry.about.startswith(f"{catalog.OTHER}: "), entry
+            assert entry.about.startswith(f"{trace_catalog.OTHER}: "), entry
             assert "unknown kind" not in entry.about, entry
 
 
-def test_data_sets_of_another_shape_are_not_taken_for_traces(entries: tuple[catalog.Entry, ...]) -> None:
+def test_data_sets_of_another_shape_are_not_taken_for_traces(entries: tuple[trace_catalog.Entry, ...]) -> None:
     about = {str(entry.path): entry.about for entry in entries}
     assert "Lotaru" in about["nextflow_traces/lotaru_heterogeneous/execution_reports.csv.gz"]
     footprints = [text for path, text in about.items() if "/results_chipseq" in path]
@@ -48,8 +51,9 @@ def test_data_sets_of_another_shape_are_not_taken_for_traces(entries: tuple[cata
     assert all("by a model" in text for text in footprints)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
-def test_all_files_of_a_format_load(format: str, entries: tuple[catalog.Entry, ...]) -> None:
+def test_all_files_of_a_format_load(format: str, entries: tuple[trace_catalog.Entry, ...]) -> None:
     paths = sorted({entry.load for entry in entries if entry.format == format and entry.load is not None})
     assert paths
     for path in paths:
@@ -132,8 +136,7 @@ def test_the_logs_report_what_their_readme_warns_of(data_dir: Path) -> None:
 def test_the_alibaba_trace_has_its_published_size(data_dir: Path) -> None:
     folder = data_dir / "gpu_cluster" / "alibaba_gpu_v2023"
     assert len(traces.load(folder / "openb_pod_list_default.csv.gz")) == 8152
-    nodes = alibaba.read_nodes(folder / "openb_node_list_all_node.csv.gz")
-    assert len(nodes) == 1523
+    assert len(load_alibaba(folder / "openb_node_list_all_node.csv.gz").nodes) == 1523
 
 
 def test_the_opendc_sample_is_what_its_readme_says(data_dir: Path) -> None:
@@ -142,7 +145,7 @@ def test_the_opendc_sample_is_what_its_readme_says(data_dir: Path) -> None:
         workload = traces.load(folder / "experiment.json")
         assert (len(workload), workload.edge_count) == (2000, edges)
         experiment = opendc_files.read_experiment(folder / "experiment.json")
-        cluster = opendc_files.read_topology(experiment.topologies[0])
+        cluster = opendc_topology.read_topology(experiment.topologies[0])
         assert (len(cluster.nodes), cluster.total_cores) == (64, 256)
         power = cluster.nodes[0].power
         assert power is not None

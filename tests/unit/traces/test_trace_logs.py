@@ -11,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import trace_catalog
+from research import opendc_topology
 from wattflow import traces
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Provenance
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.traces import alibaba, catalog, log_tables, nextflow, opendc_files, swf
+from wattflow.traces import log_tables, nextflow, opendc_files, swf
 
 
 def job(number: int = 1, **more: float) -> str:
@@ -120,16 +122,12 @@ def test_alibaba_pods(tmp_path: Path) -> None:
     assert any("that end before they start" in note for note in workload.notes)
 
 
-def test_alibaba_lists_without_times_and_nodes(tmp_path: Path) -> None:
-    pods, nodes = tmp_path / "pods.csv", tmp_path / "nodes.csv"
+def test_alibaba_lists_without_times(tmp_path: Path) -> None:
+    pods = tmp_path / "pods.csv"
     pods.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,1000,1,1,1000\n")
     workload = traces.load(pods)
     assert np.isnan(workload.estimate_s).all()
     assert any("no times" in note for note in workload.notes)
-    nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,32000,4,2,T4\nn1,1000,4,0,\n")
-    rows = alibaba.read_nodes(nodes)
-    assert rows[0] == {"name": "n0", "cores": 32.0, "memory_bytes": 4 * 2**20, "gpus": 2, "gpu_model": "T4"}
-    assert rows[1]["gpu_model"] is None
 
 
 NEXTFLOW = """task_id\tprocess\tname\tstatus\tcpus\tmemory\tsubmit\tstart\tcomplete\tduration\trealtime\t%cpu\tpeak_rss
@@ -296,7 +294,7 @@ def topology(**model: object) -> dict[str, object]:
 def test_opendc_topology_is_a_cluster(tmp_path: Path) -> None:
     path = tmp_path / "topology.json"
     path.write_text(json.dumps(topology()))
-    cluster = opendc_files.read_topology(path, demand_mhz=2000)
+    cluster = opendc_topology.read_topology(path, demand_mhz=2000)
     assert len(cluster.nodes) == 3
     node = cluster.nodes[0]
     assert (node.cores, node.memory_bytes, node.speed) == (8, 2_000_000_000, 0.5)
@@ -305,7 +303,7 @@ def test_opendc_topology_is_a_cluster(tmp_path: Path) -> None:
     assert node.power.provenance is Provenance.MODELLED
     assert len({node.name for node in cluster.nodes}) == 3
     path.write_text(json.dumps(topology(modelType="constant", power=80)))
-    power = opendc_files.read_topology(path).nodes[0].power
+    power = opendc_topology.read_topology(path).nodes[0].power
     assert power is not None
     assert (power.at(0), power.at(8)) == (80.0, 80.0)
 
@@ -316,7 +314,7 @@ def test_opendc_topology_problems_are_listed(tmp_path: Path) -> None:
     raw["clusters"][0]["hosts"].append({"name": "X", "cpu": {"coreCount": 0}})  # type: ignore[index]
     path.write_text(json.dumps(raw))
     with pytest.raises(InvalidInput) as caught:
-        opendc_files.read_topology(path)
+        opendc_topology.read_topology(path)
     text = str(caught.value)
     for part in ("'magic' is not known", "needs a coreCount", "needs a memorySize"):
         assert part in text
@@ -325,9 +323,9 @@ def test_opendc_topology_problems_are_listed(tmp_path: Path) -> None:
 def test_opendc_topology_that_the_model_refuses(tmp_path: Path) -> None:
     path = tmp_path / "topology.json"
     path.write_text(json.dumps(topology(modelType="cubic", idlePower=1e308, maxPower=1.5e308) | {"name": "x"}))
-    opendc_files.read_topology(path)
+    opendc_topology.read_topology(path)
     with pytest.raises(InvalidInput, match="speed must be more than 0"):
-        opendc_files.read_topology(path, demand_mhz=-1.0)
+        opendc_topology.read_topology(path, demand_mhz=-1.0)
 
 
 def test_opendc_experiment_names_its_files(tmp_path: Path) -> None:
@@ -446,14 +444,12 @@ def test_the_catalogue_names_everything(tmp_path: Path) -> None:
     (tmp_path / "lotaru.csv").write_text("Workflow,Task,Machine,Realtime1\n")
     (tmp_path / "broken.csv.gz").write_bytes(gzip.compress(b"a,b\n" * 100)[:-12])
     (tmp_path / "odd.bin").write_bytes(b"\x00\x01")
-    about = {str(entry.path): entry for entry in catalog.walk(tmp_path)}
+    about = {str(entry.path): entry for entry in trace_catalog.walk(tmp_path)}
     assert about["log.swf"].format == "swf"
     assert about["notes.md"].about == "a data set of another shape: documentation"
     assert about["lotaru.csv"].about == "a data set of another shape: Lotaru microbenchmarks"
     assert "truncated" in about["broken.csv.gz"].about
-    assert about["odd.bin"].about.startswith(catalog.OTHER)
-    with pytest.raises(InvalidInput, match="no such folder"):
-        catalog.walk(tmp_path / "none")
+    assert about["odd.bin"].about.startswith(trace_catalog.OTHER)
 
 
 def test_every_job_of_a_log_is_a_workflow_of_its_own(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from kuberig import parts
 _BUSY = ("429 Too Many Requests", "503 Service Unavailable", "i/o timeout", "connection reset", "TLS handshake timeout")
 _TRIES = 20
 _PAUSE_S = 15.0
+_REPLACES = re.compile(r"^replace \(.*?^\)\n", re.MULTILINE | re.DOTALL)
 
 
 class BuildFailed(RuntimeError):
@@ -49,13 +51,38 @@ def _build_part(part: parts.Part) -> None:
         if not part.module:
             _install(part, made)
         elif part.vendored:
-            _build_vendored(part, made, Path(scratch) / "module")
+            _build_vendored(part, made, _module(part), Path(scratch) / "module")
         else:
-            _build_module(part, made, parts.HERE / part.module)
+            _build_module(part, made, _module(part))
         _copy_definitions(part, made)
         target = parts.part_dir(part)
         shutil.rmtree(target, ignore_errors=True)
         made.rename(target)
+
+
+def _module(part: parts.Part) -> Path:
+    """The folder of the Go module that a part is built from."""
+    pinned = parts.HERE / part.module
+    other = part.root and f"{part.root} v{part.version}" not in (pinned / "go.mod").read_text()
+    return _resolved(part, pinned) if other else pinned
+
+
+def _resolved(part: parts.Part, pinned: Path) -> Path:
+    """A module for another version than the pinned one: what it needs is resolved once and kept with its checksums."""
+    folder = parts.cache_dir() / f"module-{part.root.replace('/', '-')}-{part.version}"
+    if (folder / "go.sum").exists():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    generation = re.compile(rf"{re.escape(part.root.rpartition('/v')[0])}/v[0-9]+") if "/v" in part.root else None
+    named = (pinned / "tools.go").read_text()
+    (folder / "tools.go").write_text(generation.sub(part.root, named) if generation else named)
+    text = (pinned / "go.mod").read_text()
+    # staging modules of 1.35.8 are v0.35.8; those that the version does not have yet are asked for by nobody
+    staging = part.version.partition(".")[2]
+    replaced = re.sub(r" v0\.[0-9.]+$", f" v0.{staging}", "".join(_REPLACES.findall(text)), flags=re.MULTILINE)
+    (folder / "go.mod").write_text(f"module resolved\n\ngo 1.26.0\n\nrequire {part.root} v{part.version}\n\n{replaced}")
+    _go(["mod", "tidy"], folder)
+    return folder
 
 
 def _flags(part: parts.Part) -> list[str]:
@@ -76,13 +103,14 @@ def _install(part: parts.Part, made: Path) -> None:
     _go(["install", *_flags(part), *packages], Path(tempfile.gettempdir()), GOBIN=str(made))
 
 
-def _build_vendored(part: parts.Part, made: Path, folder: Path) -> None:
+def _build_vendored(part: parts.Part, made: Path, module: Path, folder: Path) -> None:
     """Argo: its module archive lacks a symbolic link, so the file is put in place in a vendored copy."""
-    shutil.copytree(parts.HERE / part.module, folder)
+    shutil.copytree(module, folder)
     _go(["mod", "vendor"], folder)
-    source = folder / "vendor" / parts.ARGO_MODULE / "workflow" / "executor" / "osspecific"
-    if not (source / "signal_linux.go").exists():
-        shutil.copyfile(source / "signal_darwin.go", source / "signal_linux.go")
+    # its folder is called otherwise in 3.6
+    (there,) = (folder / "vendor" / parts.ARGO_MODULE / "workflow" / "executor").glob("os*specific/signal_darwin.go")
+    if not there.with_name("signal_linux.go").exists():
+        shutil.copyfile(there, there.with_name("signal_linux.go"))
     _build_module(part, made, folder, mod="vendor")
 
 
@@ -90,7 +118,7 @@ def _copy_definitions(part: parts.Part, made: Path) -> None:
     if not part.definitions:
         return
     module, *patterns = part.definitions
-    where = _go(["list", "-m", "-f", "{{.Dir}}", module], parts.HERE / part.module).strip()
+    where = _go(["list", "-m", "-f", "{{.Dir}}", module], _module(part)).strip()
     for pattern in patterns:
         for file in sorted(Path(where).glob(pattern)):
             (made / file.name).write_bytes(file.read_bytes())

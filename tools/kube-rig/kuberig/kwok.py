@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from kuberig.accounts import Accounts
-from kuberig.api import JSON, Api
+from kuberig.api import JSON, Api, ApiError
 from kuberig.parts import HERE, program
 from kuberig.processes import Process, Processes
 
@@ -52,6 +54,64 @@ def start(folder: Path, processes: Processes, users: Accounts) -> Process:
             "--v=warn",
         ],
     )
+
+
+class Reminder:
+    """Tells KWOK again of pods that it has left unstarted.
+
+    KWOK looks at an object once per change. Once in some hundred runs of the tests a bound pod stayed Pending for ever,
+    as under no kubelet; why is not known. A change of the pod makes KWOK look anew.
+    """
+
+    def __init__(self, api: Api, process: Process, every_s: float = 5.0) -> None:
+        self._api = api
+        self._process = process
+        self._every_s = every_s
+        self._waiting: set[str] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kwok-reminder", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._every_s):
+            try:
+                self.remind()
+            except (ApiError, OSError) as error:  # tests stop the API server
+                logging.getLogger(__name__).info("pods left unstarted were not looked for: %s", error)
+
+    def remind(self) -> list[str]:
+        """Changes each pod that was bound and Pending at the last look too; returns their names."""
+        pods = self._api.items("/api/v1/pods?limit=500&fieldSelector=status.phase%3DPending,spec.nodeName%21%3D")
+        now = {found["metadata"]["uid"]: found for found in pods if _lingers(found)}
+        left = [found for uid, found in now.items() if uid in self._waiting and self._plays(found["spec"]["nodeName"])]
+        self._waiting = set(now)
+        names = []
+        for about in (found["metadata"] for found in left):
+            note = {"rig.wattflow.io/reminded": datetime.now(UTC).isoformat()}
+            path = f"/api/v1/namespaces/{about['namespace']}/pods/{about['name']}"
+            self._api.patch(path, {"metadata": {"annotations": note}})
+            names.append(f"{about['namespace']}/{about['name']}")
+        if names:
+            logging.getLogger(__name__).warning("kwok left %s unstarted; told again: %s", names, self._process.tail())
+        return names
+
+    def _plays(self, node: str) -> bool:
+        try:
+            about = self._api.get(f"/api/v1/nodes/{node}")["metadata"]
+        except ApiError:
+            return False
+        return (about.get("labels") or {}).get(LABEL) == VALUE
+
+
+def _lingers(pod: JSON) -> bool:
+    # A pod that is to start late is left alone: KWOK begins a delay anew whenever the object changes.
+    about = pod["metadata"]
+    return "rig.wattflow.io/start" not in (about.get("annotations") or {}) and "deletionTimestamp" not in about
 
 
 def node(shape: Shape, number: int) -> JSON:

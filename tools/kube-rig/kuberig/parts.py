@@ -7,21 +7,27 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-KUBERNETES = "1.36.4"
+PINNED = {"kubernetes": "1.36.4", "argo": "4.0.2"}
+"""What go.mod and go.sum of this folder pin; another version is resolved when it is built (`build._resolved`)."""
+KUBERNETES = os.environ.get("KUBE_VERSION") or PINNED["kubernetes"]
 ETCD = "3.6.8"
 KWOK = "0.8.0"
-ARGO = "4.0.2"
+ARGO = os.environ.get("ARGO_VERSION") or PINNED["argo"]
 CONTAINERD = "2.4.2"
 HELM = "3.19.0"
 VERSITYGW = "1.8.0"
 KARPENTER = "1.14.1"
+KUEUE = "0.16.1"
 
 HERE = Path(__file__).resolve().parents[1]
-ARGO_MODULE = "github.com/argoproj/argo-workflows/v4"
+ARGO_MODULE = f"github.com/argoproj/argo-workflows/v{ARGO.split('.')[0]}"
 KARPENTER_MODULE = "sigs.k8s.io/karpenter"
+KUEUE_MODULE = "sigs.k8s.io/kueue"
 _STAMP = "k8s.io/component-base/version"
 # Without the stamp clients read the version as 0.0 and switch features off.
-_KUBE_FLAGS = f"-X {_STAMP}.gitVersion=v{KUBERNETES} -X {_STAMP}.gitMajor=1 -X {_STAMP}.gitMinor=36"
+_MINOR = KUBERNETES.split(".")[1]
+_KUBE_FLAGS = f"-X {_STAMP}.gitVersion=v{KUBERNETES} -X {_STAMP}.gitMajor=1 -X {_STAMP}.gitMinor={_MINOR}"
+_OTHER_KUBERNETES = PINNED["kubernetes"] != KUBERNETES
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,7 @@ class Part:
     vendored: bool = False
     definitions: tuple[str, ...] = ()  # a module, and patterns of its resource definitions to copy beside
     on_demand: bool = False  # built only when it is named: few need it
+    root: str = ""  # the module whose version may be another than the pinned one
     sources: tuple[str, ...] = field(default=())  # files of ours that the programs are made from
 
     @property
@@ -53,7 +60,8 @@ class Part:
 
 
 def _kube(program: str) -> Part:
-    return Part(program, KUBERNETES, (program,), (f"k8s.io/kubernetes/cmd/{program}",), ".", _KUBE_FLAGS)
+    packages = (f"k8s.io/kubernetes/cmd/{program}",)
+    return Part(program, KUBERNETES, (program,), packages, ".", _KUBE_FLAGS, root="k8s.io/kubernetes")
 
 
 PARTS = (
@@ -70,17 +78,27 @@ PARTS = (
         tuple(f"github.com/containerd/containerd/v2/cmd/{p}" for p in ("containerd", "containerd-shim-runc-v2", "ctr")),
         tags="no_btrfs no_devmapper no_zfs",
     ),
-    Part("parity", KUBERNETES, ("parity",), ("./parity",), ".", sources=("go.mod", "parity/*.go")),
+    # Programs of ours are written against the pinned version: of others they are built for nobody.
+    Part(
+        "parity",
+        PINNED["kubernetes"],
+        ("parity",),
+        ("./parity",),
+        ".",
+        sources=("go.mod", "parity/*.go"),
+        on_demand=_OTHER_KUBERNETES,
+    ),
     Part("load", "1", ("load",), ("./load",), ".", sources=("load/*.go",)),
     # Stamped like the programs it tests: specs ask the client's version which features to expect.
     Part(
         "conformance",
-        KUBERNETES,
+        PINNED["kubernetes"],
         ("conformance",),
         ("./conformance",),
         ".",
         _KUBE_FLAGS,
         sources=("go.mod", "conformance/*.go"),
+        on_demand=_OTHER_KUBERNETES,
     ),
     Part("helm", HELM, ("helm",), ("helm.sh/helm/v3/cmd/helm",)),
     Part("versitygw", VERSITYGW, ("versitygw",), ("github.com/versity/versitygw/cmd/versitygw",)),
@@ -93,6 +111,7 @@ PARTS = (
         "argo",
         vendored=True,
         definitions=(ARGO_MODULE, "manifests/base/crds/minimal/argoproj.io_*.yaml"),
+        root=ARGO_MODULE,
     ),
     Part(
         "karpenter",
@@ -101,6 +120,15 @@ PARTS = (
         (f"{KARPENTER_MODULE}/kwok",),
         "karpenter",
         definitions=(KARPENTER_MODULE, "pkg/apis/crds/*.yaml", "kwok/apis/crds/*.yaml"),
+        on_demand=True,
+    ),
+    Part(
+        "kueue",
+        KUEUE,
+        ("kueue",),
+        (f"{KUEUE_MODULE}/cmd/kueue",),
+        "kueue",
+        definitions=(KUEUE_MODULE, "config/components/crd/bases/*.yaml", "config/components/webhook/manifests.yaml"),
         on_demand=True,
     ),
 )

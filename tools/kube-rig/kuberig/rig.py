@@ -33,6 +33,7 @@ class Rig:
         self.start_s = start_s
         self.api = Api.of_kubeconfig(folder / "kubeconfig")
         self.scheduler_port = 0
+        self._reminder: kwok.Reminder | None = None
 
     @classmethod
     def start(cls, options: control.Options = control.Options(), die_with_parent: bool = False) -> Rig:  # noqa: B008
@@ -95,7 +96,9 @@ class Rig:
     ) -> list[str]:
         """Adds simulated nodes and waits until all are ready."""
         if not self.processes.find("kwok"):
-            kwok.start(self.folder, self.processes, self.users)
+            process = kwok.start(self.folder, self.processes, self.users)
+            self._forget_reminder()
+            self._reminder = kwok.Reminder(self.api, process)
         before = len(self.api.items(f"/api/v1/nodes?labelSelector={kwok.LABEL}%3D{kwok.VALUE}"))
         names = kwok.add_nodes(self.api, count, shapes, first)
         try:
@@ -123,8 +126,14 @@ class Rig:
         """Starts Argo's workflow-controller (`requeue_s`: see `argo.start`)."""
         return argo.start(self.processes, self.users, self.api, requeue_s)
 
+    def _forget_reminder(self) -> None:
+        if self._reminder:
+            self._reminder.stop()
+        self._reminder = None
+
     def stop(self) -> None:
         """Ends every process of the rig and removes its folder."""
+        self._forget_reminder()
         self.api.close()
         _end(self.folder, self.processes)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from wattflow.kube import accounting, gpus, objects
 from wattflow.kube.dra import device_ledger
 from wattflow.kube.filters import interpod, ports, selectors, snapshot, spread, taints, volumes
@@ -111,6 +113,13 @@ def is_counted(pod: objects.Pod) -> bool:
         or volumes.claims(pod)
         or pod.spec.resource_claims
     )
+
+
+def alike(pod: objects.Pod) -> bytes | None:
+    """Return what pods have in common for which `counted_against` says the same; None where it is asked for each."""
+    if gpus.SHARE in pod.metadata.annotations or volumes.claims(pod) or pod.spec.resource_claims:
+        return None
+    return msgspec.msgpack.encode((pod.metadata.namespace, pod.metadata.labels, pod.spec))
 
 
 def unsupported(pod: objects.Pod, cluster: snapshot.Snapshot) -> str | None:

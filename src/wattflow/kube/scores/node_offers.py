@@ -1,13 +1,12 @@
 """Which nodes a pod with preferences is offered: those whose scores are near the best; joules decide among them.
 
 ``joules`` says how near: 0 offers only the best nodes by all of kube-scheduler's scores, free room included; 1 all that
-can take the pod; 0.1 those that lack at most a tenth of the points that its preferences could give. Scores depend on
+can take the pod; 0.1 those within a tenth of the way from the best node's points to the worst one's. Scores depend on
 where the pods before it went, so pods that count one another take turns: one of them is offered nodes in each step.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -25,11 +24,6 @@ _HARD_WEIGHT = 1
 """Weight of a required affinity term of a pod that runs, for one that it selects."""
 _OWNER_S = 2.0
 """How long a pod waits for its controller to be seen."""
-_SERVICE_S = 0.5
-"""How long a bare pod with labels is held back for its Service to be seen: watches do not keep order, and the first
-pods of a Service would all go where joules are fewest."""
-_TURN_S = 1.0
-"""How long pods alike wait for the one before them to be placed: scored meanwhile, all would get the same nodes."""
 _PATIENCE_S = 10.0
 """How long a pod is offered only a part of the nodes: preferences are wishes, they keep nobody waiting."""
 Weighted = tuple[int, Ints]
@@ -56,11 +50,6 @@ class Offers:
     _soft: dict[str, list[objects.Taint]] = field(default_factory=dict)
     _queue: dict[str, tuple[objects.Pod, float, object]] = field(default_factory=dict)
     _offered_s: dict[str, float] = field(default_factory=dict)
-    _bare_s: dict[str, float] = field(default_factory=dict)
-    """Bare pods that may belong to a Service, and since when they are held back."""
-    _grown: set[str] = field(default_factory=set)
-    _turns: dict[object, tuple[str, float]] = field(default_factory=dict)
-    """Of pods alike the one whose turn it is, and since when; until it is placed."""
     _names: object = None
 
     def __post_init__(self) -> None:
@@ -91,9 +80,6 @@ class Offers:
         """Tell whether scores may matter to a pod. Gangs are placed as one and stay with joules."""
         if self.joules >= 1 or gangs.gang_of(pod) is not None:
             return False
-        return self._scored(pod) or self._bare(pod)
-
-    def _scored(self, pod: objects.Pod) -> bool:
         if points.preferred_nodes(pod) or interpod.preferred_terms(pod) or spread.soft(pod):
             return True
         if any(one.kind == "Workflow" for one in pod.metadata.owner_references):
@@ -101,10 +87,6 @@ class Offers:
         if not pod.spec.topology_spread_constraints and (self.replicas.awaited(pod) or self.replicas.selector(pod)):
             return True
         return any(points.soft_taints(pod, soft) for soft in self._soft.values()) or self._liked(pod)
-
-    def _bare(self, pod: objects.Pod) -> bool:
-        """Tell whether a Service that is not known yet may select the pod; once it was held back, no more."""
-        return pod.metadata.uid not in self._grown and self.replicas.unserved(pod)
 
     def _liked(self, pod: objects.Pod) -> bool:
         names = self.cluster.namespaces
@@ -114,72 +96,49 @@ class Offers:
 
     def queue(self, pod: objects.Pod, now_s: float) -> None:
         """Have a pod wait for its turn; one that waits already keeps its place."""
-        uid, labels = pod.metadata.uid, pod.metadata.labels
+        uid = pod.metadata.uid
         # A pod that is queued again (its wishes changed) does not go to the end.
         since_s = self._queue[uid][1] if uid in self._queue else now_s
         # scores of free room concern all, those of pods alike only them
-        alike = None if self.joules == 0 else (pod.metadata.namespace, tuple(sorted(labels.items())))
-        self._queue[uid] = (pod, since_s, alike)
-        if self._bare(pod):
-            # From the next look on: the last one may be long ago.
-            self._bare_s.setdefault(uid, math.inf)
+        self._queue[uid] = (pod, since_s, None if self.joules == 0 else self._alike(pod))
+
+    def _alike(self, pod: objects.Pod) -> object:
+        """Tell by what pods count one another: their controller, else what they are spread by or drawn to.
+
+        Not by labels: pods of one Service or StatefulSet may each have one of their own, their name or their number.
+        """
+        owner = next((one.uid for one in pod.metadata.owner_references if one.controller), "")
+        counted = [self.replicas.selector(pod), spread.soft(pod), interpod.preferred_terms(pod)]
+        told = counted if any(counted) else sorted(pod.metadata.labels.items())
+        return owner or (pod.metadata.namespace, msgspec.json.encode(told))
 
     def due(self, now_s: float) -> list[str]:
         """Pods whose turn it is: of those alike the one of highest priority that has waited longest."""
         turns: dict[object, tuple[int, str]] = {}
         for uid, (pod, since_s, alike) in self._queue.items():
-            if self._taken(alike, now_s):
-                continue
-            if uid in self._bare_s:
-                self._bare_s[uid] = min(now_s, self._bare_s[uid])
             if self._early(pod, since_s, now_s):
                 continue
-            if self._bare_s.pop(uid, None) is not None:
-                self._grown.add(uid)
-            # Who was held back and has no preferences after all need not take turns.
-            turn = alike if uid not in self._grown or self._scored(pod) else uid
-            first = turns.get(turn)
+            first = turns.get(alike)
             # First in the queue wins among equals: dicts keep the order.
             if first is None or pod.spec.priority > first[0]:
-                turns[turn] = (pod.spec.priority, uid)
-        for turn, (_, uid) in turns.items():
-            if turn != uid:
-                self._turns[turn] = uid, now_s
+                turns[alike] = (pod.spec.priority, uid)
+        for _, uid in turns.values():
             del self._queue[uid]
         # Whoever was offered a part of the nodes for too long is offered all.
         late = [uid for uid, at_s in self._offered_s.items() if now_s - at_s >= _PATIENCE_S and uid not in self._queue]
         return list(dict.fromkeys([*(uid for _, uid in turns.values()), *late]))
 
-    def _taken(self, turn: object, now_s: float) -> bool:
-        """Tell whether somebody's turn is not over: it was offered nodes and is on its way to one of them."""
-        uid, since_s = self._turns.get(turn, ("", now_s))
-        return uid in self._offered_s and uid not in self._queue and now_s - since_s < _TURN_S
-
     def _early(self, pod: objects.Pod, since_s: float, now_s: float) -> bool:
-        bare_s = self._bare_s.get(pod.metadata.uid)
-        if bare_s is not None and self.replicas.unserved(pod):
-            return now_s - bare_s < _SERVICE_S
         return now_s - since_s < _OWNER_S and self.replicas.awaited(pod)
-
-    @property
-    def held_back(self) -> bool:
-        """Tell whether pods wait for what a watch has not told yet, or for the one before them."""
-        return bool(self._bare_s or (self._queue and self._offered_s))
 
     def waits(self, now_s: float) -> bool:
         """Tell whether a pod's turn could come at once."""
-        return any(
-            not self._early(pod, since_s, now_s) and not self._taken(alike, now_s)
-            for pod, since_s, alike in self._queue.values()
-        )
+        return any(not self._early(pod, since_s, now_s) for pod, since_s, _ in self._queue.values())
 
     def forget(self, uid: str) -> None:
         """A pod is placed, or wants no place."""
         self._queue.pop(uid, None)
         self._offered_s.pop(uid, None)
-        self._bare_s.pop(uid, None)
-        self._grown.discard(uid)
-        self._turns = {turn: one for turn, one in self._turns.items() if one[0] != uid}
 
     # scores
 
@@ -198,8 +157,9 @@ class Offers:
         if not given:
             return among
         totals = np.sum([weight * found for weight, found in given], axis=0)
-        # `joules` of all points that could be reached may be lacking.
-        enough = totals.max() - self.joules * points.HIGHEST * sum(weight for weight, _ in given)
+        # Of what tells these nodes apart, not of all points there are: the more replicas run, the fewer points one of
+        # them is worth, so a fixed number of points would come to allow for several too many in a zone.
+        enough = totals.max() - self.joules * (totals.max() - totals.min())
         near = rows[totals >= enough].tolist()
         # Everything is near: no narrowing, and no list of nodes for the engine.
         return among if len(near) == len(rows) else tuple(map(self.table.names.__getitem__, near))
@@ -223,8 +183,7 @@ class Offers:
         if self.joules == 0:
             found.append((points.ROOM, points.of_room(amounts, pod, views)))
             found.append((points.BALANCE, points.of_balance(amounts, views)))
-        # A kind that gives all nodes the same points decides nothing, but would enlarge what may be
-        # lacking.
+        # A kind that gives all nodes the same points decides nothing.
         told = [(weight, np.asarray(each, np.int64)) for weight, each in found]
         return [(weight, each) for weight, each in told if each.min() < each.max()]
 

@@ -75,12 +75,6 @@ class Replicas:
         # Only what is followed can be awaited.
         return self.followed and owner is not None and owner not in self._owners
 
-    def unserved(self, pod: objects.Pod) -> bool:
-        """Tell whether a Service could select the pod, which nothing else spreads, and none that is known does."""
-        about = pod.metadata
-        loose = bool(about.labels) and not about.owner_references and not pod.spec.topology_spread_constraints
-        return self.followed and loose and self.selector(pod) is None
-
     def selector(self, pod: objects.Pod) -> objects.LabelSelector | None:
         """Return the selector of the pods that serve with this one, or None."""
         labels = pod.metadata.labels

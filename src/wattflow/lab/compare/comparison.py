@@ -122,10 +122,6 @@ def of_one_run(
     return Comparison(cluster, policy, (title,), (policy,), (seed,), (point,), {(title, policy): run}, (), about)
 
 
-ASKED_FOR = ("planned",)
-"""Policies that "all" leaves out: they search for seconds at each arrival. By name they take part."""
-
-
 SLEEPING = "kubernetes"
 """Beside every policy, "all" runs this one with nodes off after ten idle minutes, as cluster autoscalers do."""
 
@@ -141,10 +137,9 @@ def chosen_policies(
     everything = asked == ["all"]
     own = _own(asked, known)
     named: dict[str, str | Policy] = {}
-    usual = [name for name in known if name not in ASKED_FOR]
     if everything:
-        usual.append(f"{SLEEPING}:sleep=600")
-    for policy in (baseline, *(usual if everything else asked)):
+        asked = [*known, f"{SLEEPING}:sleep=600"]
+    for policy in (baseline, *asked):
         name = policy if isinstance(policy, str) else policy.name
         # Settings behind a colon are looked at by the loader, which says what is wrong with them.
         if not registry.is_known(name) and name not in own and spec.is_plain(name):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from wattflow.lab.show.result_tables import Row
+from wattflow.lab.show.result_tables import Row, new_table
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import annealing, exact, relaxation
@@ -121,10 +121,7 @@ def headroom(
 
 def table(title: str, rows: Sequence[Headroom]) -> Table:
     """Policies, the nearest to the lower bound first."""
-    from rich import box
-    from rich.table import Table
-
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    made = new_table(title)
     made.add_column("policy", no_wrap=True)
     for head in ("makespan", "energy", "lower bound", "above it", "best found", "above it"):
         made.add_column(head, justify="right", no_wrap=True)

@@ -190,13 +190,16 @@ def _pays(rest: Sequence[Job], setup: Setup, each_s: float) -> bool:
 def _travel(jobs: Sequence[Job]) -> bool:
     """Tell whether other processes can be handed all of them.
 
-    A script's own decorated policy cannot: its name there is the policy, not the function in it. Such work stays here.
+    A script's own decorated policy cannot: its name there is the policy, not the function in it; nor what is found by
+    name in the script, which the other processes do not run. Such work stays here.
     """
     ones = {id(job.policy): job.policy for job in jobs if not isinstance(job.policy, str)}
     try:
         # One job and each policy: workloads are plain columns and always travel.
-        pickle.dumps((jobs[0], *ones.values()))
+        packed = pickle.dumps((jobs[0], *ones.values()))
     except (pickle.PicklingError, AttributeError, TypeError):
+        packed = b"__main__"
+    if b"__main__" in packed:
         log.info("a policy of this script cannot be sent to other processes; all points run in this one")
         return False
     return True

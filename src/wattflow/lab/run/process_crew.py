@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import pickle
 import signal
+import sys
 import threading
+import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing import connection, get_context
@@ -14,6 +16,17 @@ from typing import Generic, Self
 
 from wattflow.lab.run.work import TRIES, Answer, Deliver, Piece, Wait, Work, told, understood
 from wattflow.model.errors import WattflowError
+
+
+@contextlib.contextmanager
+def without_script() -> Iterator[None]:
+    """Processes started here know nothing of the user's script: they would run it again, each of them."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 @contextlib.contextmanager
@@ -89,7 +102,7 @@ class Processes(Generic[Piece, Answer]):
         context, fresh = get_context("spawn"), list[connection.Connection]()
         for _ in range(wanted - len(self._workers)):
             mine, theirs = context.Pipe()
-            with deaf_to_interrupts():
+            with deaf_to_interrupts(), without_script():
                 process = context.Process(target=_work, args=(theirs,), daemon=True)
                 process.start()
             # Ours is the only other end: when the process dies the pipe says so.

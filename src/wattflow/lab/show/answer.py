@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from wattflow.lab.compare.results import Results
 from wattflow.lab.figures.metrics import METRICS
 from wattflow.lab.figures.statistics import mean_interval
-from wattflow.lab.show.result_tables import amount, show
+from wattflow.lab.show.result_tables import amount, new_table, show, title_of
 from wattflow.model.errors import WattflowError
 from wattflow.model.units import J_PER_KWH
 
@@ -147,6 +147,11 @@ def _bound(comparison: Results, policy: str) -> str:
     """Explain why this policy leads."""
     among = sum(keeps(comparison, name) for name in comparison.policies if name != comparison.baseline)
     limit = f"{100 * (BOUND - 1):.0f} % of those under {comparison.baseline}"
+    energy = change(comparison, policy, "energy_j")
+    if energy is not None and energy.ratio > 1.0 and not _is_noise(energy):
+        if among:
+            return f"None of the {among} that keep responses within {limit} takes fewer joules."
+        return f"No policy here takes fewer joules than {comparison.baseline}, or keeps every response within {limit}."
     if not keeps(comparison, policy):
         return f"It has the fewest joules, but somebody waits: no policy here keeps every response within {limit}."
     return f"Of the {among} that keep responses within {limit} it has the fewest joules."
@@ -246,14 +251,7 @@ def folded(comparison: Results, workload: str, metrics: Sequence[str] = MATTERS)
 
 def short_table(comparison: Results, workload: str, rows: int | None = ROWS) -> Table:
     """Tabulate the figures that matter, least energy first; equal policies are one row. ``rows`` None shows all."""
-    from rich import box
-    from rich.table import Table
-
-    seeds = len(comparison.seeds)
-    title = f"{workload} on {comparison.cluster.name}, {seeds} seed{'s' if seeds > 1 else ''}"
-    table = Table(
-        title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0)
-    )
+    table = new_table(title_of(comparison, workload), narrow=True)
     known = [
         m for m in MATTERS if any(comparison.summary(workload, p, m).mean is not None for p in comparison.policies)
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from wattflow.lab.compare.comparison import Comparison
 from wattflow.lab.compare.slo import Cost, Slo, costs
 from wattflow.lab.show.answer import FLAGSHIP, ROWS, change, leader, less_by
-from wattflow.lab.show.result_tables import amount, show
+from wattflow.lab.show.result_tables import amount, new_table, show
 from wattflow.model.units import human_time
 
 if TYPE_CHECKING:
@@ -104,12 +104,7 @@ def _total(comparison: Comparison, policy: str, metric: str) -> float | None:
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0)
-    )
+    table = new_table(title, narrow=True)
     for place, column in enumerate(columns):
         text = place == 0 or column == "policy"
         table.add_column(column, justify="left" if text else "right", no_wrap=True, max_width=18 if text else None)

@@ -92,7 +92,7 @@ def _rule(policy: Policy) -> Iterator[str]:
 
 
 def _module_text(policy: Policy) -> str:
-    for name in ("tailor", *(name for name, _ in _PARTS)):
+    for name, _ in _PARTS:
         part = getattr(policy, name)
         module = sys.modules.get(getattr(part, "__module__", "") or "")
         # A user's own policy is described by its functions: its module may say anything.

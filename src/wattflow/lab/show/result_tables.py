@@ -23,6 +23,17 @@ FORMATS = ("table", "json", "csv", "parquet")
 Row = dict[str, object]
 
 
+def new_table(title: str, *, narrow: bool = False) -> Table:
+    """Return an empty table as all of ours look; ``narrow`` ones leave less room between columns."""
+    from rich import box
+    from rich.table import Table
+
+    padding = (0, 1, 0, 0) if narrow else (0, 1)
+    return Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=padding
+    )
+
+
 def metric_names(text: str) -> tuple[str, ...]:
     """``headline``, ``all``, or names with commas between."""
     if text == "headline":
@@ -119,10 +130,7 @@ def comparison_tables(comparison: Results, metrics: Sequence[str] = HEADLINE) ->
 
 def run_table(values: Values, title: str, names: Iterable[str] = tuple(METRICS)) -> Table:
     """Return the figures of one run; unknown ones are a dash."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = new_table(title)
     table.add_column("figure")
     table.add_column("value", justify="right")
     for name in names:
@@ -175,7 +183,7 @@ def show_change(each: Summary) -> str:
 
 
 def _figures_down(comparison: Results, workload: str, metrics: Sequence[str]) -> Table:
-    table = _table(comparison, workload)
+    table = new_table(title_of(comparison, workload))
     table.add_column("figure")
     for policy in comparison.policies:
         table.add_column(policy, justify="right")
@@ -208,7 +216,7 @@ def short_label(metric: str) -> str:
 
 
 def _policies_down(comparison: Results, workload: str, metrics: Sequence[str]) -> Table:
-    table = _table(comparison, workload)
+    table = new_table(title_of(comparison, workload))
     table.add_column("policy", no_wrap=True)
     known = [
         m for m in metrics if any(comparison.summary(workload, p, m).mean is not None for p in comparison.policies)
@@ -240,13 +248,10 @@ def _rank(comparison: Results, workload: str, policy: str) -> tuple[bool, float,
     return policy != comparison.baseline, value if value is not None else float("inf"), policy
 
 
-def _table(comparison: Results, workload: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
+def title_of(comparison: Results, workload: str) -> str:
+    """Name a workload, its cluster and how many seeds were run."""
     seeds = len(comparison.seeds)
-    title = f"{workload} on {comparison.cluster.name}, {seeds} seed{'s' if seeds > 1 else ''}"
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    return f"{workload} on {comparison.cluster.name}, {seeds} seed{'s' if seeds > 1 else ''}"
 
 
 def explanation(comparison: Results, front: bool = True) -> str:
@@ -274,10 +279,7 @@ def _percent(share: float | None) -> float | None:
 
 def beside_table(lines: Sequence[Beside], title: str) -> Table:
     """Return a real run and its simulations for a reader."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = new_table(title)
     for name in ("", "policy", "makespan", "error", "energy", "error", "of it tasks"):
         table.add_column(name, justify="left" if name in ("", "policy") else "right")
     for line in lines:

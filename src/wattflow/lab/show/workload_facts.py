@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wattflow.lab.run.run_file import SavedRun
-from wattflow.lab.show.result_tables import Row
+from wattflow.lab.show.result_tables import Row, new_table
 from wattflow.model.units import human_energy, human_time
 from wattflow.model.workload import Workload
 
@@ -64,7 +64,7 @@ def describe_run(run: SavedRun) -> list[Row]:
     rows += [
         {"what": f"energy, {name.replace('_', ' ')}", "value": human_energy(value)} for name, value in joules.items()
     ]
-    for key in ("energy covers", "seed", "params", "options", "versions", "python"):
+    for key in ("energy covers", "cap", "seed", "params", "options", "versions", "python"):
         if key in made:
             rows.append({"what": key, "value": _plain(made[key])})
     rows.append({"what": "wattflow", "value": about.get("wattflow")})
@@ -80,17 +80,8 @@ def _plain(value: object) -> object:
 
 def description_table(rows: list[Row], title: str) -> Table:
     """Return the rows for a reader."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title=title,
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        show_edge=False,
-        show_header=False,
-    )
+    table = new_table(title)
+    table.show_header = False
     table.add_column("")
     table.add_column("", justify="right")
     for row in rows:

@@ -21,13 +21,13 @@ from wattflow.policy.planning.timeline import fetch_s, forget, gather, latest, m
 _CHEAPER = 1.0 - 1e-9
 
 
-def reclaim(problem: Problem, slots: Slots, finish_by_s: Floats, move: bool = True) -> Slots:
+def reclaim(problem: Problem, slots: Slots, finish_by_s: Floats) -> Slots:
     """Return a copy of the plan with its slack spent on energy; see the module. O(tasks × nodes × slots in a node)."""
     spent = _with_room(problem.facts, slots)
     # Last end first: children are settled before their parents, whose limit they are.
     order = np.lexsort((np.arange(len(slots.start_s)), slots.start_s, slots.end_s))[::-1].copy()
     if len(order):
-        _reclaim(*handles(problem.facts, spent), order, finish_by_s, int(move))
+        _reclaim(*handles(problem.facts, spent), order, finish_by_s)
     return spent
 
 
@@ -73,15 +73,15 @@ def _with_room(facts: Facts, slots: Slots) -> Slots:
 
 
 @jit
-def _reclaim(facts, slots, order, finish_by_s, move):
+def _reclaim(facts, slots, order, finish_by_s):
     for i in range(order.size):
         task = order[i]
         if slots.node[task] >= 0 and facts.devices[slots.offer[task]] == 0:
-            _reclaim_one(facts, slots, task, finish_by_s[task], move)
+            _reclaim_one(facts, slots, task, finish_by_s[task])
 
 
 @jit
-def _reclaim_one(facts, slots, task, finish_by_s, move):
+def _reclaim_one(facts, slots, task, finish_by_s):
     home, old = slots.node[task], slots.offer[task]
     # Out of the timeline while it looks, so that its own slot counts as free.
     put(facts, slots, task, home, old, -1)
@@ -98,7 +98,7 @@ def _reclaim_one(facts, slots, task, finish_by_s, move):
     fresh = 0
     for node in range(facts.cls.size):
         # `_ties` keeps a child's transfer from getting longer: links are shared, and the plan does not foresee that.
-        if node != home and (move == 0 or facts.free_u[node] <= 0 or _ties(facts, slots, task, node)):
+        if node != home and (facts.free_u[node] <= 0 or _ties(facts, slots, task, node)):
             continue
         cls = facts.cls[node]
         # Unused nodes of a class are alike; 62 classes fit the bits of an int64.

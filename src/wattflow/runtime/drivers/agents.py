@@ -20,9 +20,10 @@ import msgspec
 
 from wattflow.levels.power_hooks import HookFailed, PowerHook
 from wattflow.model.errors import WattflowError
-from wattflow.runtime.drivers.base import Sink
-from wattflow.runtime.lineage import lineage_of
+from wattflow.runtime.aside import Background
+from wattflow.runtime.drivers.base import Reporting, Sink
 from wattflow.runtime.messages import Ended, Lease, Level, Node, Orders, Sync, Warm
+from wattflow.runtime.processes import lineage_of
 from wattflow.runtime.records import Recent
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class _Agent:
         event.set()
 
 
-class AgentsDriver:
+class AgentsDriver(Reporting):
     """Nodes are agents that call in; `sync` is one turn of one of them.
 
     An attempt belongs to the node that it was leased to: whatever another node reports about it is refused.
@@ -91,21 +92,14 @@ class AgentsDriver:
         self._waking_w: dict[str, list[float]] = {}
         self._woke_w: dict[str, float] = {}
         self._asleep_w: dict[str, float] = {}
-        self._telling: set[asyncio.Task[None]] = set()
+        self._telling = Background()
         self._agents: dict[str, _Agent] = {}
         self._waiting: dict[str, list[Lease]] = {}
         self._where: dict[int, str] = {}
         self._over: Recent[str] = Recent()  # nodes of attempts whose joules and last lines are still to come
         self._given_up: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._watch: asyncio.Task[None] | None = None
-        self._sink: Sink | None = None
         self.refused: Counter[str] = Counter()
-
-    @property
-    def sink(self) -> Sink:
-        """The service; there from `start` on."""
-        assert self._sink is not None
-        return self._sink
 
     async def start(self, sink: Sink) -> None:
         """Wait for agents to call; watch for those that stop."""
@@ -150,9 +144,7 @@ class AgentsDriver:
     def power(self, node: str, *, on: bool) -> None:
         """Through the hook where there is one (see `hooks`); else sleep is the agent's own doing."""
         if self._hook is not None and self._hook.covers(node):
-            task = asyncio.create_task(self._resume(node) if on else self._suspend(node))
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            self._telling.begin(self._resume(node) if on else self._suspend(node))
             return
         agent = self._agents.get(node)
         if agent is not None and not on:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from wattflow.runtime.aside import Aside
 from wattflow.runtime.messages import Ended, Lease, Level, Load, Node, TaskEnergy, Warm, Warmed, Window
@@ -93,6 +93,19 @@ class Driver(Protocol):
         """Hold a function ready on a node ahead of need; answered by `Sink.warmed`, also where it cannot be."""
 
 
+class Reporting:
+    """A driver's way to the service, which is there from `start` on."""
+
+    _sink: Sink | None = None
+
+    @property
+    def sink(self) -> Sink:
+        """The service."""
+        assert self._sink is not None
+        return self._sink
+
+
+@runtime_checkable
 class Levelling(Protocol):
     """A driver that can set clocks and limits; apart from `Driver`, whose contract may not grow for others' drivers."""
 

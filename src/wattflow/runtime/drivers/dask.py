@@ -24,8 +24,9 @@ import msgspec
 
 from wattflow.model.errors import InvalidInput, MissingExtra
 from wattflow.runtime import messages as m
-from wattflow.runtime.drivers.base import Sink
-from wattflow.runtime.drivers.bytes_of import brought_home, errand_of, modelled
+from wattflow.runtime.aside import Background
+from wattflow.runtime.drivers.base import Reporting, Sink
+from wattflow.runtime.executors.once import brought_home, errand_of, modelled
 from wattflow.store.objects import Objects
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ SILENT_S = 5.0
 WATTS_PER_CPU = 10.0
 
 
-class DaskDriver:
+class DaskDriver(Reporting):
     """Nodes are the workers of a Dask cluster, named by their addresses."""
 
     name = "dask"
@@ -43,19 +44,12 @@ class DaskDriver:
 
     def __init__(self, objects: Objects, scheduler: str) -> None:
         self._objects, self._scheduler = objects, scheduler
-        self._sink: Sink | None = None
         self._client: Any = None
         self._futures: dict[int, Any] = {}
         self._where: dict[int, str] = {}
         self._workers: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Background()
         self._watch: asyncio.Task[None] | None = None
-
-    @property
-    def sink(self) -> Sink:
-        """The service; there from `start` on."""
-        assert self._sink is not None
-        return self._sink
 
     async def start(self, sink: Sink) -> None:
         """Connect; announce the workers."""
@@ -104,16 +98,12 @@ class DaskDriver:
                 key=f"wattflow-{lease.fence}-{time.monotonic_ns()}",
             )  # fmt: skip
             self._futures[lease.fence], self._where[lease.fence] = future, lease.node
-            task = asyncio.create_task(self._finish(lease, future))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._finish(lease, future))
 
     def cancel(self, fences: Sequence[int]) -> None:
         """Kill their processes. A call inside a worker (``isolate=False``) cannot be ended and is not waited for."""
         for fence in fences:
-            task = asyncio.create_task(self._cancel(fence))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._cancel(fence))
 
     async def _cancel(self, fence: int) -> None:
         future, node = self._futures.pop(fence, None), self._where.pop(fence, None)
@@ -122,9 +112,6 @@ class DaskDriver:
                 await future.cancel(force=True)
                 await self._client.run(kill_errand, fence, workers=[node], on_error="ignore")
         self.sink.ended(m.Ended(fence=fence, outcome="cancelled", reason="cancelled"))
-
-    def level(self, node: str, order: m.Level) -> None:
-        """Cannot be: no node here announces a clock or a limit, so nobody asks."""
 
     def warm(self, node: str, order: m.Warm) -> None:
         """Cannot be."""

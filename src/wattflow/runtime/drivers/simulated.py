@@ -23,7 +23,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.base import Sink
-from wattflow.runtime.drivers.keeping import Keeper
+from wattflow.runtime.drivers.local import Keeper
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.node_devices import Devices
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work

@@ -1,8 +1,9 @@
 """Slurm executes, we place: one job per attempt, pinned to the node that the engine chose.
 
-Lease, output and end of an attempt are files in a folder that all nodes see. Slurm is asked by its own commands, a
-few times a
-second for all jobs together; the folder, not Slurm, says how an attempt ended.
+Lease, output and end of an attempt are files in a folder that all nodes see. Slurm is asked by its own commands, a few
+times a second for all jobs together; the folder, not Slurm, says how an attempt ended. Joules come from Slurm's own
+accounting where a site has it (an energy plugin and a database): it counts the joules of a job's node while the job
+ran, whoever else was there. A job is given its CPUs' share of them; the band goes up to all of them.
 """
 
 from __future__ import annotations
@@ -21,13 +22,62 @@ import msgspec
 
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
-from wattflow.runtime.drivers.base import Sink
-from wattflow.runtime.drivers.bytes_of import brought_home, errand_of, modelled
-from wattflow.runtime.drivers.slurm_energy import SlurmEnergy
-from wattflow.runtime.executors.once import write_whole
+from wattflow.runtime.aside import Background
+from wattflow.runtime.drivers.base import Reporting, Sink
+from wattflow.runtime.executors.once import brought_home, errand_of, modelled, write_whole
 from wattflow.store.objects import Objects
 
 log = logging.getLogger(__name__)
+Run = Callable[..., Awaitable[tuple[int, str]]]
+TRIES = 4
+PAUSE_S = 1.0
+"""The database hears of a job's end a little later than we do."""
+COUNTER_ERROR = 0.02
+
+
+class SlurmEnergy:
+    """Asks `sacct`; a site without accounting is asked once.
+
+    Args:
+        run: Runs a command and returns its status and output.
+    """
+
+    def __init__(self, run: Run, pause_s: float = PAUSE_S) -> None:
+        self._run, self._pause_s = run, pause_s
+        self.there: bool | None = None
+
+    async def of_job(self, job: str, fence: int, share: float) -> m.TaskEnergy | None:
+        """Joules of a job that is over and had this share of its node's CPUs; None where Slurm does not know."""
+        for _ in range(TRIES):
+            if self.there is False:
+                return None
+            counted_j = await self._consumed_j(job)
+            if counted_j is not None:
+                own_j = counted_j * min(1.0, share)
+                low_j, high_j = own_j * (1 - COUNTER_ERROR), counted_j * (1 + COUNTER_ERROR)
+                return m.TaskEnergy(fence, m.Energy(own_j, low_j, high_j, "attributed", own_j))
+            await asyncio.sleep(self._pause_s)
+        return None
+
+    async def _consumed_j(self, job: str) -> float | None:
+        """Of the job's row and those of its steps the largest: Slurm 22.05 leaves the job's own empty where it has a
+        batch step only, and steps that ran at the same time count the same node."""
+        try:
+            code, out = await self._run("sacct", "-n", "-P", "-j", job, "-o", "State,ConsumedEnergyRaw")
+        except OSError:
+            code, out = 127, "there is no sacct"
+        if code != 0:
+            log.info("no energy from Slurm's accounting: %s", out.strip()[:200])
+            self.there = False
+            return None
+        rows = [row.partition("|")[::2] for row in out.split("\n") if row]
+        joules = [float(told) for _, told in rows if told.strip().isdecimal()]
+        if not joules or any(state.startswith(("RUNNING", "PENDING")) for state, _ in rows):
+            return None
+        self.there = True
+        return max(joules) or None
+
+
 POLL_S = 0.5
 NODES_S = 2.0
 MISSING_S = 5.0
@@ -42,7 +92,7 @@ _ENDED: dict[str, tuple[m.Ending, str]] = {
 }
 
 
-class SlurmDriver:
+class SlurmDriver(Reporting):
     """Nodes are those of a partition.
 
     Args:
@@ -56,7 +106,6 @@ class SlurmDriver:
 
     def __init__(self, objects: Objects, folder: Path, partition: str | None = None) -> None:
         self._objects, self._folder, self._partition = objects, folder.absolute(), partition
-        self._sink: Sink | None = None
         self._jobs: dict[int, str] = {}
         self._missing: dict[int, float] = {}
         self._logged: dict[int, int] = {}
@@ -66,14 +115,8 @@ class SlurmDriver:
         self._shares: dict[int, float] = {}
         self._energy = SlurmEnergy(_run)
         self._loops: list[asyncio.Task[None]] = []
-        self._errands: set[asyncio.Task[None]] = set()
+        self._errands = Background()
         self._slots = asyncio.Semaphore(4)
-
-    @property
-    def sink(self) -> Sink:
-        """The service; there from `start` on."""
-        assert self._sink is not None
-        return self._sink
 
     async def start(self, sink: Sink) -> None:
         """Announce Slurm's nodes; watch them and the jobs."""
@@ -101,19 +144,12 @@ class SlurmDriver:
     def launch(self, leases: Sequence[m.Lease]) -> None:
         """Submit one pinned job for each."""
         for lease in leases:
-            task = asyncio.create_task(self._submit(lease))
-            self._errands.add(task)
-            task.add_done_callback(self._errands.discard)
+            self._errands.begin(self._submit(lease))
 
     def cancel(self, fences: Sequence[int]) -> None:
         """Cancel the jobs; their ends are seen like any others."""
         for fence in fences:
-            task = asyncio.create_task(self._cancel(fence))
-            self._errands.add(task)
-            task.add_done_callback(self._errands.discard)
-
-    def level(self, node: str, order: m.Level) -> None:
-        """Cannot be: no node here announces a clock or a limit, so nobody asks."""
+            self._errands.begin(self._cancel(fence))
 
     def warm(self, node: str, order: m.Warm) -> None:
         """Cannot be."""
@@ -122,9 +158,7 @@ class SlurmDriver:
 
     def power(self, node: str, *, on: bool) -> None:
         """Slurm's own power saving: its SuspendProgram and ResumeProgram do the work."""
-        task = asyncio.create_task(self._power(node, on))
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+        self._errands.begin(self._power(node, on))
 
     # ---- jobs
 
@@ -192,9 +226,7 @@ class SlurmDriver:
         job, share = self._jobs.get(fence), self._shares.pop(fence, 1.0)
         self._forget(fence)
         self.sink.ended(end)
-        errand = asyncio.create_task(self._tell_energy(end, job, share))
-        self._errands.add(errand)
-        errand.add_done_callback(self._errands.discard)
+        self._errands.begin(self._tell_energy(end, job, share))
         return True
 
     async def _tell_energy(self, end: m.Ended, job: str | None, share: float) -> None:
@@ -256,11 +288,8 @@ class SlurmDriver:
                     m.Node(name=name, cpus=float(cpus), memory_bytes=int(memory) << 20, keep_alive_s=0.0)
                 )
             elif not up and self._nodes.get(name, True):
-                self._lose(name, state)
+                self.sink.gone(name, f"Slurm says {state}")
             self._nodes[name] = up
-
-    def _lose(self, name: str, state: str) -> None:
-        self.sink.gone(name, f"Slurm says {state}")
 
     async def _power(self, node: str, on: bool) -> None:
         state = "POWER_UP" if on else "POWER_DOWN"

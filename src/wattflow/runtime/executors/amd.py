@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from wattflow.runtime.executors.node_devices import DeviceExecutor
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
-from wattflow.runtime.messages import Device, GpuUse, Lease
+from wattflow.runtime.messages import Device, Lease
 
 TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
 
@@ -41,7 +42,7 @@ class AmdGpu:
         return self.masks[fence]
 
 
-class AmdExecutor:
+class AmdExecutor(DeviceExecutor):
     """Runs work in processes that see a share of one AMD GPU."""
 
     kind = "gpu"
@@ -72,27 +73,10 @@ class AmdExecutor:
             self._count(gpu)
             del gpu.masks[lease.fence]
 
-    def stop(self, fence: int) -> None:
-        """Its process is ended by the process executor."""
-
     def joules(self, fence: int) -> tuple[float, str] | None:
         """The GPU's joules of work that is over; None where the card counts none."""
         joules = self._joules.pop(fence, None)
         return None if joules is None else (joules, "attributed")
-
-    def busy(self) -> Sequence[float]:
-        """Nobody tells yet."""
-        return []
-
-    def sample(self) -> None:
-        """Nobody tells yet."""
-
-    def use(self, fence: int) -> GpuUse | None:
-        """Nobody tells yet."""
-        return None
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
 
     def _count(self, gpu: AmdGpu) -> None:
         """Split what the counter rose by since the last change over what ran meanwhile, by units."""

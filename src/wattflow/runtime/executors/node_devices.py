@@ -10,7 +10,7 @@ from wattflow.runtime.messages import Device, Energy, GpuUse, Lease, TaskEnergy
 
 
 class DeviceExecutor(Protocol):
-    """Runs work on the devices of one kind (``gpu``, ``fpga``)."""
+    """Runs work on the devices of one kind (``gpu``, ``fpga``); what most of them do not need has a plain answer."""
 
     kind: str
 
@@ -21,22 +21,27 @@ class DeviceExecutor(Protocol):
         """Run work on the device with this number of its kind."""
 
     def stop(self, fence: int) -> None:
-        """End work that runs here and not in a process."""
+        """End work that runs here and not in a process, which the process executor ends."""
+        return
 
     def joules(self, fence: int) -> tuple[float, str] | None:
         """Device joules of work that is over, with their provenance; None for none."""
 
     def sample(self) -> None:
         """Called a few times a second while work may be running."""
+        return
 
     def use(self, fence: int) -> GpuUse | None:
         """Tell what work that is over made of its GPU; None where nobody tells, and for other devices."""
+        return None
 
     def busy(self) -> Sequence[float]:
         """How busy each device is, from 0 to 1; empty where nobody tells."""
+        return []
 
     async def close(self) -> None:
         """Let go of the devices."""
+        return
 
 
 class Devices:

@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -17,12 +17,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from wattflow.energy.virtual import process_cpu_s
+from wattflow.runtime.aside import Background
 from wattflow.runtime.executors import zygote as child
-from wattflow.runtime.executors.forking import Process, Zygote
-from wattflow.runtime.executors.limits import Group, Groups, Places, process_limits
+from wattflow.runtime.executors.forking import COLD_S, KEEP_S, Process, Templates, Zygote
+from wattflow.runtime.executors.limits import Group, Groups, Places, Turns, process_limits
 from wattflow.runtime.executors.privileges import Privileges
-from wattflow.runtime.executors.templates import COLD_S, KEEP_S, Templates
-from wattflow.runtime.executors.turns import Turns
 from wattflow.runtime.messages import Ending
 
 log = logging.getLogger(__name__)
@@ -145,7 +144,7 @@ class ProcessExecutor:
         self._turns = Turns(workers)
         self._places = Places(sorted(os.sched_getaffinity(0)))
         self._workers: list[_Worker] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Background()
 
     @property
     def privileges(self) -> Privileges:
@@ -226,7 +225,7 @@ class ProcessExecutor:
         try:
             answer = await _talk(process, work)
             # While the child ends: the next task finds a process without waiting for this fork.
-            self._later(zygote.fork_ahead(self._group))
+            self._tasks.begin(zygote.fork_ahead(self._group))
             # Not the answer but the kernel's word is the end: its CPU time is final, and its processors are free.
             ended = await process.ended
             self._keep_warm(work, answer)
@@ -261,12 +260,6 @@ class ProcessExecutor:
         # Only after it loaded well: a template of a function that fails to load would fail for every task.
         if answer is not None and answer[0].ok and answer[0].load_s >= COLD_S:
             self.templates.warm_later(work.function, work.blobs[0], work.owner)
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done beside the tasks, until `close`."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # ---- workers that are used again
 
@@ -313,7 +306,7 @@ class ProcessExecutor:
         reader, writer = await asyncio.open_connection(sock=process.channel, limit=1 << 20)
         worker = _Worker(process, reader, writer, owner)
         self._workers.append(worker)
-        self._later(self._listen(worker))
+        self._tasks.begin(self._listen(worker))
         return worker
 
     async def _listen(self, worker: _Worker) -> None:

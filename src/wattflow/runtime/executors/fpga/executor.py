@@ -13,11 +13,12 @@ from pathlib import Path
 
 from wattflow.runtime.executors.fpga.call_kernel import REPORT
 from wattflow.runtime.executors.fpga.registry import kernel
+from wattflow.runtime.executors.node_devices import DeviceExecutor
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 from wattflow.runtime.messages import Device, Lease
 
 
-class FpgaExecutor:
+class FpgaExecutor(DeviceExecutor):
     """Virtual devices on Verilator.
 
     Args:
@@ -58,23 +59,7 @@ class FpgaExecutor:
             report.unlink()
         return replace(finish, cold_s=finish.cold_s + reconfigure_s)
 
-    def stop(self, fence: int) -> None:
-        """Its processes are ended by the process executor."""
-
     def joules(self, fence: int) -> tuple[float, str] | None:
         """Modelled joules of the device."""
         device_j = self._joules.pop(fence, None)
         return None if device_j is None else (device_j, "modelled")
-
-    def sample(self) -> None:
-        """Cycles are counted, not sampled."""
-
-    def use(self, fence: int) -> None:
-        """Of GPUs only."""
-
-    def busy(self) -> Sequence[float]:
-        """Played devices are as busy as their processes."""
-        return []
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
