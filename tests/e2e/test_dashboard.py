@@ -90,11 +90,12 @@ def test_a_run_is_drawn_while_it_goes_on_and_when_it_is_over(server: Server) -> 
         {"key": "first", "function": "split"},
         {"key": "then", "parents": ["first"], "estimate_s": 3.0},
     ]
-    server.submit("drawn", tasks)
+    server.submit("drawn", tasks, seal=False)  # open for as long as the first answer takes
     read = unpack(server.connection().raw("GET", "/v1/runs/drawn")[0])
     assert read.about["kind"] == "open" and read.about["owner"] == "user" and read.about["sequence"] > 0
     assert read.tables["tasks"]["id"] == ["first", "then"]
     assert list(read.tables["edges"]["parent"]) == [0] and list(read.tables["edges"]["child"]) == [1]
+    server.submit("drawn", [])
     server.until_over("drawn")
     time.sleep(2.5)  # the last joules come with a window of their node
     status, headers, packed = server.ask("GET", "/v1/runs/drawn", accept_encoding="gzip",
@@ -137,7 +138,8 @@ def test_waiting_and_past_tasks_are_explained(server: Server) -> None:
 
 
 def test_a_forecast_is_made_bounded_and_cancelled(server: Server) -> None:
-    server.submit("future", [{"key": f"f{i}", "cpus": 4.0, "estimate_s": 4.0} for i in range(6)])
+    # Longer than a cold forecast takes to begin: it must find them open.
+    server.submit("held", [{"key": f"h{i}", "cpus": 4.0, "estimate_s": 60.0} for i in range(6)])
     connection = server.connection()
     made = connection.call("POST", "/v1/forecasts", {"policies": ["least-energy", "nsga2"], "seeds": 2})
     ended = _forecast(server, made["id"])
@@ -146,13 +148,13 @@ def test_a_forecast_is_made_bounded_and_cancelled(server: Server) -> None:
     first, second = ended["results"]
     assert first["error"] is None and 0 < first["energy_j"]["low"] <= first["energy_j"]["high"]
     assert "live" in second["error"]
-    assert 4 < first["response_s"]["mean"] < 300, "from submission on, not from the epoch"
+    assert 4 < first["response_s"]["mean"] < 3000, "from submission on, not from the epoch"
     assert first["power_w"] is None and ended["present"]["power_w"] > 0, (
         "no span, so no mean power; nodes were measured"
     )
     for bad, said in (({"policies": ["/etc/passwd.py:x"]}, "not a name"), ({"policies": ["nope"]}, "no policy"),
                       ({"kind": "rerun"}, "which one"), ({"kind": "rerun", "workflow": "nope"}, "no workflow"),
-                      ({"kind": "rerun", "workflow": "future", "cluster": "../x.toml"}, "no cluster")):  # fmt: skip
+                      ({"kind": "rerun", "workflow": "held", "cluster": "../x.toml"}, "no cluster")):  # fmt: skip
         with pytest.raises(Denied, match=said):
             connection.call("POST", "/v1/forecasts", bad)
     running = [connection.call("POST", "/v1/forecasts", {"seeds": 20})["id"] for _ in range(2)]
@@ -160,6 +162,9 @@ def test_a_forecast_is_made_bounded_and_cancelled(server: Server) -> None:
     assert status == 429 and "2 forecasts run at once" in json.loads(body)["error"]
     cancelled = [connection.call("DELETE", f"/v1/forecasts/{one}")["state"] for one in running]
     assert cancelled == ["cancelled", "cancelled"]
+    connection.call("POST", "/v1/workflows/held/cancel")
+    server.until_over("held")
+    server.submit("future", [{"key": f"f{i}", "cpus": 4.0, "estimate_s": 0.5} for i in range(6)])
     server.until_over("future")
     again = connection.call("POST", "/v1/forecasts", {"kind": "rerun", "workflow": "future", "policies": ["fifo"],
                                                       "cluster": "mixed", "seeds": 1})  # fmt: skip

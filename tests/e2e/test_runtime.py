@@ -241,7 +241,7 @@ def test_a_failing_workflow_has_exit_code_one(home: Path, tmp_path: Path) -> Non
         (("why", "999999999"), "no task"),
         (("cancel", "nothing"), "no workflow"),
         (("describe", "nothing"), "server knows no such workflow"),
-        (("up", "--home", "{other}", "--port", "{port}"), "choose another with --port"),
+        (("up", "--home", "{other}", "--port", "{port}"), "`--port 0` takes a free port"),
         (("ps", "--home", "{other}"), "wattflow up"),
     ],
 )

@@ -80,6 +80,8 @@ def entries(database: sa.Engine, after: int, checksum: int = 0, up_to: int | Non
         Damaged: One is missing or is not what was written.
     """
     last, sealed = after, checksum
+    # Read before the rows: a server that goes on writing makes the journal longer meanwhile, never shorter.
+    end = _head(database)[0] if up_to is None else up_to
     for sequence, data, found in _rows(database, after, up_to):
         if sequence != last + 1:
             raise Damaged(f"the journal's {_span(last + 1, sequence - 1)} missing; {WAYS_BACK}")
@@ -89,9 +91,8 @@ def entries(database: sa.Engine, after: int, checksum: int = 0, up_to: int | Non
         last, sealed = sequence, found or 0
         yield Entry(sequence, data, sealed)
     # Gaps in the middle show by their numbers; entries cut off at the end only by what `meta` says was the last.
-    end = _head(database) if up_to is None else (up_to, sealed)
-    if end[0] > last:
-        raise Damaged(f"the journal's {_span(last + 1, end[0])} missing at its end; {WAYS_BACK}")
+    if end > last:
+        raise Damaged(f"the journal's {_span(last + 1, end)} missing at its end; {WAYS_BACK}")
 
 
 def _rows(database: sa.Engine, after: int, up_to: int | None) -> Iterator[tuple[int, bytes, int | None]]:

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput
-from wattflow.store import reads, schema
+from wattflow.store import journal, reads, schema
 from wattflow.store.database import open_store
 from wattflow.store.objects import FolderObjects, object_name
 from wattflow.store.statements import Change
@@ -281,3 +281,30 @@ def test_a_task_is_found_by_its_key_among_many_and_answers_come_in_pages(tmp_pat
         seen += [(row["task"], row["number"]) for row in page]
     assert seen == [(n, i) for n in range(1, many + 1) for i in (1, 2)]
     assert len(reads.attempts(database, "w", key="k7", most=1)) == 1
+
+
+def _append(database: sa.Engine, sequence: int, before: int) -> int:
+    """Write an entry and the head in one transaction, as the server does."""
+    data = str(sequence).encode()
+    checksum = journal.chained(before, sequence, data)
+    head = journal.head(sequence, checksum)
+    with database.begin() as connection:
+        connection.execute(sa.insert(schema.journal), {"sequence": sequence, "entry": data, "checksum": checksum})
+        connection.execute(sa.delete(schema.meta).where(schema.meta.c.key == head["key"]))
+        connection.execute(sa.insert(schema.meta), head)
+    return checksum
+
+
+def test_a_journal_is_read_while_it_grows(tmp_path: Path) -> None:
+    """A forecast beside a busy server took entries that came meanwhile for ones that are missing."""
+    writer, reader = open_store(tmp_path / "s.db"), open_store(tmp_path / "s.db")
+    checksum = _append(writer, 2, _append(writer, 1, 0))
+    found = journal.entries(reader, 0)
+    read = [next(found).sequence]
+    _append(writer, 3, checksum)
+    read += [entry.sequence for entry in found]
+    assert read in ([1, 2], [1, 2, 3])
+    with writer.begin() as connection:
+        connection.execute(sa.delete(schema.journal).where(schema.journal.c.sequence == 3))
+    with pytest.raises(journal.Damaged, match="entry 3 is missing at its end"):
+        list(journal.entries(reader, 0))
