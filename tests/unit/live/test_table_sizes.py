@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -301,7 +302,7 @@ def test_edges_double_in_a_step_that_needs_more_and_each_is_folded_once() -> Non
     engine, _ = engine_with(1)
     shape, flow = engine.shape([Variant(cores=1)]), engine.workflow()
     tasks = [engine.put(TASK, shape, workflow=flow, tag=tag) for tag in range(100)]
-    for one, other in zip(tasks, tasks[1:], strict=False):
+    for one, other in itertools.pairwise(tasks):
         engine.put(EDGE, one, other, size_bytes=2.0)
     before = int(engine.state.clock.instant[0])
     step = engine.step(0.0)
