@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from wattflow.engine import tables
-from wattflow.live import EDGE, FINISHED, TASK, Engine, growth
+from wattflow.live import EDGE, FINISHED, TASK, Constraint, Engine, Match, growth
+from wattflow.live.counting import CountBook, Term
 from wattflow.live.fork import _between_steps, _blank, fork
 from wattflow.live.growth import Extents, empty_state
 from wattflow.live.inbox import Inbox
 from wattflow.model.cluster import Device, Frequency, Node
-from wattflow.model.profile import DeviceProfile
+from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
 
 from .test_engine import GIB, engine_with
@@ -395,3 +396,59 @@ def test_a_fork_goes_on_in_the_rows_that_it_has() -> None:
     assert [p.tag for p in copy.step(1.0).placements] == [p.tag for p in engine.step(1.0).placements] == [2]
     made = [(copy.put(TASK, shape), engine.put(TASK, shape)) for _ in range(5)]
     assert [a == b for a, b in made] == [True] * 5
+
+
+# Just enough is enough
+
+
+def test_a_table_that_just_holds_all_is_not_made_larger() -> None:
+    engine = Engine("fifo")
+    engine.node(Node("n", 4, GIB, devices=(card(0),) * 8))
+    state = engine.state
+    assert (len(state.class_nodes), len(state.devices), state.masks.shape) == (64, 8, (1, 1))
+    likes = [Constraint(prefer=((1.0, (Match(f"l{k}"),)),)) for k in range(4)]
+    sizes = []
+    for one in likes:
+        engine.constraint(one)
+        sizes.append((len(state.wishes), len(state.wish_weights)))
+    assert sizes == [(4, 4), (4, 4), (4, 4), (10, 10)], "a level each, from row 1 on"
+    engine.node(Node("m", 4, GIB, devices=(card(0),)))
+    assert len(state.devices) == 2 * 9 and len(state.class_nodes) == 2 * 128
+
+
+def card(number: int) -> Device:
+    return Device("gpu", f"m{number}", GIB, power=DeviceProfile((0.0, 1.0), (10.0, 30.0)))
+
+
+def test_grids_of_watts_double_when_they_are_full() -> None:
+    engine = Engine("fifo")
+    straight = PowerProfile((0.0, 1.0), (10.0, 20.0))
+    sizes = []
+    for number in range(40):
+        engine.node(Node(f"n{number}", 1, GIB, speed=1.0 + number, power=straight))
+        sizes.append((engine._nodes._grid.used, len(engine.state.grid)))
+    assert all(length >= used for used, length in sizes)
+    grown_at = next(i for i, (_, length) in enumerate(sizes) if length > 64)
+    assert sizes[grown_at - 1][0] <= 64 < sizes[grown_at][0] and sizes[grown_at][1] == 2 * sizes[grown_at][0]
+    first, count = int(engine.state.classes.grid_first[39]), int(engine.state.classes.grid_n[39])
+    assert engine.state.grid[first] == 10.0 and engine.state.grid[first + count - 1] == 20.0
+
+
+def test_tallies_double_when_they_are_full_and_a_block_that_suffices_stays() -> None:
+    book = CountBook(state := empty_state())
+    book._column("zone")
+    for value in range(4):
+        book._domain("zone", {"zone": str(value)})
+    term = book._term(Term("g", "zone"))
+    assert book._blocks[term] == (1, 4) and len(state.tallies) == 10 and state.terms.first[term] == 1
+    book._make_room(term, Term("g", "zone"))
+    assert book._blocks[term] == (1, 4)
+    other = book._term(Term("h", "zone"))
+    assert book._blocks[other] == (5, 4) and len(state.tallies) == 10
+    third = book._term(Term("i", "zone"))
+    assert book._blocks[third] == (9, 4) and len(state.tallies) == 2 * 13
+    book._domain("zone", {"zone": "more"})
+    state.tallies[1:5] = (3, 1, 4, 1)
+    book._make_room(term, Term("g", "zone"))
+    assert book._blocks[term] == (13, 8) and state.tallies[13:21].tolist() == [3, 1, 4, 1, 0, 0, 0, 0]
+    assert book._places.free == {4: [1]}
