@@ -399,3 +399,35 @@ def test_a_state_that_is_none_is_refused_and_power_has_its_names() -> None:
         engine.put(NODE, node, state=state)
         engine.step(1.0)
         assert engine.describe(node)["state"] == state.name
+
+
+def test_nothing_of_one_amount_alone_is_told_and_leaves_the_other() -> None:
+    engine, nodes = engine_with(2, 2)
+    engine.put(NODE, nodes[0], cores=0.0)
+    engine.put(NODE, nodes[1], memory_bytes=0)
+    engine.step(1.0)
+    told = [engine.describe(node) for node in nodes]
+    assert [(one["cores"], one["memory_bytes"]) for one in told] == [(0.0, 8 * GIB), (2.0, 0)]
+    engine.put(NODE, nodes[0], cores=1.0)
+    engine.put(NODE, nodes[1], memory_bytes=1)
+    engine.step(2.0)
+    told = [engine.describe(node) for node in nodes]
+    assert [(one["cores"], one["memory_bytes"]) for one in told] == [(1.0, 8 * GIB), (2.0, 1)]
+
+
+def test_others_use_of_the_first_resource_is_no_use_of_cores() -> None:
+    engine = Engine("fifo")
+    node = engine.node(Node("n", 4, 8 * GIB), counts={"first": 5, "second": 7})
+    engine.step(0.0)
+    engine.put(LOAD, node, cores=1.0, memory_bytes=GIB, counts={"first": 1, "second": 3})
+    engine.step(1.0)
+    told = engine.describe(node)
+    assert told["counts_free"] == {"first": 4, "second": 4} and told["others_cores"] == 1.0
+    assert (told["cores_used"], told["memory_used_bytes"]) == (1.0, GIB)
+    engine.put(LOAD, node, counts={"first": 2})
+    engine.step(2.0)
+    told = engine.describe(node)
+    assert told["counts_free"] == {"first": 3, "second": 4} and told["others_cores"] == told["cores_used"] == 0.0
+    engine.node(Node("n", 4, 8 * GIB), counts={"first": 6, "second": 7})
+    engine.step(3.0)
+    assert engine.describe(node)["counts_free"] == {"first": 4, "second": 4}
