@@ -9,10 +9,10 @@ import pytest
 
 from wattflow.engine import tallies
 from wattflow.live import FINISHED, GONE, TASK, Apart, BadEvent, Constraint, Engine, Match, Spread, Taint, Together
-from wattflow.live.constraints import NodeFacts, Toleration, WishBook, allows, liking, tolerates
+from wattflow.live.constraints import NodeFacts, WishBook, allows, liking, tolerates
 from wattflow.live.counting import CountBook, Rule, Term
 from wattflow.live.growth import empty_state
-from wattflow.live.protocol import row_of
+from wattflow.live.protocol import Toleration, row_of
 from wattflow.model.cluster import Node
 
 from .test_engine import GIB, one_core

@@ -118,7 +118,13 @@ def test_room_for_timers_is_made_before_they_are_needed_and_not_sooner() -> None
     assert len(state.timers) == 1024 and engine._timer_room == 1024 - 256 - 64 - 65
     engine._timers = engine._timer_room
     called: list[int] = []
-    engine.prepare, prepare = lambda: (called.append(1), prepare())[1], engine.prepare  # type: ignore[method-assign]
+    prepare = engine.prepare
+
+    def prepared() -> None:
+        called.append(1)
+        prepare()
+
+    engine.prepare = prepared  # type: ignore[method-assign]
     at_once(engine, 1.0)
     assert called == [], "just enough"
     engine._timers = engine._timer_room

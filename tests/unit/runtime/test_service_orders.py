@@ -18,7 +18,6 @@ from wattflow.live.protocol import Action, Placement, Step
 from wattflow.model.errors import BrokenPolicy, WattflowError
 from wattflow.model.workflow import Function
 from wattflow.policy import registry
-from wattflow.runtime import actions as orders
 from wattflow.runtime import decider as deciding
 from wattflow.runtime import messages as m
 from wattflow.runtime import recovery
@@ -53,7 +52,7 @@ class Loop:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     made = Loop()
-    monkeypatch.setattr(orders.asyncio, "get_running_loop", lambda: made)
+    monkeypatch.setattr("wattflow.runtime.actions.asyncio.get_running_loop", lambda: made)
     return made
 
 
@@ -232,7 +231,12 @@ def test_a_node_tells_what_is_warm_and_what_is_not_any_more() -> None:
 
 def acting(told: Told, nodes: Nodes, attempts: Attempts | None = None) -> tuple[Actions, list[Any]]:
     heard: list[Any] = []
-    aside = SimpleNamespace(put=lambda what, who, error: heard.append((what, who)) or str(error))
+
+    def put_aside(what: str, who: object, error: Exception) -> str:
+        heard.append((what, who))
+        return str(error)
+
+    aside = SimpleNamespace(put=put_aside)
     sink: Any = SimpleNamespace(now=lambda: 0.0, gone=lambda *what: heard.append(what), ended=heard.append, aside=aside)
     made = Actions(told, told, sink, nodes, {}, attempts or Attempts(), lambda: None, lambda *what: heard.append(what))  # type: ignore[arg-type]
     return made, heard
