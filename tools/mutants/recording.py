@@ -31,8 +31,13 @@ TESTS = (
 ROOM_TESTS = {
     "live": ("tests/unit/live", "tests/property/test_live.py"),
     "runtime/service": tuple(
-        f"tests/unit/runtime/test_{name}.py"
+        f"tests/unit/{name}.py" if "/" in name else f"tests/unit/runtime/test_{name}.py"
         for name in [
+            "service_orders",
+            "power",
+            "levelling",
+            "replay",
+            "live/test_earlier_version",
             "service_rules",
             "service_facts",
             "recovery",
