@@ -42,6 +42,7 @@ _TRIES = 3
 _WATTS_S = 60.0
 """A machine that was told to sleep draws as much as one that sleeps after this long."""
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_UNREAD = "it cannot be read"
 Sign = tuple[str, str | None]
 """Boot id and heartbeat of a kubelet: either is another one once it has spoken again."""
 
@@ -62,9 +63,18 @@ def sign_of(node: objects.Node) -> Sign:
     return node.status.node_info.boot_id, next(beats, None)
 
 
+def spoke_since(said: Sign, before: Sign | None) -> bool:
+    """Tell whether a kubelet has spoken since: another boot, or a later heartbeat (a late watch tells earlier ones)."""
+    return before is None or said[0] != before[0] or (said[1] or "") > (before[1] or "")
+
+
 def is_daemon(pod: objects.Pod) -> bool:
     """Tell whether a pod belongs to its node, and sleeps with it: of a DaemonSet, or of the kubelet itself."""
     return any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
+
+
+class _Held(Exception):
+    """A node that was to be switched is somebody else's business; the message says why."""
 
 
 @dataclass(slots=True)
@@ -126,7 +136,7 @@ class Sleeper:
             return node
         first = name not in self._nodes
         self._nodes[name] = node
-        if name in self._ready and ready(node) and sign_of(node) != self._before.get(name):
+        if name in self._ready and ready(node) and spoke_since(sign_of(node), self._before.get(name)):
             self._ready[name].set()
         if node.metadata.annotations.get(ASLEEP) != self.owner:
             return node
@@ -278,8 +288,10 @@ class Sleeper:
             self._on(name)
             return
         await asyncio.sleep(self.settle_s)
-        # woken meanwhile, or deleted and made anew, which is another node
-        wanted = self.states.get(name) is not Power.FALLING or self._against(name) is not None
+        # Nothing is awaited between these looks and the order. By the state it was woken meanwhile, or deleted and made
+        # anew, which is another node.
+        held = await self._held_now(name)
+        wanted = held is not None or self.states.get(name) is not Power.FALLING or self._against(name) is not None
         if wanted or self.busy(name) or not await self._suspend(name):
             await self._mark(name, asleep=False)
             self._on(name)
@@ -306,27 +318,21 @@ class Sleeper:
         return False
 
     async def _wake(self, name: str) -> None:
-        told = self._ready[name] = asyncio.Event()
         if name in self._nodes:
             self._before[name] = sign_of(self._nodes[name])
+        told = self._ready[name] = asyncio.Event()
         renewed = await self._renewed(name)
-        clock = asyncio.get_running_loop().time
-        began_s = clock()
         try:
             async with asyncio.timeout(self.wake_limit_s):
-                for attempt in range(_TRIES):
-                    if await self._order("wake", self.hook.resume, name):
-                        break
-                    await asyncio.sleep(2.0**attempt)
-                else:
-                    raise TimeoutError
+                began_s = await self._resume(name)
                 if isinstance(self.hook, GivenBack):
                     await self._succeeded(name, self.hook, began_s)
                     return
                 await self._until_ready(name, told, renewed)
-        except TimeoutError:
+        except (TimeoutError, _Held) as error:
             if name in self.states:
-                self._say(name, "NotWoken", "it did not wake; its pods go elsewhere, and it is tried again when needed")
+                why = str(error) or "it did not wake"
+                self._say(name, "NotWoken", f"{why}; its pods go elsewhere, and it is tried again when needed")
                 self.states[name] = Power.ASLEEP
                 self.tell(name, Power.ASLEEP)
                 self.failed(name)
@@ -338,10 +344,41 @@ class Sleeper:
                 del self._ready[name]
         if name not in self._nodes or self.states.get(name) is not Power.WAKING:  # deleted while it woke
             return
-        took_s = clock() - began_s
+        took_s = asyncio.get_running_loop().time() - began_s
         await self._mark(name, asleep=False, notes=sleep_facts.learn(self._nodes[name], took_s))
         self._switched(name, "Awake", f"it is on again, {took_s:.0f} s after the order")
         self._on(name)
+
+    async def _resume(self, name: str) -> float:
+        """Order a node to wake; returns when. Raises _Held where it is somebody's by now, TimeoutError if it fails."""
+        for attempt in range(_TRIES):
+            # of one that was given back there is no node now that anybody could hold
+            held = None if isinstance(self.hook, GivenBack) else await self._held_now(name)
+            if held is not None and held is not _UNREAD:
+                raise _Held(held)
+            if name in self._ready:
+                self._ready[name].clear()  # a word that the watch told late, from before this look
+            ordered_s = asyncio.get_running_loop().time()
+            if held is None and await self._order("wake", self.hook.resume, name):
+                return ordered_s
+            await asyncio.sleep(2.0**attempt)
+        raise TimeoutError
+
+    async def _held_now(self, name: str) -> str | None:
+        """Read a node right before it is switched: why it is somebody's, by what stands there now.
+
+        The watch may be behind, and a cordon that it has not told of yet wins. A kubelet's last word is taken from here
+        too: what the watch tells later may have been said before.
+        """
+        try:
+            node = await self.client.get(f"/api/v1/nodes/{name}", objects.Node)
+        except (ApiError, aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError) as error:
+            log.warning("node %s: not read before it is switched: %s", name, error)
+            return _UNREAD
+        said = sign_of(node)
+        if any(said) and spoke_since(said, self._before.get(name)):
+            self._before[name] = said
+        return self._held(node)
 
     async def _succeeded(self, name: str, back: GivenBack, began_s: float) -> None:
         """A node that was given back has come as another one: the old one leaves our book, its pods choose anew."""
