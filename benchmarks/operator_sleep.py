@@ -43,7 +43,8 @@ DAY = 78
 """Of the log: a full one (1,138 jobs) whose load goes up and down."""
 WAKE_S, ENTER_S, SLEEP_W = 300.0, 30.0, 10.0
 """Of a server, in seconds of the day."""
-GRACE_S, BEAT_S = 90, 30.0
+GRACE_S, BEAT_S, LOOK_S = 90, 30.0, 1.0
+"""Of the rig's clock. Controllers look at nodes every five seconds, which would be a quarter of an hour of the day."""
 PROFILES = ("ichnos:gpgnode-05/performance", "ccf:xeon-6338n-xr11", "ccf:epyc-7763-dl325")
 """The three kinds of the other benchmarks of this folder, in turn."""
 CORDONED = 0.02
@@ -146,7 +147,7 @@ def played(
     print(
         f"{len(day.cores)} pods on {nodes} nodes, a day at {speedup:.0f} x; a node wakes in {wake_s:.1f} s", flush=True
     )
-    rig = Rig.start(Options(scheduler=False, node_grace_s=GRACE_S), die_with_parent=True)
+    rig = Rig.start(Options(scheduler=False, node_grace_s=GRACE_S, node_look_s=LOOK_S), die_with_parent=True)
     try:
         _prepare(rig)
         command, orders = hook(rig.folder)

@@ -99,7 +99,8 @@ def marked(one: objects.Node, is_ready: bool, beat: str = EARLIER, cordoned: boo
     """A node as the API shows it while it sleeps by our order."""
     notes = {ASLEEP: "wattflow"}
     condition = objects.Condition(type="Ready", status="True" if is_ready else "Unknown", last_heartbeat_time=beat)
-    keys = (ASLEEP, "node.kubernetes.io/unreachable", "node.cloudprovider.kubernetes.io/shutdown")
+    gone = ("node.kubernetes.io/unreachable", "node.cloudprovider.kubernetes.io/shutdown")
+    keys = (ASLEEP,) if is_ready else (ASLEEP, *gone)
     return msgspec.structs.replace(
         one,
         metadata=msgspec.structs.replace(one.metadata, annotations=notes),
@@ -214,6 +215,34 @@ def test_a_short_nap_is_over_when_the_lease_is_renewed(tmp_path: Path, monkeypat
         assert not told
         client.renewed = "2026-01-01T00:01:00Z"  # the kubelet lives, its status is told every five minutes only
         await until(lambda: told == [("n", Power.ON)])
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("go", [True, False])
+def test_a_woken_node_is_on_when_the_taints_of_its_sleep_are_gone(
+    go: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its first pods are bound and the next ones wake other nodes, until the controller has looked again."""
+    monkeypatch.setattr(sleeping, "_LEASE_S", 0.02)
+    told: list[Power] = []
+    woken = marked(node("n"), is_ready=True, beat=LATER)
+    tainted = msgspec.structs.replace(woken, spec=marked(node("n"), is_ready=False).spec)
+
+    async def run() -> None:
+        sleeper = Sleeper(Patches(), "wattflow", switch(tmp_path), lambda name: False,
+                          lambda name, state: told.append(state), settle_s=0.0)  # fmt: skip
+        sleeper.seen("ADDED", marked(node("n"), is_ready=False))
+        sleeper.wake("n")
+        await until(lambda: calls(tmp_path) == ["wake n"])
+        sleeper.seen("MODIFIED", tainted)
+        await asyncio.sleep(0.1)  # for several looks at the node
+        assert not told
+        if go:
+            sleeper.seen("MODIFIED", woken)
+        else:
+            monkeypatch.setattr(sleeping, "_TAINTS_S", 0.0)  # as if so long had passed
+        await until(lambda: told == [Power.ON])
 
     asyncio.run(run())
 
@@ -445,6 +474,12 @@ def test_how_long_a_node_takes_is_learned_and_kept(tmp_path: Path) -> None:
         assert 65.0 <= float(body["metadata"]["annotations"][sleep_facts.WAKE_S]) < 90.0, "quicker than the 100 s"
 
     asyncio.run(run())
+    assert sleep_facts.learn(node("n"), 300.0, 120.0) == {sleep_facts.WAKE_S: "156.0"}, "counts as twice the usual"
+    assert sleep_facts.learn(node("n"), 20.0, 120.0) == {sleep_facts.WAKE_S: "90.0"}, "the first one is not all"
+    slow = node("n")
+    for _ in range(12):
+        slow.metadata.annotations = sleep_facts.learn(slow, 600.0, 120.0)
+    assert 550.0 < float(slow.metadata.annotations[sleep_facts.WAKE_S]) <= 600.0, "one that is slow is known in the end"
     kept = node("n")
     kept.metadata.annotations = {sleep_facts.WAKE_S: "40", sleep_facts.SLEEP_W: "3.2"}
     found = sleep_facts.of(kept, usual)
