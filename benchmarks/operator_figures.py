@@ -76,8 +76,11 @@ def sleep(options: argparse.Namespace) -> Portion:
     import operator_sleep
 
     began_s = time.monotonic()
-    counts, worst, failures = operator_sleep.played(options.nodes or 1000, options.minutes, options.seed)
-    return _portion("sleep", options.seed, began_s, counts, failures, worst)
+    policy = options.policy or operator_sleep.POLICY
+    counts, worst, failures = operator_sleep.played(options.nodes or 1000, options.minutes, options.seed, policy)
+    # of another policy: kept, but no part of the row
+    name = "sleep" if policy == operator_sleep.POLICY else f"sleep by {policy}"
+    return _portion(name, options.seed, began_s, counts, failures, worst)
 
 
 def offline(options: argparse.Namespace) -> Portion:
@@ -212,6 +215,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=0, help="default: 8 for sequences, 1000 for the day")
     parser.add_argument("--sequences", type=int, default=SEQUENCES)
     parser.add_argument("--minutes", type=float, default=0.0, help="at most, of one part")
+    parser.add_argument("--policy", default="", help="of the day of sleep, other than its own")
     parser.add_argument("--again", action="store_true", help="run parts that have been measured, too")
     parser.add_argument("--record", type=Path, default=RECORD)
     options = parser.parse_args()

@@ -1,8 +1,8 @@
 """Kubelets of simulated nodes that really go away: heartbeats end when a node is switched off, and begin anew.
 
-Our scheduler's power hook writes its orders into a file; a thread here carries them out as a machine and its kubelet
-would. While a node is off nobody renews its lease, so that the real node-lifecycle controller declares it unknown and
-taints it; it comes back with another boot id and a new heartbeat.
+Our scheduler's power hook writes its orders and their times into a file; threads here carry them out as a machine and
+its kubelet would. While a node is off nobody renews its lease, so that the real node-lifecycle controller declares it
+unknown and taints it; it comes back with another boot id and a new heartbeat.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -25,14 +26,16 @@ OFF = "rig.wattflow.io/off"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _TURN_S = 0.1
 _HANDS = 8
-"""Orders, and renewals of leases, that are carried out at once: machines do not wait for one another."""
+"""Renewals of leases that are carried out at once."""
+_MACHINES = 64
+"""Orders that are carried out at once: machines do not wait for one another."""
 
 
 def hook(folder: Path) -> tuple[str, Path]:
-    """Write the command for ``[sleep] hook``; returns it and the file that its orders go to."""
+    """Write the command for ``[sleep] hook``; returns it and the file that its orders go to, each with its time."""
     script, orders = folder / "power-hook", folder / "orders"
     orders.touch()
-    script.write_text(f'#!/bin/sh\necho "$1 $2" >> {orders}\n')
+    script.write_text(f'#!/bin/bash\necho "$1 $2 $EPOCHREALTIME" >> {orders}\n')
     script.chmod(0o755)
     return str(script), orders
 
@@ -45,6 +48,7 @@ class Kubelets:
         wake_s, enter_s: How long a machine takes to come back, and to be off.
         beat_s: Seconds between two renewals of a lease; 0: none are renewed, as with KWOK alone.
         spans: When each node was off, seconds since 1970: from, until (infinite while it is).
+        ordered_s: When each node was told to sleep or to wake, seconds since 1970.
     """
 
     api: Api
@@ -54,9 +58,11 @@ class Kubelets:
     enter_s: float = 0.2
     beat_s: float = 0.0
     spans: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    ordered_s: dict[str, list[float]] = field(default_factory=dict)
     unheard: list[str] = field(default_factory=list)
     _off: set[str] = field(default_factory=set)
-    _due: list[tuple[float, str, str]] = field(default_factory=list)
+    _due: dict[str, deque[tuple[float, str]]] = field(default_factory=dict)
+    _busy: set[str] = field(default_factory=set)
     _read: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -77,29 +83,35 @@ class Kubelets:
             thread.join(30)
 
     def _follow(self) -> None:
-        with ThreadPoolExecutor(_HANDS) as hands:
+        with ThreadPoolExecutor(_MACHINES) as machines:
             while not self._stop.wait(_TURN_S):
-                now_s = time.time()
-                lines = self.orders.read_text().splitlines()
-                for line in lines[self._read :]:
-                    what, _, node = line.partition(" ")
-                    self._due.append((now_s + (self.enter_s if what == "sleep" else self.wake_s), what, node))
+                *lines, _ = self.orders.read_text().split("\n")  # the last one may be half written
+                for what, node, at in map(str.split, lines[self._read :]):
+                    self.ordered_s.setdefault(node, []).append(float(at))
+                    takes_s = self.enter_s if what == "sleep" else self.wake_s
+                    # by the order's own time: nobody wakes later because this thread reads late
+                    self._due.setdefault(node, deque()).append((float(at) + takes_s, what))
                 self._read = len(lines)
-                due: dict[str, list[str]] = {}  # of each machine in order
-                for at_s, what, node in self._due:
-                    if at_s <= now_s:
-                        due.setdefault(node, []).append(what)
-                self._due = [one for one in self._due if one[0] > now_s]
-                list(hands.map(self._obey, due, due.values()))
+                now_s = time.time()
+                for node, orders in self._due.items():
+                    if node not in self._busy and orders and orders[0][0] <= now_s:
+                        self._busy.add(node)
+                        machines.submit(self._obey, node, orders)
 
-    def _obey(self, node: str, orders: list[str]) -> None:
-        for what in orders:
-            try:
-                self._fall(node) if what == "sleep" else self._rise(node)
-            except (ApiError, OSError) as error:  # deleted meanwhile, or the API server is being restarted
-                if not isinstance(error, ApiError) or error.status != 404:
-                    self._due.append((time.time() + 0.5, what, node))
-                self.unheard.append(f"{what} {node}: {error}")
+    def _obey(self, node: str, orders: deque[tuple[float, str]]) -> None:
+        """Carry out a machine's next order; it stays the next where the API server does not answer."""
+        what = orders[0][1]
+        try:
+            self._fall(node) if what == "sleep" else self._rise(node)
+            orders.popleft()
+        except (ApiError, OSError) as error:  # deleted meanwhile, or the API server is being restarted
+            self.unheard.append(f"{what} {node}: {error}")
+            if isinstance(error, ApiError) and error.status == 404:
+                orders.popleft()
+            else:
+                orders[0] = (time.time() + 0.5, what)
+        finally:
+            self._busy.discard(node)
 
     def _fall(self, node: str) -> None:
         fall(self.api, node)

@@ -16,6 +16,9 @@ WAKE_S = f"{PREFIX}wake-s"
 SLEEP_W = f"{PREFIX}sleep-w"
 _WEIGHT = 0.3
 """Of the newest wake: a single slow start (a disk check) must not double what is expected of the node."""
+_MOST_TIMES = 2.0
+"""What was expected that a wake counts as, at most: many nodes that wake together wait for hooks, the API server and
+one another, which is no fact of a node. One that really is slower is learned in a few wakes."""
 _STEP = math.log(1.15)
 _LONGEST_S, _MOST_W = 86_400.0, 1e6
 
@@ -31,10 +34,11 @@ def of(node: objects.Node, usual: Sleep) -> Sleep:
     )
 
 
-def learn(node: objects.Node, took_s: float) -> dict[str, str]:
-    """Return the annotation that says how long a node takes to wake, this wake counted in."""
-    before_s = _read(node, WAKE_S, _LONGEST_S)
-    wake_s = took_s if before_s is None else before_s + _WEIGHT * (took_s - before_s)
+def learn(node: objects.Node, took_s: float, usual_s: float) -> dict[str, str]:
+    """Return the annotation that says how long a node takes to wake, this wake counted in; ``usual_s`` at first."""
+    known_s = _read(node, WAKE_S, _LONGEST_S)
+    before_s = usual_s if known_s is None else known_s
+    wake_s = before_s + _WEIGHT * (min(took_s, _MOST_TIMES * before_s) - before_s)
     return {WAKE_S: f"{wake_s:.1f}"}
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ from wattflow.kube.book import Book
 from wattflow.kube.client import MERGE, ApiError, Client
 from wattflow.kube.filters import snapshot
 from wattflow.kube.given_back import GivenBack
+from wattflow.kube.kubelet_word import Sign, is_open, ready, sign_of, spoke_since
 from wattflow.kube.leader import Lease
 from wattflow.kube.reflect import DELETED
 from wattflow.kube.settings import SchedulerSettings
@@ -39,11 +41,12 @@ _LEASE_S = 2.0
 _LEASES_PER_S = 25
 """Leases read in a second for all nodes that wake: a thousand at once would else keep the API server from the rest."""
 _TRIES = 3
+_TAINTS_S = 30.0
+"""A woken node's taints of sleep are waited for so long: the controller that puts them there looks every five."""
 _WATTS_S = 60.0
 """A machine that was told to sleep draws as much as one that sleeps after this long."""
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-Sign = tuple[str, str | None]
-"""Boot id and heartbeat of a kubelet: either is another one once it has spoken again."""
+_UNREAD = "it cannot be read"
 
 
 def may_sleep(node: objects.Node) -> bool:
@@ -51,20 +54,13 @@ def may_sleep(node: objects.Node) -> bool:
     return node.metadata.labels.get(MAY_SLEEP) == "true"
 
 
-def ready(node: objects.Node) -> bool:
-    """Tell whether its kubelet says so."""
-    return any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
-
-
-def sign_of(node: objects.Node) -> Sign:
-    """Return what a kubelet last said of itself."""
-    beats = (one.last_heartbeat_time for one in node.status.conditions if one.type == "Ready")
-    return node.status.node_info.boot_id, next(beats, None)
-
-
 def is_daemon(pod: objects.Pod) -> bool:
     """Tell whether a pod belongs to its node, and sleeps with it: of a DaemonSet, or of the kubelet itself."""
     return any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
+
+
+class _Held(Exception):
+    """A node that was to be switched is somebody else's business; the message says why."""
 
 
 @dataclass(slots=True)
@@ -81,6 +77,7 @@ class Sleeper:
         allowance: What the operator allows.
         expected: Tells whether pods that do not exist yet are about to need a node; see `wattflow.kube.queued_work`.
         dry_run: Whether what would be switched is only told.
+        usual_s: How long a wake takes of which nothing was learned.
         states: Nodes that are not simply on.
     """
 
@@ -97,6 +94,7 @@ class Sleeper:
     allowance: Allowance | None = None
     expected: Callable[[objects.Node], bool] = lambda node: False
     dry_run: bool = False
+    usual_s: float = 120.0
     states: dict[str, Power] = field(default_factory=dict)
     _nodes: dict[str, objects.Node] = field(default_factory=dict)
     _before: dict[str, Sign] = field(default_factory=dict)
@@ -126,7 +124,8 @@ class Sleeper:
             return node
         first = name not in self._nodes
         self._nodes[name] = node
-        if name in self._ready and ready(node) and sign_of(node) != self._before.get(name):
+        spoke = ready(node) and spoke_since(sign_of(node), self._before.get(name))
+        if name in self._ready and spoke and is_open(node):
             self._ready[name].set()
         if node.metadata.annotations.get(ASLEEP) != self.owner:
             return node
@@ -278,8 +277,10 @@ class Sleeper:
             self._on(name)
             return
         await asyncio.sleep(self.settle_s)
-        # woken meanwhile, or deleted and made anew, which is another node
-        wanted = self.states.get(name) is not Power.FALLING or self._against(name) is not None
+        # Nothing is awaited between these looks and the order. By the state it was woken meanwhile, or deleted and made
+        # anew, which is another node.
+        held = await self._held_now(name)
+        wanted = held is not None or self.states.get(name) is not Power.FALLING or self._against(name) is not None
         if wanted or self.busy(name) or not await self._suspend(name):
             await self._mark(name, asleep=False)
             self._on(name)
@@ -306,27 +307,21 @@ class Sleeper:
         return False
 
     async def _wake(self, name: str) -> None:
-        told = self._ready[name] = asyncio.Event()
         if name in self._nodes:
             self._before[name] = sign_of(self._nodes[name])
+        told = self._ready[name] = asyncio.Event()
         renewed = await self._renewed(name)
-        clock = asyncio.get_running_loop().time
-        began_s = clock()
         try:
             async with asyncio.timeout(self.wake_limit_s):
-                for attempt in range(_TRIES):
-                    if await self._order("wake", self.hook.resume, name):
-                        break
-                    await asyncio.sleep(2.0**attempt)
-                else:
-                    raise TimeoutError
+                began_s = await self._resume(name)
                 if isinstance(self.hook, GivenBack):
                     await self._succeeded(name, self.hook, began_s)
                     return
                 await self._until_ready(name, told, renewed)
-        except TimeoutError:
+        except (TimeoutError, _Held) as error:
             if name in self.states:
-                self._say(name, "NotWoken", "it did not wake; its pods go elsewhere, and it is tried again when needed")
+                why = str(error) or "it did not wake"
+                self._say(name, "NotWoken", f"{why}; its pods go elsewhere, and it is tried again when needed")
                 self.states[name] = Power.ASLEEP
                 self.tell(name, Power.ASLEEP)
                 self.failed(name)
@@ -338,10 +333,41 @@ class Sleeper:
                 del self._ready[name]
         if name not in self._nodes or self.states.get(name) is not Power.WAKING:  # deleted while it woke
             return
-        took_s = clock() - began_s
-        await self._mark(name, asleep=False, notes=sleep_facts.learn(self._nodes[name], took_s))
+        took_s = asyncio.get_running_loop().time() - began_s
+        await self._mark(name, asleep=False, notes=sleep_facts.learn(self._nodes[name], took_s, self.usual_s))
         self._switched(name, "Awake", f"it is on again, {took_s:.0f} s after the order")
         self._on(name)
+
+    async def _resume(self, name: str) -> float:
+        """Order a node to wake; returns when. Raises _Held where it is somebody's by now, TimeoutError if it fails."""
+        for attempt in range(_TRIES):
+            # of one that was given back there is no node now that anybody could hold
+            held = None if isinstance(self.hook, GivenBack) else await self._held_now(name)
+            if held is not None and held is not _UNREAD:
+                raise _Held(held)
+            if name in self._ready:
+                self._ready[name].clear()  # a word that the watch told late, from before this look
+            ordered_s = asyncio.get_running_loop().time()
+            if held is None and await self._order("wake", self.hook.resume, name):
+                return ordered_s
+            await asyncio.sleep(2.0**attempt)
+        raise TimeoutError
+
+    async def _held_now(self, name: str) -> str | None:
+        """Read a node right before it is switched: why it is somebody's, by what stands there now.
+
+        The watch may be behind, and a cordon that it has not told of yet wins. A kubelet's last word is taken from here
+        too: what the watch tells later may have been said before.
+        """
+        try:
+            node = await self.client.get(f"/api/v1/nodes/{name}", objects.Node)
+        except (ApiError, aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError) as error:
+            log.warning("node %s: not read before it is switched: %s", name, error)
+            return _UNREAD
+        said = sign_of(node)
+        if any(said) and spoke_since(said, self._before.get(name)):
+            self._before[name] = said
+        return self._held(node)
 
     async def _succeeded(self, name: str, back: GivenBack, began_s: float) -> None:
         """A node that was given back has come as another one: the old one leaves our book, its pods choose anew."""
@@ -350,7 +376,7 @@ class Sleeper:
             await asyncio.sleep(_LEASE_S / 10)
         back.successors.pop(name, None)
         took_s = asyncio.get_running_loop().time() - began_s
-        await self._note(new, sleep_facts.learn(self._nodes[name], took_s))
+        await self._note(new, sleep_facts.learn(self._nodes[name], took_s, self.usual_s))
         await back.forget(name)
         self._switched(new, "Awake", f"it came in the place of {name}, {took_s:.0f} s after the order")
         old = self._nodes.pop(name)
@@ -362,14 +388,23 @@ class Sleeper:
     async def _until_ready(self, name: str, told: asyncio.Event, renewed: str | None) -> None:
         """Wait for a word of the kubelet that is newer than the order: its status, or its lease while it says ready.
 
-        A machine that slept shortly comes back with the same boot id, and tells its status only every few minutes.
+        A machine that slept shortly comes back with the same boot id, and tells its status only every few minutes. The
+        taints of its sleep go after its first word: who is told before that sends the next pods to other nodes.
         """
+        clock, spoke_s = asyncio.get_running_loop().time, math.inf
         while not told.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(_LEASE_S, len(self._ready) / _LEASES_PER_S)):
                     await told.wait()
-            again = await self._renewed(name)
-            if None not in (renewed, again) and again != renewed and name in self._nodes and ready(self._nodes[name]):
+            node = self._nodes.get(name)
+            if told.is_set() or node is None or not ready(node):
+                continue
+            if spoke_s == math.inf and not spoke_since(sign_of(node), self._before.get(name)):
+                again = await self._renewed(name)
+                if None in (renewed, again) or again == renewed:
+                    continue
+            spoke_s = min(spoke_s, clock())
+            if is_open(node) or clock() - spoke_s >= _TAINTS_S:
                 return
 
     async def _renewed(self, name: str) -> str | None:
@@ -445,7 +480,7 @@ def allow(
     sleeper: Sleeper, chosen: SchedulerSettings, views: Mapping[str, snapshot.NodeView], clock: Callable[[], float]
 ) -> None:
     """Give a sleeper what the configuration allows."""
-    sleeper.dry_run = chosen.dry_run
+    sleeper.dry_run, sleeper.usual_s = chosen.dry_run, chosen.wake_s
     sleeper.allowance = Allowance(
         views, sleeper.states, clock, min_on=chosen.min_on, headroom_m=round(chosen.headroom_cores * 1000),
         cooldown_s=chosen.cooldown_s, per_hour=chosen.switches_per_hour, never=windows(chosen.never),

@@ -103,7 +103,11 @@ def score(state, task, variant, out):
     """Costs by the rule in use; each rule takes its own variants: the flagship's, or whole requests at full speed."""
     rule = view.param(state, DIAL.rule)
     whole = view.variant_guarantee(state, variant) >= 1.0
-    if rule == FLAGSHIP and not whole:
+    # The least guarantee is offered first (`PORTFOLIO`). Where that is the whole request, as on Kubernetes, it is the
+    # flagship's too: else nothing would ever be placed by it.
+    offers = view.variants_of(state, task)
+    only_whole = view.variant_guarantee(state, offers[0]) >= 1.0
+    if rule == FLAGSHIP and (only_whole or not whole):
         learned.fill_costs(state, task, variant, out)
     elif rule > FLAGSHIP and whole and view.variant_level(state, variant) == 0:
         fill_plain(state, task, variant, rule, out)
@@ -239,6 +243,7 @@ PORTFOLIO = Policy(
     priority=priority,
     act=act,
     rank=wattflow.rank,
+    # `score` relies on this order.
     settings=PolicySettings(guarantees=(0.8, 1.0), frequencies=(0, 1, 2), wakes=True),
     params=DIAL.defaults,
     limits=LIMITS,

@@ -16,7 +16,7 @@ from wattflow.kube.estimates import FUNCTION
 from wattflow.live import Engine
 from wattflow.live.shielding import Shielding
 from wattflow.model.profile import PowerProfile
-from wattflow.policy import registry
+from wattflow.policy import portfolio, registry
 from wattflow.policy.base import Policy
 
 from .making import node, pod
@@ -76,6 +76,16 @@ def test_no_policy_gives_less_than_is_requested(policy: str) -> None:
     add(decider, node("a"))
     want(decider, *(pod(f"p{i}", cpu="1") for i in range(6)))
     assert len(chosen(decider, 1.0)) == 4, "80 % of a request is the admission's business; five would not fit"
+
+
+@pytest.mark.parametrize("rule", [portfolio.FLAGSHIP, portfolio.SOONEST, portfolio.THRIFT, portfolio.SPREAD])
+def test_whatever_a_shield_chooses_places_pods(rule: float) -> None:
+    """Requests are whole here, and the flagship's rule took none of these."""
+    decider = EngineDecider("kubernetes")
+    add(decider, node("n"))
+    decider.use(portfolio.PORTFOLIO.with_params(rule=rule))
+    want(decider, pod("p"))
+    assert chosen(decider, 1.0) == {"p": "n"}
 
 
 def test_mig_slices_are_counted_by_the_names_of_nvidias_plugin() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 import pytest
 
 from wattflow.kube import objects
+from wattflow.kube.filters import spread as spreading
 from wattflow.kube.filters.feasible import feasible
-from wattflow.kube.filters.snapshot import Snapshot
+from wattflow.kube.filters.snapshot import NodeView, Snapshot
 from wattflow.kube.filters.volumes import Storage
 
 from .making import node, pod, storage
@@ -209,3 +212,70 @@ def test_a_claim_for_one_pod_alone_waits_until_no_other_uses_it() -> None:
     found = feasible(pod(volumes=[CLAIM]), Snapshot.of(nodes, [runs], (), known))
     assert set(found.values()) == {"claim in use by another pod"}
     assert feasible(pod(volumes=[CLAIM]), Snapshot.of(nodes, [], (), known))["b"] is None
+
+
+def drawn_node(draw: random.Random, name: str) -> objects.Node:
+    zone = draw.choice(["a", "b", None])
+    taints = [{"key": "k", "effect": "NoSchedule"}] if draw.random() < 0.3 else []
+    return node(name, {"zone": zone} if zone else {}, taints=taints)
+
+
+def drawn_pod(draw: random.Random, name: str, where: str) -> objects.Pod:
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": draw.choice("xy")}}}
+    shy = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    return pod(name, where, {"app": draw.choice("xy")}, **(shy if draw.random() < 0.2 else {}))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_counts_that_are_kept_follow_every_change(seed: int) -> None:
+    """Nodes come, go and change, pods too: what was counted before is as good as counted anew."""
+    draw = random.Random(seed)
+    spreads = [
+        {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": policy,
+         "labelSelector": {"matchLabels": {"app": "x"}}}
+        for key, policy in (("zone", "Honor"), ("kubernetes.io/hostname", "Ignore"))
+    ]  # fmt: skip
+    asked = [pod("q", labels={"app": "x"}, topologySpreadConstraints=spreads[:count]) for count in (1, 2)]
+    asked.append(pod("r", labels={"app": "y"}, topologySpreadConstraints=spreads, tolerations=[{"operator": "Exists"}]))
+    cluster = Snapshot.of([drawn_node(draw, f"n{i}") for i in range(4)], [])
+    for step in range(60):
+        name = f"n{draw.randrange(6)}"
+        view = cluster.nodes.get(name)
+        if view is None:
+            cluster.nodes[name] = NodeView.of(drawn_node(draw, name))
+        elif (act := draw.randrange(5)) == 0:
+            del cluster.nodes[name]
+        elif act == 1:
+            view.node = drawn_node(draw, name)
+        elif act == 2 and view.pods:
+            view.remove(draw.choice(sorted(view.pods)))
+        else:
+            view.add(drawn_pod(draw, f"p{step}", name))
+        anew = Snapshot({key: one.copy() for key, one in cluster.nodes.items()})
+        one = draw.choice(asked)
+        assert feasible(one, cluster) == feasible(one, anew)
+        found, fresh = spreading.spreads(one, cluster), spreading.spreads(one, anew)
+        assert [some.per_domain for some in found] == [some.per_domain for some in fresh]
+
+
+def test_few_kinds_of_pods_are_kept_and_one_change_counts_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+    matching = spreading.matching
+
+    def noted(view: NodeView, selector: objects.LabelSelector | None, namespace: str) -> int:
+        looks.append(view.node.metadata.name)
+        return matching(view, selector, namespace)
+
+    monkeypatch.setattr(spreading, "matching", noted)
+    cluster = Snapshot.of([node(f"n{i}") for i in range(5)], [])
+    one = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+           "labelSelector": {"matchLabels": {"app": "x"}}}  # fmt: skip
+    asked = pod(labels={"app": "x"}, topologySpreadConstraints=[one])
+    spreading.spreads(asked, cluster)
+    assert len(looks) == 5
+    cluster.nodes["n3"].add(pod("p", "n3", {"app": "x"}))
+    assert spreading.spreads(asked, cluster)[0].per_domain["n3"] == 1
+    assert looks[5:] == ["n3"]
+    for i in range(100):
+        spreading.spreads(pod(labels={"app": "x"}, topologySpreadConstraints=[one | {"maxSkew": i + 1}]), cluster)
+    assert len(cluster.counted) <= 64

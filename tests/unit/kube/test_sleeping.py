@@ -92,11 +92,15 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def marked(one: objects.Node, is_ready: bool, beat: str = "before", cordoned: bool = False) -> objects.Node:
+EARLIER, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"
+
+
+def marked(one: objects.Node, is_ready: bool, beat: str = EARLIER, cordoned: bool = False) -> objects.Node:
     """A node as the API shows it while it sleeps by our order."""
     notes = {ASLEEP: "wattflow"}
     condition = objects.Condition(type="Ready", status="True" if is_ready else "Unknown", last_heartbeat_time=beat)
-    keys = (ASLEEP, "node.kubernetes.io/unreachable", "node.cloudprovider.kubernetes.io/shutdown")
+    gone = ("node.kubernetes.io/unreachable", "node.cloudprovider.kubernetes.io/shutdown")
+    keys = (ASLEEP,) if is_ready else (ASLEEP, *gone)
     return msgspec.structs.replace(
         one,
         metadata=msgspec.structs.replace(one.metadata, annotations=notes),
@@ -130,7 +134,7 @@ def test_asleep_and_awake_again(tmp_path: Path) -> None:
         sleeper.seen("MODIFIED", marked(node("n"), is_ready=True))
         await asyncio.sleep(0.05)
         assert not sleeper.awake("n"), "what its kubelet said before the order does not count"
-        sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat="after"))
+        sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat=LATER))
         await until(lambda: len(told) == 2)
         assert told[1] == ("n", Power.ON) and sleeper.awake("n") and calls(tmp_path) == ["sleep n", "wake n"]
         assert client.patches[-1][1]["spec"] == {"taints": [theirs]}, "what is not ours stays"
@@ -215,6 +219,34 @@ def test_a_short_nap_is_over_when_the_lease_is_renewed(tmp_path: Path, monkeypat
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("go", [True, False])
+def test_a_woken_node_is_on_when_the_taints_of_its_sleep_are_gone(
+    go: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its first pods are bound and the next ones wake other nodes, until the controller has looked again."""
+    monkeypatch.setattr(sleeping, "_LEASE_S", 0.02)
+    told: list[Power] = []
+    woken = marked(node("n"), is_ready=True, beat=LATER)
+    tainted = msgspec.structs.replace(woken, spec=marked(node("n"), is_ready=False).spec)
+
+    async def run() -> None:
+        sleeper = Sleeper(Patches(), "wattflow", switch(tmp_path), lambda name: False,
+                          lambda name, state: told.append(state), settle_s=0.0)  # fmt: skip
+        sleeper.seen("ADDED", marked(node("n"), is_ready=False))
+        sleeper.wake("n")
+        await until(lambda: calls(tmp_path) == ["wake n"])
+        sleeper.seen("MODIFIED", tainted)
+        await asyncio.sleep(0.1)  # for several looks at the node
+        assert not told
+        if go:
+            sleeper.seen("MODIFIED", woken)
+        else:
+            monkeypatch.setattr(sleeping, "_TAINTS_S", 0.0)  # as if so long had passed
+        await until(lambda: told == [Power.ON])
+
+    asyncio.run(run())
+
+
 HELD = [
     {"unschedulable": True},
     {"taints": [{"key": "drain", "effect": "NoExecute"}]},
@@ -262,16 +294,74 @@ def test_a_cordon_that_comes_while_a_node_wakes_stays(tmp_path: Path) -> None:
     told: list[tuple[str, Power]] = []
 
     async def run() -> None:
-        client = Patches(cordoned=True)
+        client = Patches()
         sleeper = Sleeper(client, "wattflow", switch(tmp_path), lambda name: False,
                           lambda name, state: told.append((name, state)), settle_s=0.0)  # fmt: skip
         sleeper.seen("ADDED", marked(node("n"), is_ready=False))
         sleeper.wake("n")
         await until(lambda: calls(tmp_path) == ["wake n"])
-        shown = sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat="after", cordoned=True))
+        client.spec["unschedulable"] = True
+        shown = sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat=LATER, cordoned=True))
         await until(lambda: bool(told))
         assert shown is not None and shown.spec.unschedulable
         assert all("unschedulable" not in body["spec"] for _, body in client.patches)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("from_asleep", [True, False])
+def test_a_cordon_that_the_watch_has_not_told_of_wins(from_asleep: bool, tmp_path: Path) -> None:
+    """The node is read right before it is switched."""
+    told: list[tuple[str, Power]] = []
+    unwoken: list[str] = []
+
+    async def run() -> None:
+        client = Patches()
+        sleeper = Sleeper(client, "wattflow", switch(tmp_path), lambda name: False,
+                          lambda name, state: told.append((name, state)), unwoken.append, settle_s=0.05)  # fmt: skip
+        sleeper.seen("ADDED", marked(node("n"), is_ready=False) if from_asleep else node("n"))
+        if from_asleep:
+            client.spec["unschedulable"] = True
+            sleeper.wake("n")
+            await until(lambda: bool(told))
+            assert told == [("n", Power.ASLEEP)] and unwoken == ["n"], "its pods go elsewhere"
+        else:
+            sleeper.sleep("n")
+            await until(lambda: client.marks() == [True])
+            client.spec["unschedulable"] = True
+            await until(lambda: bool(told))
+            assert told == [("n", Power.ON)] and client.marks() == [True, False]
+        assert calls(tmp_path) == []
+
+    asyncio.run(run())
+
+
+def test_what_a_late_watch_tells_of_the_time_before_the_order_is_not_believed(tmp_path: Path) -> None:
+    class Read(Patches):
+        async def call(self, method: str, path: str, body: object = None, **more: Any) -> bytes:
+            if method == "GET" and "/leases/" not in path:
+                ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:02:00Z"}
+                found = {"metadata": {"resourceVersion": "7"}, "spec": self.spec, "status": {"conditions": [ready]}}
+                return json.dumps(found).encode()
+            return await super().call(method, path, body, **more)
+
+    told: list[Power] = []
+
+    async def run() -> None:
+        sleeper = Sleeper(Read(), "wattflow", switch(tmp_path), lambda name: False,
+                          lambda name, state: told.append(state), settle_s=0.0)  # fmt: skip
+        sleeper.seen("ADDED", marked(node("n"), is_ready=True))
+        sleeper.wake("n")
+        await until(lambda: calls(tmp_path) == ["wake n"])
+        for beat in ("2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"):
+            sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat=beat))
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert not sleeper._ready["n"].is_set()
+        sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat=LATER))
+        assert sleeper._ready["n"].is_set()
+        for task in sleeper._tasks:
+            task.cancel()
 
     asyncio.run(run())
 
@@ -378,12 +468,18 @@ def test_how_long_a_node_takes_is_learned_and_kept(tmp_path: Path) -> None:
         sleeper.wake("n")
         await until(lambda: bool(calls(tmp_path)))
         sleeper.seen("MODIFIED", msgspec.structs.replace(
-            marked(node("n"), is_ready=True, beat="after"), metadata=asleep.metadata))  # fmt: skip
+            marked(node("n"), is_ready=True, beat=LATER), metadata=asleep.metadata))  # fmt: skip
         await until(lambda: told == [Power.ON])
         ((_, body),) = client.patches
         assert 65.0 <= float(body["metadata"]["annotations"][sleep_facts.WAKE_S]) < 90.0, "quicker than the 100 s"
 
     asyncio.run(run())
+    assert sleep_facts.learn(node("n"), 300.0, 120.0) == {sleep_facts.WAKE_S: "156.0"}, "counts as twice the usual"
+    assert sleep_facts.learn(node("n"), 20.0, 120.0) == {sleep_facts.WAKE_S: "90.0"}, "the first one is not all"
+    slow = node("n")
+    for _ in range(12):
+        slow.metadata.annotations = sleep_facts.learn(slow, 600.0, 120.0)
+    assert 550.0 < float(slow.metadata.annotations[sleep_facts.WAKE_S]) <= 600.0, "one that is slow is known in the end"
     kept = node("n")
     kept.metadata.annotations = {sleep_facts.WAKE_S: "40", sleep_facts.SLEEP_W: "3.2"}
     found = sleep_facts.of(kept, usual)
@@ -404,9 +500,9 @@ def test_a_late_word_of_the_watch_puts_nobody_to_sleep_again(tmp_path: Path) -> 
         sleeper.seen("ADDED", marked(node("n"), is_ready=False))
         sleeper.wake("n")
         await until(lambda: bool(calls(tmp_path)))
-        sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat="after"))
+        sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat=LATER))
         await until(lambda: told == [Power.ON])
-        sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat="late"))
+        sleeper.seen("MODIFIED", marked(node("n"), is_ready=True, beat=LATER))
         assert sleeper.awake("n")
         before = len(client.patches)
         sleeper.keep_on()
@@ -503,7 +599,7 @@ def test_an_idle_node_sleeps_and_is_woken_for_a_pod(tmp_path: Path) -> None:
         await until(lambda: len(calls(tmp_path)) == 2)
         assert calls(tmp_path)[1] == "wake n"
         assert scheduler._queue.empty(), "nothing is bound to a node that is not up"
-        scheduler._on_node("MODIFIED", marked(node("n", {sleeping.MAY_SLEEP: "true"}), is_ready=True, beat="after"))
+        scheduler._on_node("MODIFIED", marked(node("n", {sleeping.MAY_SLEEP: "true"}), is_ready=True, beat=LATER))
         await until(lambda: not scheduler._queue.empty())
         assert scheduler._queue.get_nowait()[0][:2] == ("uid-p", "n")
 
@@ -534,7 +630,7 @@ def test_who_waits_for_a_node_that_somebody_takes_goes_elsewhere(what: str, tmp_
         if what == "deleted":
             scheduler._on_node("DELETED", marked(node("n", label), is_ready=False))
         else:
-            scheduler._on_node("MODIFIED", marked(node("n", label), is_ready=True, beat="after", cordoned=True))
+            scheduler._on_node("MODIFIED", marked(node("n", label), is_ready=True, beat=LATER, cordoned=True))
             await until(lambda: scheduler.sleeper is not None and scheduler.sleeper.awake("n"))
             # as the watch would tell once our mark is off: the cordon alone is left
             bare = msgspec.structs.replace(node("n", label), spec=objects.NodeSpec(unschedulable=True))

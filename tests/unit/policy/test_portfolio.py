@@ -38,6 +38,16 @@ def test_the_flagships_rule_is_the_flagship(stream: Workload, cluster: Cluster) 
     assert np.array_equal(ours.attempts["node"], theirs.attempts["node"])
 
 
+def test_whole_requests_are_the_flagships_where_nothing_less_is_offered(stream: Workload, cluster: Cluster) -> None:
+    """As on Kubernetes, where the flagship's rule placed nothing at all."""
+    ours, theirs = (
+        simulate(stream, cluster, one.with_settings(guarantees=(1.0,)))
+        for one in (PORTFOLIO, registry.load("wattflow"))
+    )
+    assert ours.total_j == theirs.total_j
+    assert np.array_equal(ours.attempts["node"], theirs.attempts["node"])
+
+
 def test_the_reference_is_kubernetes_with_all_nodes_on(stream: Workload, cluster: Cluster) -> None:
     ours = simulate(stream, cluster, PORTFOLIO.with_params(**REFERENCE), options=SimOptions())
     theirs = simulate(stream, cluster, "kubernetes")

@@ -37,12 +37,14 @@ class Options:
         scheduler: Whether kube-scheduler runs beside.
         scheduler_qps: Its client limit; `None` is as shipped.
         node_grace_s: How long a node may be silent before it is declared dead.
+        node_look_s: How often nodes are looked at, and taints of those that speak again are taken off.
         api_flags: More flags of the API server.
     """
 
     scheduler: bool = True
     scheduler_qps: float | None = None
     node_grace_s: int = PATIENT_S
+    node_look_s: float = 5.0
     api_flags: tuple[str, ...] = ()
 
 
@@ -79,7 +81,7 @@ def start(folder: Path, processes: Processes, users: Accounts, options: Options)
     until_ready(apiserver, lambda: certificate.exists() and listening(api_port), 60)
     users.write_configs(server, certificate)
     api = Api.of_kubeconfig(users.config("admin"))
-    manager = _start_manager(folder, processes, users, manager_port, options.node_grace_s)
+    manager = _start_manager(folder, processes, users, manager_port, options)
     also = start_scheduler(folder, processes, users, options.scheduler_qps) if options.scheduler else None
     until_ready(apiserver, api.ok, 60)
     accounts_module.grant_scheduler(api)
@@ -115,7 +117,7 @@ def _service_account_key(folder: Path) -> Path:
     return key
 
 
-def _start_manager(folder: Path, processes: Processes, users: Accounts, port: int, node_grace_s: int) -> Process:
+def _start_manager(folder: Path, processes: Processes, users: Accounts, port: int, options: Options) -> Process:
     return processes.start(
         "kube-controller-manager",
         [
@@ -127,7 +129,8 @@ def _start_manager(folder: Path, processes: Processes, users: Accounts, port: in
             f"--root-ca-file={folder / 'certs' / 'apiserver.crt'}",
             f"--service-account-private-key-file={folder / 'service-account.key'}",
             "--leader-elect=false",
-            f"--node-monitor-grace-period={node_grace_s}s",
+            f"--node-monitor-grace-period={options.node_grace_s}s",
+            f"--node-monitor-period={options.node_look_s:g}s",
             "--kube-api-qps=1000",
             "--kube-api-burst=2000",
             "--concurrent-gc-syncs=4",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ LABEL = "type"
 VALUE = "kwok"
 ADDRESS = "10.255.0.1"
 """Of all simulated nodes: nobody calls them, but who asks for host ports at a node's address must find one."""
+_AT_ONCE = 32
+"""Stages that KWOK plays at once; its own 4 let a burst of a hundred pods a second wait for ten seconds and more."""
 _CONDITIONS = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
 
 
@@ -39,7 +42,10 @@ class Shape:
 def start(folder: Path, processes: Processes, users: Accounts) -> Process:
     """Starts KWOK for all nodes that carry the rig's label."""
     stages = folder / "stages.yaml"
-    stages.write_text("---\n".join(file.read_text() for file in sorted((HERE / "stages").glob("*.yaml"))))
+    parts = [file.read_text() for file in sorted((HERE / "stages").glob("*.yaml"))]
+    options = {"podPlayStageParallelism": _AT_ONCE, "nodePlayStageParallelism": _AT_ONCE}
+    config = {"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration", "options": options}
+    stages.write_text("---\n".join([json.dumps(config) + "\n", *parts]))
     return processes.start(
         "kwok",
         [

@@ -96,7 +96,8 @@ class Counts:
         wanted, unwanted = affinity_terms(pod), anti_affinity_terms(pod)
         names = cluster.namespaces
         for view in cluster.nodes.values():
-            for other in view.pods.values():
+            # who wants nobody near or far is only kept off by those who want it so
+            for other in (view.pods if wanted or unwanted else view.shy).values():
                 refused = [term for term in anti_affinity_terms(other) if selects(term, other, pod, names)]
                 _note(counts.existing_anti, refused, view.labels)
                 # One pod must meet all terms to count: kube-scheduler counts affinity so, and anti-affinity term by

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from wattflow.kube import accounting, gpus, objects
 from wattflow.kube.dra.device_ledger import Devices
@@ -18,6 +19,7 @@ class NodeView:
     """One node with the pods on it, whoever bound them. Sums are kept as pods come and go.
 
     Attributes:
+        shy: Those of its pods that keep others away.
         stamp: Another number after every change of the pods, unique among all views: what was counted then holds.
     """
 
@@ -28,6 +30,7 @@ class NodeView:
     taken: dict[str, accounting.Amounts] = field(default_factory=dict)
     gpus: dict[str, gpus.Held] = field(default_factory=dict)
     used_ports: dict[str, tuple[ports.Port, ...]] = field(default_factory=dict)
+    shy: dict[str, objects.Pod] = field(default_factory=dict)
     stamp: int = field(default_factory=lambda: next(_STAMPS))
 
     @classmethod
@@ -41,7 +44,7 @@ class NodeView:
 
     def copy(self) -> NodeView:
         """Return a view whose pods may come and go without a trace here."""
-        tables = (self.requested, self.pods, self.taken, self.gpus, self.used_ports)
+        tables = (self.requested, self.pods, self.taken, self.gpus, self.used_ports, self.shy)
         return NodeView(self.node, self.allocatable, *(dict(table) for table in tables))  # type: ignore[arg-type]
 
     def add(self, pod: objects.Pod, amounts: accounting.Amounts | None = None) -> None:
@@ -50,6 +53,8 @@ class NodeView:
         self.remove(uid)
         self.stamp = next(_STAMPS)
         self.pods[uid] = pod
+        if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None:
+            self.shy[uid] = pod
         holding = gpus.held(pod)
         if holding is not None:
             self.gpus[uid] = holding
@@ -66,6 +71,7 @@ class NodeView:
             return
         self.stamp = next(_STAMPS)
         self.used_ports.pop(uid, None)
+        self.shy.pop(uid, None)
         self.gpus.pop(uid, None)
         for name, value in self.taken.pop(uid).items():
             self.requested[name] -= value
@@ -83,6 +89,8 @@ class Snapshot:
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     storage: volumes.Storage | None = None
     devices: Devices | None = None
+    counted: dict[bytes, Any] = field(default_factory=dict, compare=False)
+    """Counts of `spread`, of the pods that were last asked for."""
 
     def among(self, nodes: dict[str, NodeView]) -> Snapshot:
         """Return the same cluster with other views of its nodes."""

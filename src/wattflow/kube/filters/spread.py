@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import msgspec
 
 from wattflow.kube import objects
 from wattflow.kube.filters import selectors, snapshot, taints
+
+_MOST_KEPT = 64
+"""Kinds of pods whose counts are kept: each is a row for every node."""
 
 
 def hard(pod: objects.Pod) -> list[objects.SpreadConstraint]:
@@ -37,26 +42,79 @@ class Spread:
         return self.per_domain.get(domain, 0) + self.itself - fewest
 
 
+@dataclass(slots=True)
+class Counted:
+    """What pods that are alike count on each node, and in sum per domain, for each of their constraints.
+
+    A node whose pods and facts are as they were is not counted again: a placement changes one node of thousands.
+    """
+
+    of_node: dict[str, tuple[int, objects.Node, list[tuple[str, int] | None]]] = field(default_factory=dict)
+    sums: list[dict[str, tuple[int, int]]] = field(default_factory=list)
+    """By domain: matching pods, and nodes that count; a domain without a node is none."""
+
+    def bring_up(self, pod: objects.Pod, found: list[Spread], cluster: snapshot.Snapshot) -> None:
+        """Count the nodes that have changed since the last time."""
+        self.sums = self.sums or [{} for _ in found]
+        for name, view in cluster.nodes.items():
+            known = self.of_node.get(name)
+            if known is None or known[0] != view.stamp or known[1] is not view.node:
+                self._put(name, (view.stamp, view.node, _counts(pod, found, view)))
+        if len(self.of_node) > len(cluster.nodes):
+            for name in self.of_node.keys() - cluster.nodes.keys():
+                self._put(name, None)
+
+    def _put(self, name: str, new: tuple[int, objects.Node, list[tuple[str, int] | None]] | None) -> None:
+        old = self.of_node.pop(name, None)
+        for row, sign in ((old, -1), (new, 1)):
+            for at, one in enumerate(row[2] if row is not None else ()):
+                if one is None:
+                    continue
+                pods, nodes = self.sums[at].get(one[0], (0, 0))
+                self.sums[at][one[0]] = pods + sign * one[1], nodes + sign
+                if nodes + sign == 0:
+                    del self.sums[at][one[0]]
+        if new is not None:
+            self.of_node[name] = new
+
+
 def spreads(pod: objects.Pod, cluster: snapshot.Snapshot) -> list[Spread]:
     """Count the matching pods of every domain for each constraint of the pod."""
-    constraints = hard(pod)
     found = []
-    for one in constraints:
+    for one in hard(pod):
         selector = selector_of(one, pod)
         itself = int(selectors.matches(selector, pod.metadata.labels))
         found.append(Spread(one, selector, {}, itself))
-    keys = [one.topology_key for one in constraints]
-    for view in cluster.nodes.values():
-        labels = view.labels
-        # As kube-scheduler: a node that lacks one of the keys counts for none of the constraints.
-        if not all(key in labels for key in keys):
-            continue
-        for spread in found:
-            if included(spread.constraint, pod, view.node):
-                domain = labels[spread.constraint.topology_key]
-                count = matching(view, spread.selector, pod.metadata.namespace)
-                spread.per_domain[domain] = spread.per_domain.get(domain, 0) + count
+    if not found:
+        return found
+    spec, kept = pod.spec, cluster.counted
+    affinity = None if spec.affinity is None else spec.affinity.node_affinity
+    key = msgspec.msgpack.encode((
+        pod.metadata.namespace, [(one.constraint, one.selector) for one in found],
+        spec.node_selector, affinity, spec.tolerations,
+    ))  # fmt: skip
+    counted = kept.pop(key, None) or Counted()
+    kept[key] = counted  # behind all others: the one that was asked for longest ago goes
+    if len(kept) > _MOST_KEPT:
+        del kept[next(iter(kept))]
+    counted.bring_up(pod, found, cluster)
+    for spread, sums in zip(found, counted.sums, strict=True):
+        spread.per_domain = {domain: pods for domain, (pods, _) in sums.items()}
     return found
+
+
+def _counts(pod: objects.Pod, found: list[Spread], view: snapshot.NodeView) -> list[tuple[str, int] | None]:
+    """Return domain and matching pods of a node for each constraint; None for those that it does not count for."""
+    labels = view.labels
+    # As kube-scheduler: a node that lacks one of the keys counts for none of the constraints.
+    if not all(spread.constraint.topology_key in labels for spread in found):
+        return [None] * len(found)
+    return [
+        (labels[spread.constraint.topology_key], matching(view, spread.selector, pod.metadata.namespace))
+        if included(spread.constraint, pod, view.node)
+        else None
+        for spread in found
+    ]
 
 
 def selector_of(one: objects.SpreadConstraint, pod: objects.Pod) -> objects.LabelSelector | None:

@@ -1,0 +1,83 @@
+"""The day of sleep of `make bench-operator`: what is played is what is simulated, and machines carry orders out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from wattflow.kube import scheduler_process, settings
+from wattflow.kube.engine_decider import as_requested
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("benchmarks", "tools/kube-rig"):
+        monkeypatch.syspath_prepend(str(ROOT / folder))
+
+
+@pytest.fixture
+def day(paths: None) -> ModuleType:
+    import operator_sleep
+
+    return operator_sleep
+
+
+def test_the_rig_plays_the_policy_that_is_simulated(day: ModuleType) -> None:
+    """A scheduler takes `wattflow` for the shield, a simulation for the bare rules."""
+    played = scheduler_process.policy_of(settings.SchedulerSettings(policy=day.POLICY), None)
+    assert played.steer is None and as_requested(played) == as_requested(day.POLICY)
+
+
+class Together:
+    """An API server that answers when so many have asked."""
+
+    def __init__(self, count: int) -> None:
+        self.all_asked = threading.Barrier(count)
+        self.answered: list[str] = []
+
+    def patch(self, path: str, body: Any) -> None:
+        self.all_asked.wait(60)
+        self.answered.append(path)
+
+    def request(self, *_: Any) -> None:
+        return
+
+
+def test_a_machine_waits_for_no_other_and_its_orders_count_by_their_own_time(day: ModuleType, tmp_path: Path) -> None:
+    import operator_kubelets
+
+    _, orders = operator_kubelets.hook(tmp_path)
+    names = [f"n{i}" for i in range(20)]
+    api = Together(len(names))
+    with operator_kubelets.Kubelets(api, orders, names, wake_s=0.0, enter_s=0.0) as kubelets:
+        orders.write_text("".join(f"sleep {name} 100.5\nwake {name} 101.5\n" for name in names))
+        ends_s = time.monotonic() + 60
+        while len(api.answered) < 2 * len(names):
+            assert time.monotonic() < ends_s, "machines wait for one another"
+            time.sleep(0.01)
+    assert kubelets.ordered_s == {name: [100.5, 101.5] for name in names}
+    assert all(len(one) == 1 and one[0][0] < one[0][1] < float("inf") for one in kubelets.spans.values())
+
+
+@pytest.mark.parametrize(("ordered_s", "touched"), [([99.0], 0), ([100.5], 0), ([101.5], 1), ([90.0, 130.0], 1)])
+def test_a_cordoned_node_counts_as_touched_by_when_it_was_told(
+    day: ModuleType, ordered_s: list[float], touched: int
+) -> None:
+    class Rig:
+        class api:
+            @staticmethod
+            def get(path: str) -> Any:
+                return {"spec": {"unschedulable": True}}
+
+    class Kubelets:
+        def __init__(self) -> None:
+            self.ordered_s = {"n": ordered_s}
+
+    assert len(day._touched(Rig, {"n": 100.0}, Kubelets(), [], 3.0)) == touched
