@@ -30,7 +30,7 @@ from wattflow.model.run import Run
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
 from wattflow.plan import joining
-from wattflow.plan.reference_replay import backlog_grows
+from wattflow.plan.reference_replay import backlog_grows, waiting_at
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
@@ -84,12 +84,14 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A policy in one draw: responses by workflow, joules to the horizon, its own last end, workflows too late."""
+    """A policy in one draw: responses by workflow, joules to the horizon, its own last end, workflows too late, and how
+    many waited for a place when each arrived."""
 
     response_s: Floats
     energy_j: float
     end_s: float
     late: NDArray[np.bool_]
+    waiting: Floats
 
     @property
     def mean_s(self) -> float:
@@ -144,7 +146,7 @@ class Judge:
                 break
             stream = replace(stream, workflows=2 * stream.workflows)
         # Judged by the reference itself: another one that was asked for stays.
-        self.grows = reference == REFERENCE and _grows(self.workload, self.base)
+        self.grows = reference == REFERENCE and backlog_grows(np.mean([one.waiting for one in self.base], axis=0))
         if self.grows:
             self.reference = INSTEAD
             self.base = self._outcomes(INSTEAD, None)
@@ -283,8 +285,10 @@ def outcome_of(run: Run, workflows: int, horizon_s: float | None) -> Outcome:
     own_end_s = float(end_s.max())
     # To the later of the two ends, so that nobody gains by ending late.
     joules = run.total_j - (0.0 if horizon_s is None else joules_after(run, max(horizon_s, own_end_s)))
+    submit_s = workload.workflow_submit_s[:workflows]
+    waiting = waiting_at(submit_s, workload, run.start_s_by_task(), task_end_s)
     # Sums of floats: an end that is the deadline itself is in time.
-    return Outcome(end_s - workload.workflow_submit_s[:workflows], joules, own_end_s, end_s > due_s + 1e-6)
+    return Outcome(end_s - submit_s, joules, own_end_s, end_s > due_s + 1e-6, waiting)
 
 
 def joules_after(run: Run, at_s: float) -> float:
@@ -330,9 +334,3 @@ def _error(ours: Sequence[Outcome], base: Sequence[Outcome], figure: str) -> flo
         return math.inf
     variance = own.var(ddof=1) / len(own) + BOUND**2 * theirs.var(ddof=1) / len(theirs)
     return float(math.sqrt(variance) / theirs.mean())
-
-
-def _grows(workload: Workload, base: Sequence[Outcome]) -> bool:
-    """Tell whether many more workflows are open at the last arrivals than before, in the mean of the draws."""
-    submit_s = workload.workflow_submit_s
-    return backlog_grows(submit_s, submit_s + np.mean([one.response_s for one in base], axis=0))

@@ -57,7 +57,7 @@ def test_draws_of_ties_are_drawn_by_their_number(judged: Judge) -> None:
 
 
 def outcome(seconds: float, late: bool = False) -> Outcome:
-    return Outcome(np.full(20, seconds), 1.0, 100.0, np.full(20, late))
+    return Outcome(np.full(20, seconds), 1.0, 100.0, np.full(20, late), np.zeros(20))
 
 
 @pytest.mark.parametrize(
@@ -85,5 +85,18 @@ def test_a_doubtful_stream_is_made_longer(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_growing_backlog_has_another_reference() -> None:
-    assert Judge(stream(load=30.0, workflows=40), draws=2).reference == "eft"
+    many = stream(load=3.0, workflows=80)
+    one_node = replace(many, cluster=replace(many.cluster, nodes=many.cluster.nodes[:1]))
+    found = Judge(one_node, draws=2)
+    assert found.reference == "eft" and found.grows
     assert not Judge(stream(load=0.1, workflows=24), draws=2).grows
+
+
+def test_workflows_that_do_not_wait_are_no_backlog_however_many_are_open() -> None:
+    """They come within a second and all have room, so each takes its critical path and all are open at the end."""
+    found = Judge(stream(load=30.0, workflows=40), draws=2)
+    response_s = np.mean([one.response_s for one in found.base], axis=0)
+    assert response_s.min() > found.workload.workflow_submit_s[-1]
+    path_s = (found.workload.deadline_s - found.workload.release_s) / judge.SLACK
+    assert response_s[found.workload.workflow] == pytest.approx(path_s, rel=0.01)
+    assert found.reference == "kubernetes" and not found.grows

@@ -28,7 +28,7 @@ LEAST_S = 1e-3
 """Runtime of a task that is done: it keeps its place in the DAG and takes no time."""
 AHEAD_S = 1.0
 GROWING = 1.3
-"""Workflows open in the last quarter of arrivals over those in the two before, above which a backlog grows."""
+"""Workflows that wait in the last quarter of arrivals over those in the two before, above which a backlog grows."""
 SOME = 6
 """Tasks that have ended, from which on their runtimes say something of those of others."""
 
@@ -43,10 +43,15 @@ class _Replayed:
 
 
 class Shadow:
-    """Replays windows one after the other."""
+    """Replays windows one after the other.
+
+    Attributes:
+        waiting: Workflows that waited for a place when each of the last window arrived.
+    """
 
     def __init__(self, cluster: Cluster, reference: Policy) -> None:
         self.cluster, self._reference = cluster, reference
+        self.waiting: Floats = np.zeros(0)
         self._last: dict[int, _Replayed] = {}
 
     def responses(self, first: int, flows: Sequence[Workload]) -> Floats:
@@ -57,6 +62,7 @@ class Shadow:
         run = simulate(window, self.cluster, self._reference)
         start_s, end_s = run.start_s_by_task(), run.end_s_by_task()
         found = responses(end_s, window)
+        self.waiting = waiting_at(window.workflow_submit_s[len(before) :], window, start_s, end_s)
         bounds = np.cumsum([0, *map(len, parts)])
         self._last = {
             number: _Replayed(part, start_s[a:b], end_s[a:b])
@@ -118,11 +124,37 @@ def filled(seen: Seen) -> tuple[list[Workload], float]:
     return [replace(flow, runtime_s=part) for flow, part in zip(seen.flows, parts, strict=True)], error
 
 
-def backlog_grows(submit_s: Floats, end_s: Floats) -> bool:
-    """Tell whether many more workflows are open at the last arrivals than before."""
-    still_open = np.array([float((end_s[:i] > at).sum()) for i, at in enumerate(submit_s.tolist())])
+def waiting_at(arrivals_s: Floats, workload: Workload, start_s: Floats, end_s: Floats) -> Floats:
+    """Workflows of which a task could run and has no place yet, at each of some ascending times.
+
+    O((tasks + times) log tasks).
+    """
+    ready_s = workload.release_s.copy()
+    child = np.repeat(np.arange(len(workload)), np.diff(workload.parent_start))
+    # A task that was given up never ends, and those that would have followed never could run.
+    np.maximum.at(ready_s, child, np.where(np.isnan(end_s), np.inf, end_s)[workload.parent])
+    count = len(arrivals_s)
+    first = np.searchsorted(arrivals_s, ready_s, side="right")
+    last = np.searchsorted(arrivals_s, np.where(np.isnan(start_s), np.inf, start_s), side="left")
+    some = np.flatnonzero(last > first)
+    some = some[np.lexsort((first[some], workload.workflow[some]))]
+    # A workflow counts once where several of its tasks wait: each adds what those before it have not covered. Numbers
+    # of one workflow lie above those of the workflows before it, so one running maximum serves all.
+    above = workload.workflow[some].astype(np.int64) * (count + 1)
+    covered = np.maximum.accumulate(np.concatenate([[0], last[some] + above]))[:-1]
+    begin = np.minimum(last[some], np.maximum(first[some] + above, covered) - above)
+    change = np.bincount(begin, minlength=count + 1) - np.bincount(last[some], minlength=count + 1)
+    return np.cumsum(change)[:count].astype(np.float64)
+
+
+def backlog_grows(waiting: Floats) -> bool:
+    """Tell whether many more workflows wait at the last arrivals than before; one number for each arrival.
+
+    Not those that are open: where workflows last as long as many gaps between arrivals, more and more are under way
+    while the cluster fills or the long ones come last, though nobody waits.
+    """
     # The first quarter fills an empty cluster and says nothing.
-    _, *middle, last = (float(part.mean()) for part in np.array_split(still_open, 4))
+    _, *middle, last = (float(part.mean()) for part in np.array_split(waiting, 4))
     # One workflow more, too: shares of small numbers jump.
     return last > GROWING * max(middle) + 1.0
 
@@ -134,4 +166,4 @@ def responses(end_s: Floats, workload: Workload) -> Floats:
     return last - workload.workflow_submit_s
 
 
-__all__ = ["MOST_TASKS", "Shadow", "backlog_grows", "filled", "remainder", "responses"]
+__all__ = ["MOST_TASKS", "Shadow", "backlog_grows", "filled", "remainder", "responses", "waiting_at"]

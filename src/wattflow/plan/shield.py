@@ -154,7 +154,7 @@ class Shield:
         # By crowded: responses beside one reference say nothing of those beside the other.
         self._ledgers = {False: Ledger(), True: Ledger()}
         self._shadows = {False: Shadow(cluster, registry.load(reference)), True: Shadow(cluster, registry.load(QUICK))}
-        self._crowded, self._spans = False, dict[int, tuple[float, float]]()
+        self._crowded, self._waiting = False, dict[int, float]()
         self._policy, self._cluster, self._tries = policy, cluster, tries
         self._spent, self._times, self._care, self._response_s = False, 0, 1.0, math.nan
         self._looked, self._raced, self._race_at, self._raced_load = 0, 0, FIRST, math.nan
@@ -229,15 +229,13 @@ class Shield:
         for old in sorted(self._recent)[:-RECENT]:
             del self._recent[old]
 
-    def _judge_backlog(self, first: int, flows: Sequence[Workload], shadow_s: Floats) -> None:
+    def _judge_backlog(self, first: int) -> None:
         """Go over to the quicker reference while the usual one's backlog grows, and back when it does not."""
-        for number, (flow, lasts_s) in enumerate(zip(flows, shadow_s.tolist(), strict=True), first):
-            submit_s = float(flow.workflow_submit_s[0])
-            self._spans[number] = submit_s, submit_s + lasts_s
-        for old in sorted(self._spans)[: -4 * KEPT]:
-            del self._spans[old]
-        spans = np.array([self._spans[number] for number in sorted(self._spans)])
-        crowded = len(spans) >= LATELY and backlog_grows(spans[:, 0], spans[:, 1])
+        self._waiting.update(enumerate(self._shadows[False].waiting.tolist(), first))
+        for old in sorted(self._waiting)[: -4 * KEPT]:
+            del self._waiting[old]
+        waiting = np.array([self._waiting[number] for number in sorted(self._waiting)])
+        crowded = len(waiting) >= LATELY and backlog_grows(waiting)
         if crowded != self._crowded:  # what was raced beside the one before says nothing
             self._crowded, self._ranking, self._race_at, self._spent = crowded, [], FIRST, False
 
@@ -251,7 +249,7 @@ class Shield:
         are as likely to be longer than estimated as its places are to be worse.
         """
         shadow_s = self._shadows[False].responses(seen.number, flows)
-        self._judge_backlog(seen.number, flows, shadow_s)
+        self._judge_backlog(seen.number)
         if self._crowded:
             shadow_s = self._shadows[True].responses(seen.number, flows)
         begin = 0 if seen.number == 0 else len(flows) // 4

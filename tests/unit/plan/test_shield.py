@@ -294,10 +294,46 @@ def test_who_broke_in_a_stream_of_the_last_two_races_is_not_used(monkeypatch: py
 
 
 def test_a_backlog_grows_by_its_last_arrivals_alone() -> None:
-    submit_s = np.arange(200.0)
-    assert not reference_replay.backlog_grows(submit_s, submit_s + 3.0)
-    assert reference_replay.backlog_grows(submit_s, submit_s + 1.0 + submit_s)
-    assert not reference_replay.backlog_grows(submit_s, submit_s + np.where(submit_s < 100.0, 50.0, 1.0)), "it shrinks"
+    rising = np.arange(200.0)
+    assert not reference_replay.backlog_grows(np.full(200, 3.0))
+    assert reference_replay.backlog_grows(rising)
+    assert not reference_replay.backlog_grows(np.where(rising < 100.0, 50.0, 1.0)), "it shrinks"
+
+
+def test_those_who_wait_are_counted_by_workflow_and_time() -> None:
+    """Beside the definition, time by time; a task that was given up waits on, and what follows it never could run."""
+    rng = np.random.default_rng(3)
+    workload = stream(24, 4.0, equal(1))
+    run = simulate(workload, equal(1), "kubernetes")
+    start_s, end_s = run.start_s_by_task(), run.end_s_by_task()
+    given_up = rng.choice(len(workload), 3, replace=False)
+    start_s[given_up[:2]], end_s[given_up] = np.nan, np.nan
+    at_s = np.sort(np.concatenate([workload.workflow_submit_s, rng.uniform(0.0, np.nanmax(end_s), 30)]))
+    expected = []
+    for now_s in at_s.tolist():
+        waits = set()
+        for task in range(len(workload)):
+            ends_s = end_s[workload.parents_of(task)]
+            ready_s = max([float(workload.release_s[task]), *np.where(np.isnan(ends_s), np.inf, ends_s).tolist()])
+            if ready_s < now_s and not start_s[task] <= now_s:  # what arrives at that moment does not wait yet
+                waits.add(int(workload.workflow[task]))
+        expected.append(len(waits))
+    assert max(expected) > 3
+    assert reference_replay.waiting_at(at_s, workload, start_s, end_s).tolist() == expected
+
+
+def test_a_cluster_that_is_large_enough_has_no_backlog() -> None:
+    """Chains that all run at once and outlast the arrivals: more and more are open, and nobody waits. On one node they
+    wait."""
+    chain = generate.workload("chain", 3, 1)
+    submit_s = float(chain.runtime_s.sum()) / 200 * np.arange(160.0)
+    for nodes, grows in ((60, False), (1, True)):
+        workload = joining.joined([chain] * 160, submit_s, equal(nodes), math.inf, "stream")
+        run = simulate(workload, equal(nodes), "kubernetes")
+        still_open = submit_s + reference_replay.responses(run.end_s_by_task(), workload) > submit_s[-1]
+        assert still_open.all(), "the case has nothing under way"
+        waiting = reference_replay.waiting_at(submit_s, workload, run.start_s_by_task(), run.end_s_by_task())
+        assert reference_replay.backlog_grows(waiting) is grows
 
 
 def test_while_the_references_backlog_grows_the_quicker_one_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
