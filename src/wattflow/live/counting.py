@@ -270,7 +270,7 @@ class CountBook:
         at, of = self._term(term), self.rows[row]
         c = self._new("conditions")
         entry = self.state.conditions[c]
-        entry.kind, entry.term, entry.row, entry.skew, entry.low = kind, at, row, skew, 0
+        entry.kind, entry.term, entry.row, entry.skew = kind, at, row, skew
         entry.own = int(term.counts(of))
         entry.next_term, self.state.terms.condition[at] = self.state.terms.condition[at], c
         entry.next_row, self.state.mask_rows.condition[row] = self.state.mask_rows.condition[row], c

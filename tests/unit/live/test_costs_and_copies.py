@@ -196,9 +196,10 @@ def test_medians_and_spreads_come_from_the_interval_by_tag() -> None:
     median, sigma = _spread(engine.state, interval)
     assert asked == [0, 3] and median[rows].tolist() == [6.0, 6.0, 6.0, 5.0]
     assert sigma[rows].tolist() == pytest.approx([math.log(9.0) / (2 * 1.6448536269514722), 0.0, 0.0, 0.0])
-    for wrong in ((0.0, 5.0), (-1.0, 5.0), (5.0, 4.0)):
+    wrong: dict[int, tuple[float, float]] = {0: (0.0, 5.0), 1: (-1.0, 5.0), 2: (5.0, 4.0)}
+    for number in wrong:
         with pytest.raises(InvalidInput, match="is not 0 < low <= high"):
-            _spread(engine.state, lambda tag, wrong=wrong: wrong)
+            _spread(engine.state, lambda tag: wrong[number])  # noqa: B023
 
 
 def test_draws_are_one_stream_for_each_seed_and_lie_as_their_sigma_says() -> None:

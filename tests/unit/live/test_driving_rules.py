@@ -237,8 +237,17 @@ def test_pin_keeps_a_waiting_task_for_one_node_and_none_frees_it() -> None:
     task = engine.put(TASK, one_core(engine), tag=1)
     engine.pin(task, a)
     assert engine.step(1.0).placements == []
+    assert engine.why(task).reasons == {"draining": 1, "pinned to another": 1}
+    engine.put(NODE, b, state=Power.DRAINING)
     engine.pin(task, None)
-    (one,) = engine.step(2.0).placements
+    engine.step(2.0)
+    assert engine.why(task).reasons == {"draining": 2} and engine.describe(task)["node"] is None
+    engine.put(NODE, b, cores=0.5)
+    engine.put(NODE, b, state=Power.ON)
+    engine.step(3.0)
+    assert engine.why(task).reasons == {"draining": 1, "cores": 1}, "any node may take it"
+    engine.put(NODE, b, cores=1.0)
+    (one,) = engine.step(4.0).placements
     assert one.node == b
 
 

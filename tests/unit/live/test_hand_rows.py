@@ -500,3 +500,33 @@ def test_an_instant_by_hand_says_when_to_come_back_and_goes_on_as_a_step() -> No
     hand.wanted(0)
     step = hand.close()
     assert len(step.placements) == 1 and step.wake_at == math.inf
+
+
+def test_a_shape_that_fits_nowhere_jointly_is_passed_over_until_a_node_gains_room() -> None:
+    engine, _ = unlike(2)
+    large, small = one_core(engine, 64.0), one_core(engine)
+    engine.put(TASK, large)
+    task = engine.put(TASK, small)
+    hand = engine.by_hand(joint=True)
+    hand.open(1.0)
+    assert hand.wanted()[0] == task
+    failed = engine.state.shapes.failed
+    assert failed[row_of(large)] == engine.state.clock.epoch[0] and failed[row_of(small)] == 0
+    hand.wanted(0)
+    hand.close()
+
+
+def test_a_pinned_task_that_fits_nowhere_jointly_leaves_its_shape_to_the_others() -> None:
+    engine, nodes = unlike(2)
+    shape = one_core(engine, 2.0)
+    engine.put(TASK, shape)
+    (one,) = engine.step(1.0).placements
+    assert one.node == nodes[1]
+    engine.put(TASK, shape, node=nodes[1], tag=1)
+    engine.put(TASK, shape, tag=2)
+    hand = engine.by_hand(joint=True)
+    hand.open(2.0)
+    assert hand.wanted()[0] == -1, "jointly the first of each shape is asked about"
+    assert engine.state.shapes.failed[row_of(shape)] != engine.state.clock.epoch[0]
+    hand.close()
+    assert [p.tag for p in engine.step(2.0).placements] == [2]

@@ -142,3 +142,16 @@ def test_what_an_answer_tells_is_remembered_and_told_once(engine: Engine) -> Non
 def test_who_advises_is_told_by_the_policy() -> None:
     assert isinstance(adviser(POLICY), Shielding) and isinstance(adviser("rehearsed"), Shielding)
     assert adviser("wattflow:shield=none") is None and adviser("kubernetes") is None
+
+
+def test_closing_drops_what_was_asked_and_waits_for_nobody(engine: Engine) -> None:
+    told: list[dict[str, bool]] = []
+
+    class Noted(Asked):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            told.append({"wait": wait, "cancel_futures": cancel_futures})
+
+    twin = Shielding(POLICY, Noted())
+    twin.close()
+    twin.close()
+    assert told == [{"wait": False, "cancel_futures": True}]

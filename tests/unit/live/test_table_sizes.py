@@ -452,3 +452,16 @@ def test_tallies_double_when_they_are_full_and_a_block_that_suffices_stays() -> 
     book._make_room(term, Term("g", "zone"))
     assert book._blocks[term] == (13, 8) and state.tallies[13:21].tolist() == [3, 1, 4, 1, 0, 0, 0, 0]
     assert book._places.free == {4: [1]}
+
+
+def test_a_class_that_moves_into_a_block_between_others_leaves_them_as_they_are() -> None:
+    engine = Engine("fifo")
+    for number in range(129):
+        engine.node(Node(f"a{number}", 4, GIB))
+    for number in range(65):
+        engine.node(Node(f"b{number}", 4, GIB, speed=2.0))
+    state = engine.state
+    assert state.classes.first[:2].tolist() == [192, 64] and state.classes.room[:2].tolist() == [256, 128]
+    assert state.class_nodes[192:448].tolist() == [*range(129), *[-1] * 127]
+    assert state.class_nodes[64:192].tolist() == [*range(129, 194), *[-1] * 63]
+    assert state.class_nodes[:64].tolist() == [-1] * 64

@@ -21,7 +21,7 @@ from wattflow.policy import registry
 from wattflow.runtime import decider as deciding
 from wattflow.runtime import messages as m
 from wattflow.runtime import recovery
-from wattflow.runtime.actions import LEAST_S, TRIES, Actions, Adopting, Waking, Warming
+from wattflow.runtime.actions import LEAST_S, TRIES, Actions, Adopting, Cancelling, Waking, Warming
 from wattflow.runtime.decider import CHOSEN, SHIELD, Decider
 from wattflow.runtime.records import AttemptRecord, Attempts, Nodes, TaskRecord, WorkflowRecord
 from wattflow.runtime.turns import Turns, UnderWay
@@ -681,3 +681,43 @@ def test_a_turn_goes_on_while_the_engine_places_more_and_fails_once() -> None:
         assert isinstance(log[3], ZeroDivisionError)
 
     asyncio.run(body())
+
+
+# ---- pieces
+
+
+@pytest.mark.parametrize(("count", "pauses"), [(15, 0), (16, 1), (31, 1), (32, 2)])
+def test_after_each_sixteen_that_are_cancelled_others_have_a_turn_and_no_longer(
+    count: int, pauses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept, soon, told = list[float](), list[int](), Told()
+    usual = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await usual(0)
+
+    monkeypatch.setattr("wattflow.runtime.actions.asyncio.sleep", sleep)
+    cancelling = Cancelling(told, lambda: soon.append(1))  # type: ignore[arg-type]
+    run(cancelling.cancel([record(number) for number in range(count)]))
+    assert slept == [0] * pauses and len(soon) == pauses + 1 and len(told.put_) == count
+
+
+@pytest.mark.parametrize(("count", "pauses"), [(15, 0), (16, 1), (32, 2)])
+def test_after_each_sixteen_that_are_submitted_others_have_a_turn_and_no_longer(
+    count: int, pauses: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        async with running(tmp_path, SMALL) as (service, _):
+            slept, usual = list[float](), asyncio.sleep
+
+            async def sleep(seconds: float) -> None:
+                slept.append(seconds)
+                await usual(0)
+
+            monkeypatch.setattr("wattflow.runtime.service.asyncio.sleep", sleep)
+            accepted = await submit(service, *(task(f"t{number}") for number in range(count)))
+            monkeypatch.undo()
+            assert slept == [0] * pauses and accepted.new == count
+
+    run(body())
