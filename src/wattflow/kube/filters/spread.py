@@ -32,14 +32,19 @@ class Spread:
     selector: objects.LabelSelector | None
     per_domain: dict[str, int]
     itself: int
+    fewest: int = 0
+    """Pods of the domain that has the fewest: found once, as every node is asked about."""
+
+    def count(self, per_domain: dict[str, int]) -> None:
+        """Take over what was counted."""
+        self.per_domain = per_domain
+        # Too few domains: the global minimum counts as 0, so pods wait for further domains (KEP-3022).
+        enough = len(per_domain) >= (self.constraint.min_domains or 1)
+        self.fewest = min(per_domain.values(), default=2**31 - 1) if enough else 0
 
     def skew(self, domain: str) -> int:
         """Tell what the skew would be with the pod in this domain."""
-        fewest = min(self.per_domain.values(), default=2**31 - 1)
-        if len(self.per_domain) < (self.constraint.min_domains or 1):
-            # Too few domains: the global minimum counts as 0, so pods wait for further domains (KEP-3022).
-            fewest = 0
-        return self.per_domain.get(domain, 0) + self.itself - fewest
+        return self.per_domain.get(domain, 0) + self.itself - self.fewest
 
 
 @dataclass(slots=True)
@@ -99,7 +104,7 @@ def spreads(pod: objects.Pod, cluster: snapshot.Snapshot) -> list[Spread]:
         del kept[next(iter(kept))]
     counted.bring_up(pod, found, cluster)
     for spread, sums in zip(found, counted.sums, strict=True):
-        spread.per_domain = {domain: pods for domain, (pods, _) in sums.items()}
+        spread.count({domain: pods for domain, (pods, _) in sums.items()})
     return found
 
 
