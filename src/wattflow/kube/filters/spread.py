@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wattflow.kube import objects
-from wattflow.kube.filters import selectors, snapshot, taints
+from wattflow.kube.filters import selectors, snapshot
 
 
 def hard(pod: objects.Pod) -> list[objects.SpreadConstraint]:
@@ -77,7 +77,7 @@ def included(one: objects.SpreadConstraint, pod: objects.Pod, node: objects.Node
     if (one.node_affinity_policy or "Honor") == "Honor" and not selectors.node_affinity(pod, node):
         return False
     honours_taints = (one.node_taints_policy or "Ignore") == "Honor"
-    return not (honours_taints and taints.untolerated(pod.spec.tolerations, node.spec.taints))
+    return not (honours_taints and selectors.untolerated(pod.spec.tolerations, node.spec.taints))
 
 
 def matching(view: snapshot.NodeView, selector: objects.LabelSelector | None, namespace: str) -> int:
