@@ -12,7 +12,7 @@ from wattflow.model.cluster import Cluster, Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.plan import bounds
+from wattflow.plan import relaxation
 
 Floats = NDArray[np.float64]
 
@@ -59,7 +59,7 @@ def figures(count: int) -> list[str]:
         above += least > best * (1 + 1e-6)
         if math.isfinite(best):
             shares.append(100.0 * (1.0 - least / best))
-            plain.append(100.0 * (1.0 - bounds.energy_bound_j(workload, cluster) / best))
+            plain.append(100.0 * (1.0 - relaxation.energy_bound_j(workload, cluster) / best))
     return [
         f"figure bounds_streams_above_the_optimum {above} of {count - unproven} goal 0 {'short' if above else 'ok'}",
         f"figure bounds_streams_not_proven {unproven} of {count} goal none ok",

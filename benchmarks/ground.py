@@ -1,7 +1,7 @@
 """The ground that judges: clusters, applications, loads and seeds, chosen before anything was tuned on them.
 
 A third of the streams run on equal nodes. Applications are recorded runs and instances that no training looks at
-(`wattflow.learn.streams` leaves out instances of more than 110 tasks), and three that are generated. Seeds below 1000
+(`wattflow.learn.scenarios` leaves out instances of more than 110 tasks), and three that are generated. Seeds below 1000
 judge, as everywhere.
 """
 
@@ -18,13 +18,13 @@ from wattflow import traces
 from wattflow.clusters import load_cluster
 from wattflow.files.data_folder import data_file
 from wattflow.generate import Recipe
-from wattflow.learn import streams
+from wattflow.learn import scenarios
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals
 from wattflow.predict import observations, runtime
-from wattflow.predict.engine_estimates import with_predictions
+from wattflow.predict.serving import with_predictions
 
 FOLDER = Path(__file__).parent / "ground"
 EQUAL = "equal"
@@ -109,8 +109,8 @@ def parts_of(application: str) -> tuple[Workload, ...]:
     if application in GENERATED:
         return tuple(Recipe.parse(GENERATED[application]).draw(seed) for seed in range(RUNS_TAKEN))
     files = sorted(str(path) for path in data_file("wfinstances", application).rglob("*.json*"))
-    found = (streams.instance(path) for path in files)
-    return tuple(one for one in found if streams.MOST_TASKS < len(one) <= LARGEST)
+    found = (scenarios.instance(path) for path in files)
+    return tuple(one for one in found if scenarios.MOST_TASKS < len(one) <= LARGEST)
 
 
 @cache

@@ -125,14 +125,14 @@ def environment_kernels() -> None:
 
     from wattflow import traces
     from wattflow.generate import Recipe
-    from wattflow.learn import scenarios, streams
+    from wattflow.learn import scenarios
     from wattflow.learn.environment import Episode
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "montage.json"
         traces.save(Recipe("montage", 20).draw(0), file, "wfformat")
         cluster = scenarios.random_cluster(np.random.default_rng(5), "small")
-        stream = streams.Stream("app", (str(file),), 0.6, 8)
+        stream = scenarios.Stream("app", (str(file),), 0.6, 8)
         Episode(scenarios.Scenario("small", cluster, stream), 1, joint=False)
 
 

@@ -18,7 +18,7 @@ from levels_simulated import FREQUENCIES, OFF, ON, bound_by_name
 
 from research.judge import Stream
 from research.papers import joulie_paper
-from wattflow.lab.figures.cap_kept import cap_kept
+from wattflow.lab.figures.power_series import cap_kept
 from wattflow.model.cluster import Cluster, Series
 from wattflow.model.workload import Workload
 from wattflow.policy import power_cap

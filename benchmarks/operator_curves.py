@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from wattflow.kube.fitting import fit
+from wattflow.kube.curves import fit
 
 WEEK_S, STEP_S, THREADS = 7 * 86400, 60, 32
 BENDS = (0.6, 0.8, 1.0, 1.4)

@@ -21,7 +21,7 @@ from wattflow.generate import Arrivals, Recipe
 from wattflow.generate.laws import Law
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
-from wattflow.plan import bounds
+from wattflow.plan import relaxation
 from wattflow.policy import registry
 from wattflow.policy.base import Policy
 from wattflow.sim import SimOptions, simulate
@@ -116,7 +116,7 @@ def measure(scenario: Scenario, policy: str, seed: int, bound: bool = False) -> 
     return Result(
         scenario, policy, seed, found.energy_j, found.mean_s, found.p95_s,
         found.end_s - float(workload.release_s.min()), tuple(np.flatnonzero(found.late).tolist()),
-        bounds.energy_bound_j(workload, cluster) if bound else math.nan,
+        relaxation.energy_bound_j(workload, cluster) if bound else math.nan,
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ from research import call_energy as serverless
 from research import prediction_sets as datasets
 from research.floors import FloorFigure, leave_one_out
 from wattflow.model.profile import Scope
-from wattflow.predict import boosting, fast, needs, online, runtime, watts
+from wattflow.predict import boosting, needs, online, runtime, serving, watts
 from wattflow.predict.evaluate import HeldOut, Split, group_folds
 from wattflow.predict.observations import Benchmarks, Floats, Observations, Texts, concatenate, of_workload
 from wattflow.traces import registry
@@ -410,7 +410,7 @@ def speed(data: Path) -> list[FloorFigure]:
 
     rows, benchmarks = datasets.lotaru(data), datasets.lotaru_benchmarks(data)
     model = runtime.fit(rows, benchmarks, kinds=(runtime.KNOWN,))
-    one = fast.RowPredictor(model)
+    one = serving.RowPredictor(model)
     asked = (str(rows.task[0]), str(rows.machine[0]), float(model.size(rows)[0]), str(rows.data[0]))
     ours = microseconds(lambda: one.predict_s(*asked), 5000)
     table = np.log(rows.sizes + 1)

@@ -26,7 +26,7 @@ from wattflow import traces
 from wattflow.clusters import load_cluster
 from wattflow.files.data_folder import data_file
 from wattflow.generate import Recipe
-from wattflow.learn import streams
+from wattflow.learn import scenarios
 from wattflow.model.workload import Workload
 from wattflow.policy import registry
 from wattflow.sim import simulate
@@ -60,7 +60,7 @@ def parts_of(application: str) -> tuple[Workload, ...]:
     if "/" not in application:
         return (traces.load(data_file("nextflow_traces", "glasgow_workflows") / f"{application}.csv.gz"),)
     files = sorted(str(path) for path in data_file("wfinstances", application).rglob("*.json*"))
-    return tuple(one for one in map(streams.instance, files) if len(one) <= streams.MOST_TASKS)
+    return tuple(one for one in map(scenarios.instance, files) if len(one) <= scenarios.MOST_TASKS)
 
 
 def judged(place: Place, estimates: str) -> judge.Judge:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from wattflow.files.columns import Column, pack, unpack
-from wattflow.generate.demo import DEMOS
+from wattflow.generate.benchmark import DEMOS
 from wattflow.lab.compare.comparison import Comparison, SeedResult
 from wattflow.lab.figures.metrics import metrics
 from wattflow.lab.show.report import report

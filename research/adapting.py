@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research import shipped
-from wattflow.learn import finetune, recorded, scenarios, streams
-from wattflow.learn.evolve import EvolutionSettings
-from wattflow.learn.finetune import FineTuner, Verdict
+from wattflow.learn import evolve, recorded, scenarios
+from wattflow.learn.evolve import EvolutionSettings, FineTuner, Verdict
 from wattflow.learn.trial import Judge
 from wattflow.model.cluster import Cluster
 from wattflow.policy import weights
@@ -60,7 +59,7 @@ class Case:
 
     @property
     def fold(self) -> int:
-        return next(fold for fold, names in enumerate(streams.FOLDS) if self.application in names)
+        return next(fold for fold, names in enumerate(scenarios.FOLDS) if self.application in names)
 
     def halves(self) -> tuple[list[recorded.Recorded], list[recorded.Recorded]]:
         """Blocks of the record, and of what came after."""
@@ -95,8 +94,8 @@ def cases(count: int) -> list[Case]:
     """Applications and loads in turn."""
     return [
         Case(
-            streams.APPLICATIONS[i % len(streams.APPLICATIONS)],
-            streams.LOADS[(i + i // len(streams.APPLICATIONS)) % len(streams.LOADS)],
+            scenarios.APPLICATIONS[i % len(scenarios.APPLICATIONS)],
+            scenarios.LOADS[(i + i // len(scenarios.APPLICATIONS)) % len(scenarios.LOADS)],
             FIRST_CLUSTER + i,
             i % 2 == 1,
         )
@@ -104,15 +103,15 @@ def cases(count: int) -> list[Case]:
     ]
 
 
-def adapted(case: Case, seconds: float, settings: EvolutionSettings = finetune.USUAL) -> Adapted:
+def adapted(case: Case, seconds: float, settings: EvolutionSettings = evolve.USUAL) -> Adapted:
     """Fine-tune and test."""
     present = weights.load(shipped.weights_of(case.fold))[0]
     first, second = case.halves()
-    recent, held = finetune.parted(first)
+    recent, held = evolve.parted(first)
     tuner = FineTuner(present, recent, settings=settings)
     candidate = tuner.run(seconds)
     later = [Judge(one, 500 + seed) for one in second for seed in range(2)]
-    return Adapted(case, finetune.shadow(present, candidate, held), finetune.shadow(present, candidate, later))
+    return Adapted(case, evolve.shadow(present, candidate, held), evolve.shadow(present, candidate, later))
 
 
 def _job(given: tuple[Case, float]) -> Adapted:

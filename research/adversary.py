@@ -16,7 +16,7 @@ import numpy as np
 
 from research import evaluate, portfolio
 from research.evaluate import OURS, SHIELDED
-from wattflow.learn import scenarios, streams
+from wattflow.learn import scenarios
 from wattflow.learn.scenarios import SLACKS, Scenario
 from wattflow.policy.base import Policy
 
@@ -47,8 +47,8 @@ class Case:
 def draw(rng: np.random.Generator, near: Case | None = None) -> Case:
     """Any case, or one that differs from another in one or two of its numbers."""
     made = Case(
-        str(rng.choice(np.array(streams.APPLICATIONS))),
-        float(rng.choice(streams.LOADS)),
+        str(rng.choice(np.array(scenarios.APPLICATIONS))),
+        float(rng.choice(scenarios.LOADS)),
         int(rng.integers(0, 900)),
         float(rng.uniform(0.0, 0.3)),
         float(rng.uniform(0.0, 0.3)),
@@ -63,7 +63,7 @@ def draw(rng: np.random.Generator, near: Case | None = None) -> Case:
 
 def judged(case: Case, tasks: int, seeds: int, mine: str = OURS) -> Case:
     """The case with its outcome for one of ours."""
-    fold = next(fold for fold, names in enumerate(streams.FOLDS) if case.application in names)
+    fold = next(fold for fold, names in enumerate(scenarios.FOLDS) if case.application in names)
     scenario = case.scenario(tasks)
 
     def of(policy: str | Policy) -> float:

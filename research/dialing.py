@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from research import portfolio, portfolio_judge, shipped, training
 from wattflow.files.whole import whole_file
-from wattflow.learn import scenarios, streams
+from wattflow.learn import scenarios
 from wattflow.plan.measured import result_of
 from wattflow.policy import learned, weights
 from wattflow.policy.base import Policy
@@ -126,7 +126,7 @@ def told(fold: int, tried: Floats) -> dict[str, Any]:
                 for e, row in zip(relative, means, strict=True)
             ],
         }
-        for load in streams.LOADS
+        for load in scenarios.LOADS
     }
 
 
@@ -163,7 +163,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with whole_file(given.out) as draft:
         draft.write_text(json.dumps(made, indent=1) + "\n")
     for fold in folds:
-        _log.info("fold %d: %s", fold, made.get(str(fold), {}).get(f"{streams.LOADS[0]:g}", "no scenario in the time"))
+        _log.info(
+            "fold %d: %s", fold, made.get(str(fold), {}).get(f"{scenarios.LOADS[0]:g}", "no scenario in the time")
+        )
     _log.info("%d scenarios in %.0f s", sum(map(len, found.values())), time.time() - began)
 
 

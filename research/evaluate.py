@@ -20,7 +20,7 @@ import numpy as np
 from research import own_folder, parts, portfolio, shipped, sweep
 from research.portfolio import BASELINE, PUNCTUAL, Result
 from wattflow.clusters import load_cluster
-from wattflow.learn import scenarios, streams
+from wattflow.learn import scenarios
 from wattflow.learn.scenarios import Scenario
 from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
@@ -88,7 +88,7 @@ def places(applications: Iterable[tuple[str, int]], clusters: Sequence[str], loa
 
 def held_out() -> list[tuple[str, int]]:
     """Applications and the fold that holds them out."""
-    return [(name, fold) for fold, names in enumerate(streams.FOLDS) for name in names]
+    return [(name, fold) for fold, names in enumerate(scenarios.FOLDS) for name in names]
 
 
 def scenario_of(place: Place, plan: Plan) -> Scenario:
@@ -146,7 +146,7 @@ def our_shield() -> Policy:
 
 def opponent(load: float, fold: int) -> str:
     """The portfolio's best setting at a load, tuned without the fold's applications."""
-    held = streams.FOLDS[fold] if fold >= 0 else ()
+    held = scenarios.FOLDS[fold] if fold >= 0 else ()
     return portfolio.tuned(load, held)[0].setting
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from wattflow.files.data_folder import data_file
-from wattflow.learn import streams
+from wattflow.learn import scenarios
 from wattflow.model.errors import InvalidInput, MissingData, Problem, WattflowError
 
 
@@ -43,7 +43,7 @@ def left_out(folder: str, names: Sequence[str]) -> list[str]:
 
 def seen_in_training(folder: str, names: Sequence[str]) -> list[str]:
     """Applications that are WfInstances', by their own name or by that of a file: the weights in use have seen them."""
-    known = {Path(name).name for name in streams.APPLICATIONS}
+    known = {Path(name).name for name in scenarios.APPLICATIONS}
     files = _stems()
     return [name for name in names if name in known or any(_stem(Path(one)) in files for one in usable(folder, name))]
 
@@ -54,7 +54,7 @@ def _sorted(folder: str, application: str) -> tuple[tuple[str, ...], tuple[tuple
     found, bad = [], []
     for path in sorted((Path(folder) / application).rglob("*.json*")):
         try:
-            if len(streams.instance(str(path))) <= streams.MOST_TASKS:
+            if len(scenarios.instance(str(path))) <= scenarios.MOST_TASKS:
                 found.append(str(path))
         except (WattflowError, OSError, ValueError) as error:
             said = str(error).removeprefix(f"{path}: ").splitlines()
@@ -65,7 +65,7 @@ def _sorted(folder: str, application: str) -> tuple[tuple[str, ...], tuple[tuple
 def _nothing(folder: str, application: str) -> str:
     bad = _sorted(folder, application)[1]
     why = "; ".join(f"{Path(path).name}: {said}" for path, said in bad)
-    return f"holds no workflow of at most {streams.MOST_TASKS} tasks{f' ({why})' if why else ''}"
+    return f"holds no workflow of at most {scenarios.MOST_TASKS} tasks{f' ({why})' if why else ''}"
 
 
 @cache

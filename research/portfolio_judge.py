@@ -17,7 +17,7 @@ from functools import cache
 
 from research import portfolio
 from research.portfolio import Result
-from wattflow.learn import streams
+from wattflow.learn import scenarios
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Drawn, Judge, Wish
 from wattflow.plan import measured
@@ -31,7 +31,7 @@ LATE = 0.5
 @cache
 def setting(load: float, fold: int) -> str:
     """The portfolio's best setting of the flagship at a load, by what is known without the fold's applications."""
-    held = streams.FOLDS[fold] if fold >= 0 else ()
+    held = scenarios.FOLDS[fold] if fold >= 0 else ()
     return next(one.setting for one in portfolio.tuned(load, held) if one.setting.split(":")[0] == "wattflow")
 
 

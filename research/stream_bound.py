@@ -21,7 +21,7 @@ import numpy as np
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import MissingExtra
 from wattflow.model.workload import Workload
-from wattflow.plan import bounds, relaxation
+from wattflow.plan import relaxation
 from wattflow.plan.node_offers import Floats, Longs, Offers, idle_w, least_by_task, offers, still_w
 
 CUTS, LIMIT_S, GAP = 64, 20.0, 0.005
@@ -68,7 +68,7 @@ def windows(workload: Workload, offered: Offers, due_s: Floats) -> _Windows:
     """Between what must come before a task and what must follow, each as quick as can be."""
     run_s = least_by_task(workload, offered.seconds, offered)
     # Absolute times: dues are.
-    start_s = bounds.heads_s(workload, run_s) - run_s + float(workload.release_s.min())
+    start_s = relaxation.heads_s(workload, run_s) - run_s + float(workload.release_s.min())
     end_s = due_s[workload.workflow] - relaxation.tails_s(workload, run_s)
     return _Windows(start_s, end_s, run_s)
 

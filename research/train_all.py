@@ -34,7 +34,7 @@ from typing import Any
 from research import curves, evaluate, portfolio_judge, shipped, training, validation
 from research.recipe import SCRATCH, ScratchSettings
 from wattflow.files.whole import whole_file
-from wattflow.learn import streams
+from wattflow.learn import scenarios
 from wattflow.policy import weights
 
 CROWD = 1.5
@@ -237,8 +237,8 @@ def report(out: Path, minutes: float, workers: int, scratch: bool) -> None:
 def entries(folders: Sequence[Path], fold: int) -> dict[str, validation.Entry]:
     """What is judged of a fold: the portfolio's setting, the shipped weights, and those of the folders."""
     group = f"fold-{fold}" if fold >= 0 else "all"
-    bars = {load: portfolio_judge.dials(load, fold) for load in streams.LOADS}
-    served = {load: evaluate.dials(fold, load) for load in streams.LOADS}
+    bars = {load: portfolio_judge.dials(load, fold) for load in scenarios.LOADS}
+    served = {load: evaluate.dials(fold, load) for load in scenarios.LOADS}
     present = weights.load(shipped.weights_of(fold))[0]
     found = {
         "portfolio": validation.Entry(present, {load: {**dials, "lean": 0.0} for load, dials in bars.items()}),

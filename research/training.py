@@ -29,7 +29,7 @@ from research.hard_examples import HardExamples
 from research.portfolio_judge import BarJudge
 from research.recipe import SCRATCH, ScratchSettings
 from wattflow.files.whole import whole_file
-from wattflow.learn import scenarios, streams
+from wattflow.learn import scenarios
 from wattflow.learn.evolve import Progress, Trainer
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge, Wish
@@ -53,8 +53,8 @@ def start() -> Progress:
 
 def training_applications(fold: int) -> list[str]:
     """Applications that a fold may train on; all of them for fold −1."""
-    held = streams.FOLDS[fold] if fold >= 0 else ()
-    return [name for name in streams.APPLICATIONS if name not in held]
+    held = scenarios.FOLDS[fold] if fold >= 0 else ()
+    return [name for name in scenarios.APPLICATIONS if name not in held]
 
 
 def wish(seed: int) -> Wish:
@@ -218,7 +218,7 @@ def card(progress: Progress, settings: ScratchSettings) -> dict[str, Any]:
     return {
         "trainer": "evolution strategies",
         "applications": training_applications(settings.fold),
-        "held_out": list(streams.FOLDS[settings.fold]) if settings.fold >= 0 else [],
+        "held_out": list(scenarios.FOLDS[settings.fold]) if settings.fold >= 0 else [],
         "clusters": "random: 2-64 nodes, 1-6 types",
         "settings": asdict(settings),
         "generations": progress.generation,
@@ -299,7 +299,9 @@ def cpu_seconds() -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train the folds in turn."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fold", type=int, default=-1, choices=range(-1, len(streams.FOLDS)), help="−1: hold out none")
+    parser.add_argument(
+        "--fold", type=int, default=-1, choices=range(-1, len(scenarios.FOLDS)), help="−1: hold out none"
+    )
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)

@@ -30,7 +30,7 @@ from research import portfolio
 from research.portfolio import Judged, Result
 from wattflow.clusters import load_cluster
 from wattflow.files.whole import whole_file
-from wattflow.learn import scenarios, streams
+from wattflow.learn import scenarios
 from wattflow.learn.scenarios import Scenario
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
@@ -118,7 +118,7 @@ def jobs(options: argparse.Namespace, end: float) -> list[Job]:
         for chunk in reversed(chunks)  # planners, which take longest, first
         for application in options.applications.split(",")
         for cluster in clusters
-        for load in streams.LOADS
+        for load in scenarios.LOADS
     ]
 
 
@@ -137,7 +137,7 @@ def arguments_of(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tasks", type=int, default=400, help="of a stream, about")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--applications", default=",".join(streams.APPLICATIONS))
+    parser.add_argument("--applications", default=",".join(scenarios.APPLICATIONS))
     parser.add_argument("--clusters", default=",".join(PRESETS))
     parser.add_argument("--random-clusters", type=int, default=4)
     parser.add_argument("--again", default="", help="only these policies; the rest as in the shipped table")

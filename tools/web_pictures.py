@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from e2e.board_server import Server, new_token  # noqa: E402
-from wattflow.generate.demo import DEMOS  # noqa: E402
+from wattflow.generate.benchmark import DEMOS  # noqa: E402
 from wattflow.lab.show.run_columns import More, run_columns  # noqa: E402
 from wattflow.model.run import Run  # noqa: E402
 from wattflow.sim.simulate import SimOptions, simulate  # noqa: E402

@@ -16,10 +16,10 @@ import time
 import numpy as np
 from sb3_contrib import MaskablePPO
 
-from wattflow.learn import scenarios, streams
+from wattflow.learn import scenarios
 from wattflow.learn.environment import SchedulingEnv
 
-HELD_OUT = streams.FOLDS[0]
+HELD_OUT = scenarios.FOLDS[0]
 
 
 def environment(applications: tuple[str, ...], joint: bool, rows: int) -> SchedulingEnv:
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--judged", type=int, default=20, help="streams of held-out applications")
     given = parser.parse_args()
-    allowed = tuple(name for name in streams.APPLICATIONS if name not in HELD_OUT)
+    allowed = tuple(name for name in scenarios.APPLICATIONS if name not in HELD_OUT)
     began = time.monotonic()
     model = MaskablePPO(
         "MlpPolicy",

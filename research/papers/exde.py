@@ -166,7 +166,7 @@ NOTES = (
 
 def draw(tails: Sequence[Tail], path: Path) -> None:
     """The upper tail of the slowdown: share of tasks that are slower, both axes logarithmic."""
-    from wattflow.lab.show.canvas import new_figure
+    from wattflow.lab.show.data_frames import new_figure
 
     figure = new_figure(7.5, 4.4)
     axes = figure.subplots()

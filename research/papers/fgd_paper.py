@@ -371,7 +371,7 @@ def _index(pct: float) -> int:
 
 def draw(curves: dict[str, Floats], path: Path) -> None:
     """Allocated against arrived share: the whole range, and where the policies part."""
-    from wattflow.lab.show.canvas import new_figure
+    from wattflow.lab.show.data_frames import new_figure
 
     figure = new_figure(width=10.0)
     whole, close = figure.subplots(1, 2)

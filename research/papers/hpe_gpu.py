@@ -148,7 +148,7 @@ def _pairs_sheet(found: Mapping[str, Any]) -> Sheet:
 
 def _draw_power(ways: Mapping[str, Runs], best: str, path: Path) -> None:
     """The three power curves on one axis, as the paper's figure 6."""
-    from wattflow.lab.show.canvas import new_figure
+    from wattflow.lab.show.data_frames import new_figure
 
     figure = new_figure()
     axes = figure.subplots()
@@ -163,7 +163,7 @@ def _draw_power(ways: Mapping[str, Runs], best: str, path: Path) -> None:
 
 def _draw_beside(found: Mapping[str, Any], path: Path) -> None:
     """Inference beside matrix products, as the paper's figure 8."""
-    from wattflow.lab.show.canvas import new_figure
+    from wattflow.lab.show.data_frames import new_figure
 
     figure = new_figure()
     axes = figure.subplots()

@@ -19,7 +19,7 @@ import numpy as np
 from research.papers.findings import Figure, Findings, Progress, Sheet
 from research.papers.hpe_gpu import MEASURED
 from wattflow.files.strict_table import StrictTable
-from wattflow.lab.show.canvas import new_figure
+from wattflow.lab.show.data_frames import new_figure
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant

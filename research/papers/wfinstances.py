@@ -146,7 +146,7 @@ NOTES = (
 
 def draw(groups: dict[str, list[Replay]], fits: dict[str, overheads.Fit], path: Path) -> None:
     """Simulated against recorded, without and with what the fit adds; both axes logarithmic."""
-    from wattflow.lab.show.canvas import new_figure
+    from wattflow.lab.show.data_frames import new_figure
 
     figure = new_figure(11.0, 5.0)
     bare, fitted = figure.subplots(1, 2, sharex=True, sharey=True)

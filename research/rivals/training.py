@@ -22,7 +22,7 @@ from research.rivals.deep_q import DeepQ, DeepQSettings
 from research.rivals.kernel_network import KernelNetwork
 from research.rivals.policy_gradient import GradientSettings, PolicyGradient
 from research.rivals.q_placement import QPlacement
-from wattflow.learn import scenarios, streams
+from wattflow.learn import scenarios
 from wattflow.learn.environment import Episode
 from wattflow.learn.trial import beyond
 
@@ -116,7 +116,7 @@ def train(job: Job, out: Path, minutes: float) -> Path:
 def card(job: Job, steps: int, wall_s: float, cpu_s: float, found: float) -> dict[str, object]:
     """What the weights were made from."""
     return {
-        "held_out": list(streams.FOLDS[job.fold]) if job.fold >= 0 else [],
+        "held_out": list(scenarios.FOLDS[job.fold]) if job.fold >= 0 else [],
         "job": asdict(job),
         "steps": steps,
         "wall_s": round(wall_s, 1),

@@ -11,8 +11,8 @@ import pytest
 
 from research import adapting
 from research.adapting import Adapted, Case
-from wattflow.learn import recorded, scenarios, streams
-from wattflow.learn.finetune import FineTuner, Verdict
+from wattflow.learn import recorded, scenarios
+from wattflow.learn.evolve import FineTuner, Verdict
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge
 from wattflow.policy import weights
@@ -31,9 +31,9 @@ def test_the_halves_of_a_stream_share_no_workflow(small: Scenario, monkeypatch: 
 
 def test_cases_take_every_application_in_turn_and_weights_that_never_saw_it() -> None:
     some = adapting.cases(20)
-    assert {case.application for case in some} == set(streams.APPLICATIONS)
-    assert all(case.application in streams.FOLDS[case.fold] for case in some)
-    assert {case.load for case in some} == set(streams.LOADS)
+    assert {case.application for case in some} == set(scenarios.APPLICATIONS)
+    assert all(case.application in scenarios.FOLDS[case.fold] for case in some)
+    assert {case.load for case in some} == set(scenarios.LOADS)
 
 
 def test_what_was_not_promoted_saves_and_loses_nothing() -> None:

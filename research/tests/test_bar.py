@@ -10,7 +10,7 @@ import pytest
 from research import portfolio, portfolio_judge, training
 from research.portfolio_judge import BarJudge
 from research.recipe import SCRATCH
-from wattflow.learn import scenarios, streams
+from wattflow.learn import scenarios
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Wish
 from wattflow.policy import weights
@@ -20,7 +20,7 @@ def test_weights_of_zero_are_the_portfolios_setting(small: Scenario) -> None:
     judge = BarJudge(small, 3, fold=1)
     workload = small.draw(3)
     setting = portfolio_judge.setting(small.stream.load, 1)
-    best = portfolio.tuned(small.stream.load, streams.FOLDS[1])
+    best = portfolio.tuned(small.stream.load, scenarios.FOLDS[1])
     assert setting == next(one.setting for one in best if one.setting.startswith("wattflow:"))
     assert judge.reference == portfolio.measure(workload, small.cluster, setting, 3, small.options)
     assert judge.trial.run(np.zeros(weights.SIZE)) == judge.reference

@@ -12,7 +12,7 @@ from research import evaluate, learned_experiment, own_folder, portfolio, shippe
 from research.evaluate import OURS, Place, Row
 from research.notes import notes
 from research.portfolio import Result
-from wattflow.learn import streams
+from wattflow.learn import scenarios
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import learned as learned_policy
 from wattflow.policy import weights
@@ -76,9 +76,9 @@ def test_rivals_are_listed_where_they_were_judged_everywhere() -> None:
 
 
 def test_every_application_is_judged_with_weights_that_have_not_seen_it() -> None:
-    assert sorted(name for name, _ in evaluate.held_out()) == sorted(streams.APPLICATIONS)
+    assert sorted(name for name, _ in evaluate.held_out()) == sorted(scenarios.APPLICATIONS)
     sample = sample_states()[0]
-    for fold in range(len(streams.FOLDS)):
+    for fold in range(len(scenarios.FOLDS)):
         mine = {name for name, number in evaluate.held_out() if number == fold}
         theta, card = weights.load(shipped.weights_of(fold))
         assert set(card["held_out"]) == mine and not mine & set(card["applications"])
@@ -118,8 +118,10 @@ def test_scenarios_in_which_learned_is_the_portfolio_are_counted_and_told() -> N
     ]
     found = {f.name: f for f in learned_experiment.outcome(judged, 1.0).figures}
     assert found["learned_scenarios_that_are_the_portfolio"].value == len(PLACES) / 3
-    off = [(fold, load) for fold in range(4) for load in streams.LOADS if evaluate.dials(fold, load).get("lean") == 0.0]
-    there = [Place("a", fold, load, "mixed") for fold in range(4) for load in streams.LOADS]
+    off = [
+        (fold, load) for fold in range(4) for load in scenarios.LOADS if evaluate.dials(fold, load).get("lean") == 0.0
+    ]
+    there = [Place("a", fold, load, "mixed") for fold in range(4) for load in scenarios.LOADS]
     told = "\n".join(notes(there, False))
     assert all(f"fold {fold} at {load:g}" in told for fold, load in off)
     assert "network" in told and "Annealing" not in told

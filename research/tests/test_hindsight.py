@@ -12,7 +12,7 @@ import pytest
 from research import evaluate, fronts, hindsight, portfolio, search_front, shipped, sweep
 from research.evaluate import Place
 from research.portfolio import Result
-from wattflow.learn import streams
+from wattflow.learn import scenarios
 from wattflow.learn.scenarios import Scenario
 from wattflow.plan.annealing import Game
 from wattflow.policy import registry, weights
@@ -119,7 +119,9 @@ def test_the_row_network_is_the_network_in_every_scenario_with_weights_that_have
         policy = evaluate.our_network(fold)
         assert policy.params["lean"] == 1.0
         assert all(policy.params[name] == value for name, value in registry.load("wattflow").params.items())
-    off = [(fold, load) for fold in range(4) for load in streams.LOADS if evaluate.dials(fold, load).get("lean") == 0.0]
+    off = [
+        (fold, load) for fold in range(4) for load in scenarios.LOADS if evaluate.dials(fold, load).get("lean") == 0.0
+    ]
     for fold, load in off:  # there the row `learned` is the portfolio's best setting of the flagship
-        tuned = next(t for t in portfolio.tuned(load, streams.FOLDS[fold]) if t.setting.startswith("wattflow:"))
+        tuned = next(t for t in portfolio.tuned(load, scenarios.FOLDS[fold]) if t.setting.startswith("wattflow:"))
         assert evaluate.our_policy(fold, load).params["second"] == tuned.policy().params["second"]

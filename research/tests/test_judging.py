@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from research import adversary, batch, dialing, fronts, portfolio
-from wattflow.learn import streams
+from wattflow.learn import scenarios
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
 from wattflow.policy import weights
@@ -52,10 +52,10 @@ def test_bounded_slowdown_by_hand() -> None:
     assert batch.bounded_slowdown(jobs, "sjf", "strict") == pytest.approx((1.05 + 1.0) / 2)
 
 
-@pytest.mark.parametrize("load", streams.LOADS)
+@pytest.mark.parametrize("load", scenarios.LOADS)
 def test_dials_are_tried_beside_the_portfolios_own_best(load: float) -> None:
     first, trained, *_, own = dialing.candidates(load, 0)
-    best = next(t for t in portfolio.tuned(load, streams.FOLDS[0]) if t.setting.startswith("wattflow:"))
+    best = next(t for t in portfolio.tuned(load, scenarios.FOLDS[0]) if t.setting.startswith("wattflow:"))
     assert all(first[name] == trained[name] == value for name, value in best.policy().params.items())
     policy = dialing.policy_of(np.zeros(weights.SIZE), first)
     assert (policy.params["lean"], trained["lean"], own) == (0.0, 1.0, {})

@@ -8,7 +8,7 @@ from research import portfolio
 from research.portfolio import Judged, Result
 from wattflow.clusters import load_cluster
 from wattflow.generate import Recipe
-from wattflow.learn import streams
+from wattflow.learn import scenarios
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import registry
 
@@ -54,12 +54,12 @@ def test_tuned_does_not_see_held_out_applications() -> None:
         portfolio.tuned(0.3, held_out=("a", "b"), rows=rows)
 
 
-@pytest.mark.parametrize("load", streams.LOADS)
+@pytest.mark.parametrize("load", scenarios.LOADS)
 def test_the_shipped_table_has_every_setting_on_every_application(load: float) -> None:
     rows = [r for r in portfolio.shipped() if r.load == load]
     assert len({r.setting for r in rows}) >= 90
     assert {r.setting for r in rows} <= set(portfolio.settings())
-    assert {r.application for r in rows} == set(streams.APPLICATIONS)
+    assert {r.application for r in rows} == set(scenarios.APPLICATIONS)
     best = portfolio.tuned(load)[0]
     assert best.energy < 1.0
     assert best.policy().name == best.setting

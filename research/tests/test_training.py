@@ -11,7 +11,7 @@ import pytest
 from research import paired, training
 from research.paired import Sample
 from research.recipe import ScratchSettings
-from wattflow.learn import scenarios, streams
+from wattflow.learn import scenarios
 from wattflow.learn.scenarios import Scenario
 
 
@@ -36,9 +36,9 @@ def test_training_starts_at_the_flagship_and_goes_on_where_it_stopped(
 
 
 def test_no_fold_trains_on_what_it_holds_out() -> None:
-    for fold, held in enumerate(streams.FOLDS):
+    for fold, held in enumerate(scenarios.FOLDS):
         assert not set(held) & set(training.training_applications(fold))
-    assert set(training.training_applications(-1)) == set(streams.APPLICATIONS)
+    assert set(training.training_applications(-1)) == set(scenarios.APPLICATIONS)
 
 
 def test_signed_ranks_and_holm_are_those_of_the_books() -> None:

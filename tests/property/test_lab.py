@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from wattflow.generate import FAMILIES, Recipe
 from wattflow.generate.families import SMALLEST
+from wattflow.lab.figures.metrics import sweep
 from wattflow.lab.figures.statistics import mean_interval, pareto_front, reduction
-from wattflow.lab.figures.sweep import sweep
 
 positive = st.floats(1e-3, 1e6)
 small = st.integers(0, 6).map(float)

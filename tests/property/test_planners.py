@@ -13,7 +13,7 @@ from wattflow.model.cluster import Cluster, Device, Frequency, Network, Node, Sl
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.plan import bounds
+from wattflow.plan import relaxation
 from wattflow.policy import arrivals, registry
 from wattflow.policy.base import Policy
 from wattflow.sim import simulate
@@ -137,8 +137,8 @@ def test_reclaimed_slack_does_not_delay_its_workflow(name, seed):
 def test_no_policy_beats_a_bound(name, seed):
     workload, cluster = random_workload(seed, data=True), random_cluster(seed + 1)
     run = simulate(workload, cluster, name)
-    assert run.makespan_s >= bounds.makespan_bound_s(workload, cluster) - 1e-6
-    assert run.total_j >= bounds.energy_bound_j(workload, cluster) * (1 - 1e-9) - 1e-6
+    assert run.makespan_s >= relaxation.makespan_bound_s(workload, cluster) - 1e-6
+    assert run.total_j >= relaxation.energy_bound_j(workload, cluster) * (1 - 1e-9) - 1e-6
 
 
 @pytest.mark.parametrize("name", LIST + RECLAIM)

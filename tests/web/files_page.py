@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from wattflow.lab.figures.metrics import metrics
-from wattflow.lab.show.web_page import HEADERS, page
+from wattflow.lab.show.viewer import HEADERS, page
 from wattflow.model.run import Run
 
 WEB = Path(str(resources.files("wattflow"))) / "data" / "web"

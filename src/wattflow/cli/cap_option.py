@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wattflow.clusters import carbon
-from wattflow.lab.figures.cap_kept import cap_kept
+from wattflow.lab.figures.power_series import cap_kept
 from wattflow.model.cluster import Cluster, Series
 from wattflow.model.errors import InvalidInput, Problem
 from wattflow.model.run import Run

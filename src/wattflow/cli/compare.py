@@ -25,8 +25,7 @@ from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from wattflow.lab.compare.comparison import Comparison
-    from wattflow.lab.compare.slo import Slo
-    from wattflow.lab.compare.study import Study
+    from wattflow.lab.compare.study import Slo, Study
 
 
 _OF_THE_FILE = (
@@ -84,8 +83,7 @@ def compare(
 
     Example: wattflow compare montage:tasks=200 trace.json -c mixed -p fifo,heft --report report.html
     """
-    from wattflow.lab.compare.slo import Slo
-    from wattflow.lab.compare.study import Study, read_study, shaken
+    from wattflow.lab.compare.study import Slo, Study, read_study, shaken
     from wattflow.lab.show.result_tables import metric_names
 
     form, crew = chosen_form(output, out, force), o.workers_of(workers)

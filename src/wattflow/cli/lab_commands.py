@@ -122,11 +122,11 @@ def _mechanisms(console: object) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from wattflow.frames import mechanism_table
+    from wattflow.frames import frame_rules
 
     assert isinstance(console, Console)
     table = Table("mechanism", "components", "form", "key", "what it does", box=None)
-    for mechanism in mechanism_table.MECHANISMS:
+    for mechanism in frame_rules.MECHANISMS:
         first, components = mechanism.name, ", ".join(mechanism.components)
         for form in mechanism.forms:
             table.add_row(first, components, form.name, form.key, form.text)
@@ -140,7 +140,7 @@ def _explain(console: object, name: str) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from wattflow.frames import library, mechanism_table
+    from wattflow.frames import frame_rules, library
 
     assert isinstance(console, Console)
     frame = library.load_frame(name)
@@ -151,12 +151,12 @@ def _explain(console: object, name: str) -> None:
     placers = frame.placers
     age = "exact" if placers.refresh_s == 0 else f"up to {placers.refresh_s:g} s old"
     decision_ms, message_ms = placers.service.expected_s * 1e3, frame.messages.latency.expected_s * 1e3
-    console.print(f"components: {', '.join(mechanism_table.components_of(frame))}")
+    console.print(f"components: {', '.join(frame_rules.components_of(frame))}")
     console.print(
         f"{placers.count} placer(s) by {placers.rule}, {placers.binding} binding, view {age}, "
         f"decisions of {decision_ms:g} ms, messages of {message_ms:g} ms"
     )
     table = Table("mechanism", "form", "what it does", "needs", box=None)
-    for mechanism, form in mechanism_table.forms_of(frame):
+    for mechanism, form in frame_rules.forms_of(frame):
         table.add_row(mechanism.name, form.name, form.text, ", ".join(form.needs))
     console.print(table)

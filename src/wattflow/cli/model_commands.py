@@ -241,7 +241,7 @@ def learn(
     """
     from dataclasses import replace
 
-    from wattflow.learn import finetune
+    from wattflow.learn import evolve
     from wattflow.model.errors import InvalidInput
     from wattflow.policy import weights
 
@@ -255,21 +255,21 @@ def learn(
     if check is not None:
         # Both are loaded before anything is replayed.
         tried = weights.load(check)[0]
-        verdict = finetune.shadow(present, tried, finetune.tested(_blocks(sources, attempts or [], cluster, store)))
+        verdict = evolve.shadow(present, tried, evolve.tested(_blocks(sources, attempts or [], cluster, store)))
         typer.echo(f"{'alarm, go back' if verdict.alarm else 'no alarm'}: {verdict}")
         # For scripts: the exit code is the verdict.
         raise typer.Exit(1 if verdict.alarm else 0)
     assert out is not None
     never_onto([*sources, *map(str, attempts or ())], out)
     check_outputs(force, out)
-    recent, held = finetune.parted(_blocks(sources, attempts or [], cluster, store))
-    settings = replace(finetune.USUAL, seed=seed)
-    tuner = finetune.FineTuner(present, recent, settings=settings)
+    recent, held = evolve.parted(_blocks(sources, attempts or [], cluster, store))
+    settings = replace(evolve.USUAL, seed=seed)
+    tuner = evolve.FineTuner(present, recent, settings=settings)
     candidate = tuner.run(seconds)
-    verdict = finetune.shadow(present, candidate, held)
+    verdict = evolve.shadow(present, candidate, held)
     base = str(weights_file) if weights_file else "weights in use"
     # Also where it was not promoted: the card says so, and the user decides.
-    weights.save(out, candidate, finetune.card(tuner, verdict, [*sources, *(["a store"] if store else [])], base))
+    weights.save(out, candidate, evolve.card(tuner, verdict, [*sources, *(["a store"] if store else [])], base))
     typer.echo(f"{tuner.progress.generation} generations on {len(recent)} recorded trials")
     typer.echo(f"shadow test, {'promoted' if verdict.promoted else 'not promoted'}: {verdict}")
     typer.echo(f"wrote {out}", err=True)

@@ -241,7 +241,7 @@ def estimated(source: Workload | Recipe, model: Path | None) -> Workload | Recip
     # Only where a model was named: predictions load numba and scipy.
     from wattflow.model.workload import Workload
     from wattflow.predict import modelfile, tasks
-    from wattflow.predict.engine_estimates import with_predictions
+    from wattflow.predict.serving import with_predictions
 
     if not isinstance(source, Workload):
         raise InvalidInput("--estimates", "predictions need a recorded trace; a generated workload has no history")

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from wattflow.clusters.level_table import read_levels
 from wattflow.clusters.power_table import read_device_power, read_power
 from wattflow.files.strict_table import StrictTable
 from wattflow.model.cluster import CPU_SHARING, SHARING, Device, Faults, Frequency, Network, Node, Serverless, Sleep
+from wattflow.model.device_levels import KNOBS, DeviceLevels, FunctionLevels
+from wattflow.model.profile import Provenance
 
 T = TypeVar("T")
 MOST_NODES = 100_000
@@ -195,3 +196,36 @@ def _frequencies(node: StrictTable) -> tuple[Frequency, ...]:
             levels.append(made)
     # At least the nominal one.
     return tuple(levels) or (Frequency(),)
+
+
+_PROVENANCES = tuple(str(one) for one in Provenance)
+
+
+def read_levels(device: StrictTable) -> DeviceLevels | None:
+    """Read a device's levels; None where it has none, or they are wrong, which is noted."""
+    table = device.table("levels")
+    if table is None:
+        return None
+    knob = table.choice("knob", KNOBS, KNOBS[0])
+    values, share = table.numbers("values"), table.maybe_number("compute_share")
+    rows = [_function(name, one) for name, one in table.named_tables("functions").items()]
+    table.finish()
+    known = tuple(row for row in rows if row is not None)
+    try:
+        # One wrong function makes the table unusable: a missing row would look like a function nobody
+        # measured.
+        return DeviceLevels(knob, values, known, share) if len(known) == len(rows) else None
+    except ValueError as error:
+        table.problem("", str(error))
+        return None
+
+
+def _function(name: str, table: StrictTable) -> FunctionLevels | None:
+    seconds, joules = table.numbers("seconds"), table.numbers("joules")
+    provenance = Provenance(table.choice("provenance", _PROVENANCES, "measured"))
+    table.finish()
+    try:
+        return FunctionLevels(name, seconds, joules, provenance)
+    except ValueError as error:
+        table.problem("", str(error))
+        return None

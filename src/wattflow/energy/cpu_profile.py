@@ -87,7 +87,7 @@ class CpuProfile:
         if not points or points[0].k != 0:
             raise InvalidInput(self.node, "the profile has no idle point (k = 0) yet")
         # What ran anyway while idle is part of the idle watts, so it is no busy thread of the curve.
-        # `clusters.power_file` reads saved points by the same rule.
+        # `clusters.power_table` reads saved points by the same rule.
         base = points[0].busy
         busy, watts = [0.0], [points[0].watts]
         for point in points[1:]:

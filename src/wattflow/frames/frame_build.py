@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from wattflow.engine.build import micro, uniform_grid, why_not
 from wattflow.frames import frame as frames
-from wattflow.frames import hashing, workload_sizes
+from wattflow.frames import hashing, workloads
 from wattflow.frames.frame import Frame
 from wattflow.frames.kernel import frame_tables
 from wattflow.frames.kernel.frame_tables import State
@@ -215,8 +215,8 @@ class _Builder:
             "t_bag": np.full(rows if probes else 1, -1, np.int32),
             "x_leader": np.arange(max(1, probes), dtype=np.int32),
             "x_placer": np.zeros(max(1, probes), np.int16),
-            "j_used": np.zeros(workload_sizes.jobs(load) if preempts else 1, np.int64),
-            "records": np.zeros(workload_sizes.record_rows(load), ATTEMPT).view(np.recarray),
+            "j_used": np.zeros(workloads.jobs(load) if preempts else 1, np.int64),
+            "records": np.zeros(workloads.record_rows(load), ATTEMPT).view(np.recarray),
             "scratch": np.zeros(rows if self.has_dag else 1, np.int32),
         }
 
@@ -256,7 +256,7 @@ class _Builder:
         barriers = self.frame.barriers
         if barriers is not None and barriers.levels and self.tasks:
             self.i[frame_tables.HAS_BARRIERS] = 1
-            level = workload_sizes.levels(self.workload)
+            level = workloads.levels(self.workload)
             # Level max + 2: levels of different workflows never have neighbouring numbers.
             key = self.workload.workflow.astype(np.int64) * (int(level.max()) + 2) + level
             unique, group = np.unique(key, return_inverse=True)

@@ -7,8 +7,7 @@ stream = generate.Recipe.parse("map-reduce:tasks=20,workflows=50,arrivals=poisso
 
 from __future__ import annotations
 
-from wattflow.generate.benchmark import benchmark_workload
-from wattflow.generate.demo import DEMOS
+from wattflow.generate.benchmark import DEMOS, benchmark_workload
 from wattflow.generate.families import FAMILIES
 from wattflow.generate.laws import ARRIVALS, LAWS, Arrivals, Law
 from wattflow.generate.recipe import Recipe

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from wattflow.generate.laws import Arrivals, Law
+from wattflow.generate.recipe import Recipe
 from wattflow.model.errors import unknown_name
+from wattflow.model.units import GIB, MB
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
 
@@ -47,3 +49,21 @@ def _layer_edges(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.n
     # Lower parent first: edges sorted by child, then parent, are what `Workload` stores.
     parents = np.stack([above + np.minimum(first, second), above + np.maximum(first, second)], axis=1).ravel()
     return parents.astype(np.int32), np.repeat(children, 2)
+
+
+DEMOS: dict[str, Recipe] = {
+    "montage": Recipe(
+        "montage", tasks=100, workflows=10, runtime=Law("lognormal", 30.0, 0.8), file=Law("lognormal", 40.0 * MB, 1.0),
+        arrivals=Arrivals("poisson", 1 / 55), cores=4.0, memory_bytes=4 * GIB, cold_start_s=1.0, name="montage stream",
+    ),
+    "map-reduce": Recipe(
+        "map-reduce", tasks=42, workflows=30, runtime=Law("pareto", 40.0, 2.0), file=Law("lognormal", 60.0 * MB, 1.0),
+        arrivals=Arrivals("diurnal", 1 / 15, 0.8, 900.0), cores=2.0, memory_bytes=2 * GIB, cold_start_s=1.0,
+        name="map-reduce stream",
+    ),
+    "mixed": Recipe(
+        "mixed", tasks=44, workflows=16, runtime=Law("weibull", 60.0, 0.8), file=Law("lognormal", 80.0 * MB, 1.0),
+        arrivals=Arrivals("bursty", 1 / 30, cv=2.0), cold_start_s=2.0, name="CPU-GPU-FPGA mix",
+    ),
+}  # fmt: skip
+"""Streams whose work asks for 50 to 60 % of the mixed cluster's cores; none has deadlines."""

@@ -15,8 +15,7 @@ from wattflow.kube import accounting, changes, gangs, gpus, objects, power
 from wattflow.kube.decider_port import Decider, Wanted
 from wattflow.kube.filters import feasible, interpod, snapshot, volumes
 from wattflow.kube.grouping import Groups, Rules
-from wattflow.kube.last_look import KEPT, LastLook
-from wattflow.kube.nominated import Nominations
+from wattflow.kube.last_look import KEPT, LastLook, Nominations
 from wattflow.kube.reflect import DELETED
 from wattflow.kube.scores.node_offers import Offers
 from wattflow.model.profile import PowerProfile

@@ -24,9 +24,9 @@ from wattflow.kube import accounting, gangs, objects, sleep_facts, sleeping
 from wattflow.kube.binder import Binder
 from wattflow.kube.book import Book
 from wattflow.kube.client import MERGE, ApiError
-from wattflow.kube.eviction import Evictor
 from wattflow.kube.filters import feasible, snapshot
 from wattflow.kube.power import Watts
+from wattflow.kube.preempt import Evictor
 from wattflow.kube.tenant import PREFIX
 from wattflow.live.protocol import Power
 from wattflow.model.cluster import Sleep

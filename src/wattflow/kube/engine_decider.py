@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from wattflow.kube import accounting, gangs, objects, power, wishes, wording
+from wattflow.kube import accounting, gangs, objects, power, telling, wishes
 from wattflow.kube.argo.engine_workflows import Structure
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.decider_port import Choice, Chosen, Wanted
@@ -402,7 +402,7 @@ class EngineDecider:
             task = gang.task
         if task is None:
             return "not wanted"
-        return wording.waiting(self.engine.why(task))
+        return telling.waiting(self.engine.why(task))
 
     # gangs
 

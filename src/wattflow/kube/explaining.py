@@ -6,7 +6,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from wattflow.kube import asking, objects, past_decisions, wording
+from wattflow.kube import objects, opt_in, past_decisions, telling
 from wattflow.kube.access import Access
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.telling import DECISION
@@ -32,7 +32,7 @@ async def explain(
         said = None
         if not pod.spec.node_name:
             with contextlib.suppress(InvalidInput):  # what stands in the pod is told all the same
-                said = json.loads(await asking.ask(client, f"/explain/{namespace}/{name}", scheduler_url, release))
+                said = json.loads(await opt_in.ask(client, f"/explain/{namespace}/{name}", scheduler_url, release))
     found, note = lines(pod, said), pod.metadata.annotations.get(DECISION)
     if journal is not None and note:
         found += past_decisions.candidates(journal, json.loads(note))
@@ -59,7 +59,7 @@ def lines(pod: objects.Pod, said: dict[str, object] | None) -> list[str]:
     if said is not None:
         requests = said.get("requests")
         found.append(f"now: {said.get('why')}")
-        found.append(f"asks for {wording.asked(requests) if isinstance(requests, dict) else requests}")
+        found.append(f"asks for {telling.asked(requests) if isinstance(requests, dict) else requests}")
     elif not told:
         found.append("waits: nothing is known yet; is the scheduler running?")
     return found

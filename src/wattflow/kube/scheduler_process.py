@@ -23,8 +23,7 @@ from wattflow.kube.client import ApiError, Client
 from wattflow.kube.consolidation import Consolidator
 from wattflow.kube.dra import claim_writer
 from wattflow.kube.engine_decider import EngineDecider
-from wattflow.kube.estimates import Estimates
-from wattflow.kube.eviction import Evictor
+from wattflow.kube.estimates import Estimates, Predicted
 from wattflow.kube.executions import Executions
 from wattflow.kube.frame import fleet
 from wattflow.kube.frame.broker import Broker
@@ -33,11 +32,10 @@ from wattflow.kube.http_endpoints import serving, shield_gauges
 from wattflow.kube.leader import Leader
 from wattflow.kube.past_decisions import Decisions
 from wattflow.kube.power import GROUP, Watts
-from wattflow.kube.predicted import Predicted
-from wattflow.kube.preempt import Preemptor
+from wattflow.kube.preempt import Evictor, Preemptor
 from wattflow.kube.reflect import Mirror
 from wattflow.kube.scheduler import Scheduler
-from wattflow.kube.scores import replicas
+from wattflow.kube.scores import node_offers
 from wattflow.kube.settings import SchedulerSettings
 from wattflow.live.protocol import Power
 from wattflow.live.shielding import Shielding, adviser
@@ -64,7 +62,7 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
     if chosen.mode != "schedule":  # a shadow and an extender write nothing, and lead nobody
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
     if chosen.mode != "extender" and chosen.joules < 1:
-        needs = (*needs, *replicas.RIGHTS)
+        needs = (*needs, *node_offers.RIGHTS)
     if chosen.forecast or (role is not None and role.asks):
         needs = (*needs, ("", "pods", "patch"))
     if chosen.provision:

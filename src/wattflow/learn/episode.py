@@ -1,7 +1,7 @@
 """The compiled half of the environment: the simulator's own `run`, with the environment as its hand.
 
-`environment_hand` gives the hand's bodies; the simulator's physics carries out what was chosen, so an episode in which
-the first row is always taken is the flagship's run, byte for byte. Rows are described by the learned policy's encoder.
+The hand's bodies are here too; the simulator's physics carries out what was chosen, so an episode in which the first
+row is always taken is the flagship's run, byte for byte. Rows are described by the learned policy's encoder.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from wattflow.engine import decide
 from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
 from wattflow.kernel.lowering import claim, tables_at
-from wattflow.learn import environment_hand, renewing
+from wattflow.learn import offers, renewing
+from wattflow.learn.episode_buffers import Desk
+from wattflow.live import candidate_rows
+from wattflow.live import hand as by_hand
 from wattflow.live.candidate_rows import NONE, PLACE, WAIT
 from wattflow.policy import bind, learned, placing, pricing, view, wattflow
 from wattflow.sim import kernel
 
 DONE, GROW, BAD, STUCK, END = 0, -2, -3, -4, -5
 """In place of a number of rows."""
-SOURCES = tuple(f"learn/{name}.py" for name in ("environment_hand", "offers", "open_shapes", "renewing", "episode"))
+SOURCES = tuple(f"learn/{name}.py" for name in ("offers", "renewing", "episode"))
 AT_ONCE = 4
 """Episodes that a thread takes at a time: so many share half a line of the cache in the tables of results."""
 KINDS = 4
@@ -36,7 +40,7 @@ def step_one(state, world, ask, functions, chosen, joules):
     """Carry out a choice and run on to the next decision: its number of rows, or a status. Adds to ``joules``."""
     asked = ask.ask[0]
     asked.joules = joules[0]
-    status = environment_hand.run(state, world, ask, functions, chosen)
+    status = run(state, world, ask, functions, chosen)
     joules[0] = asked.joules
     if status == kernel.ASKED:
         return np.int64(asked.n)
@@ -221,3 +225,105 @@ def kernels(state: Any, world: Any, ask: Any, course: Any) -> tuple[Any, Any]:
 
 
 __all__ = ["BAD", "DONE", "END", "GROW", "KINDS", "STUCK", "WAIT", "WIDTH", "kernels", "step", "step_many"]
+
+
+# The environment's hand: as that of `live.hand`, but what is known of waiting tasks is kept between decisions.
+#
+# The bodies of the hooks of a hand (`engine.decide`) for the environment's Desk. Queues that are not known here
+# (``slow``) and the first tasks of all shapes together (``joint``) are left to `live.hand`, but for rows that the
+# flagship would not use.
+
+FOREVER = 1 << 60
+"""Events."""
+
+
+@inner
+def run(state, world, hand, functions, chosen):
+    """Carry out a choice and simulate to the next decision; a status of `sim.kernel.run`."""
+    by_hand.answer(state, world, hand, chosen)
+    return kernel.run(state, world, hand, functions, math.inf, FOREVER)
+
+
+@inner
+def _is_known(hand):
+    return hand.ask[0].slow + hand.ask[0].joint == 0
+
+
+@decide.open_hand.of(Desk)
+@inner
+def _open(state, hand):
+    by_hand.open_asking(state, hand)
+    asked = hand.ask[0]
+    asked.apart = 0
+    asked.key = -math.inf
+    asked.sequence = -1
+
+
+@decide.look_first.of(Desk)
+@inner
+def _look_first(state, hand):
+    if not _is_known(hand):
+        by_hand.look_first(state, hand)
+
+
+@decide.following.of(Desk)
+@inner
+def _following(state, hand, priority):
+    if not _is_known(hand):
+        return np.int64(decide.next_task(state, priority))
+    task = np.int64(offers.first_open(state, hand))
+    if task >= 0 and state.rules[0].has_score == 1:
+        offers.set_apart(state, hand, task)
+    return task
+
+
+@decide.no_place.of(Desk)
+@inner
+def _no_place(state, hand, shape, taken):
+    if _is_known(hand):
+        offers.close(state, hand, shape)
+    else:
+        state.shapes[shape].failed = state.clock[0].epoch
+    return taken
+
+
+@by_hand.offer.of(Desk)
+@inner
+def _offer(state, hand, task, score):
+    if not _is_known(hand):
+        n, fits = by_hand.all_rows(state, hand, task, score)
+        return _screen(state, hand, n), fits
+    # The flagship has set those apart by now, and prices by how many wait; `_answered` counts them in again.
+    state.counts[0].waiting -= hand.ask[0].apart
+    n, fits = offers.rows_of(state, hand, score, task)
+    if n <= 0:
+        state.counts[0].waiting += hand.ask[0].apart
+    return n, fits
+
+
+@by_hand.answered.of(Desk)
+@inner
+def _answered(state, hand):
+    state.counts[0].waiting += hand.ask[0].apart
+
+
+@by_hand.screen.of(Desk)
+@inner
+def _screen(state, hand, n):
+    """Bring the rows that the flagship's rules allow to the front, in their order.
+
+    A cost of inf means "not here": where all are inf the flagship lets the task wait, and so does the environment.
+    """
+    kept = np.int64(0)
+    for r in range(n):
+        if hand.rows[r].kind != PLACE or hand.rows[r].cost < math.inf:
+            if kept < r:
+                candidate_rows.swap(hand, kept, r)
+            kept += 1
+    return kept if n >= 0 else np.int64(n)
+
+
+@kernel.passes.of(Desk)
+@inner
+def _passes(state, hand, joules):
+    hand.ask[0].joules += joules

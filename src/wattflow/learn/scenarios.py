@@ -8,15 +8,91 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
-from wattflow.learn import streams
-from wattflow.learn.streams import LOADS, Stream
+from wattflow import traces
+from wattflow.files.data_folder import data_file
 from wattflow.model.cluster import Cluster, Frequency, Network, Node, Sleep
+from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workload import Shape, Workload
+from wattflow.plan.joining import capacity, core_seconds, joined
 from wattflow.sim import SimOptions
+
+# Streams of recorded workflows: instances of one application, drawn again and again, at a load on a cluster.
+#
+# Arrivals are Poisson; load is work that arrives over what the owned cores do. Deadlines are a multiple of a
+# workflow's critical path. Same stream, cluster and seed: same workload.
+
+LOADS = (0.3, 0.6, 0.8)
+MOST_TASKS = 110
+"""Larger instances are left out of streams: one of them would be most of a stream."""
+WORKFLOWS = 20
+FOLDS = (
+    ("makeflow/blast", "pegasus/cycles", "pegasus/montage"),
+    ("makeflow/bwa", "pegasus/1000genome"),
+    ("nextflow", "pegasus/seismology", "pegasus/srasearch"),
+    ("pegasus/epigenomics", "pegasus/soykb"),
+)
+"""Applications of WfInstances that are held out together."""
+APPLICATIONS = tuple(sorted(name for fold in FOLDS for name in fold))
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Workflows of one application that arrive at a load.
+
+    Attributes:
+        application: For tables and folds.
+        instances: Files of recorded workflows, each equally likely.
+        load: Share of what the cluster's owned cores do.
+        workflows: How many arrive.
+        slack: Deadline of a workflow in critical paths.
+    """
+
+    application: str
+    instances: tuple[str, ...]
+    load: float
+    workflows: int = WORKFLOWS
+    slack: float = 4.0
+
+    def draw(self, cluster: Cluster, seed: int) -> Workload:
+        """Draw the workload of this seed."""
+        parts = [instance(path) for path in self.instances]
+        rng = np.random.default_rng([seed, 0x57E])
+        chosen = rng.integers(len(parts), size=self.workflows)
+        mean = float(np.mean([core_seconds(part) for part in parts]))
+        gaps = rng.exponential(mean / (self.load * capacity(cluster)), self.workflows)
+        submit_s = np.concatenate([[0.0], np.cumsum(gaps)[:-1]])
+        return joined([parts[i] for i in chosen.tolist()], submit_s, cluster, self.slack, self.application)
+
+
+def instances_of(application: str) -> tuple[str, ...]:
+    """List the recorded workflows of an application of WfInstances, small ones only."""
+    folder = data_file("wfinstances", application)
+    files = sorted(str(path) for path in folder.rglob("*.json*"))
+    small = tuple(path for path in files if len(instance(path)) <= MOST_TASKS)
+    if not small:
+        raise InvalidInput(str(folder), f"holds no workflow of at most {MOST_TASKS} tasks")
+    return small
+
+
+@cache
+def instance(path: str) -> Workload:
+    """Read one recorded workflow, once in a process."""
+    loaded: Workload = traces.load(path)
+    if len(loaded.workflow_names) != 1:
+        raise InvalidInput(path, f"holds {len(loaded.workflow_names)} workflows; a stream needs one in each file")
+    return loaded
+
+
+__all__ = [
+    "APPLICATIONS", "FOLDS", "LOADS", "MOST_TASKS", "Stream", "capacity", "core_seconds", "instance",
+    "instances_of", "joined",
+]  # fmt: skip
+
 
 GIB = 1 << 30
 SLACKS = (1.5, 2.5, 4.0)
@@ -58,8 +134,8 @@ def _within(shape: Shape, cluster: Cluster) -> Shape:
 
 def stream_of(application: str, load: float, tasks: int, files: Sequence[str] | None = None) -> Stream:
     """Draw about so many tasks of an application (WfInstances' or these files), in 8–30 workflows."""
-    files = streams.instances_of(application) if files is None else tuple(files)
-    size = float(np.mean([len(streams.instance(path)) for path in files]))
+    files = instances_of(application) if files is None else tuple(files)
+    size = float(np.mean([len(instance(path)) for path in files]))
     return Stream(application, files, load, int(np.clip(tasks / size, FEWEST, MOST)))
 
 

@@ -17,8 +17,7 @@ import sys
 from pathlib import Path
 
 from wattflow.levels.actuators import find_actuators
-from wattflow.levels.holder import DEAF_TO, Holder
-from wattflow.levels.notes import started
+from wattflow.levels.holder import DEAF_TO, Holder, started
 
 log = logging.getLogger(__name__)
 

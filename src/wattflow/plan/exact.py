@@ -16,7 +16,7 @@ import numpy as np
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, MissingExtra
 from wattflow.model.workload import Workload
-from wattflow.plan import annealing, bounds, relaxation
+from wattflow.plan import annealing, relaxation
 from wattflow.plan.node_offers import least_by_task
 
 MOST_TASKS = 50
@@ -81,7 +81,7 @@ class _Model:
         self.workload, self.game = workload, annealing.Game(workload.with_estimates(workload.runtime_s), cluster)
         self.offered = self.game.offered
         self.model = cp_model.CpModel()
-        least_s = bounds.makespan_bound_s(workload, cluster)
+        least_s = relaxation.makespan_bound_s(workload, cluster)
         # Room for rounding: every end may be lower by a millisecond for each task on the way.
         self.most = max(1, math.floor(min(makespan_s, self._longest_s()) * _MS) + 1)
         self.least = max(0, math.floor(least_s * _MS) - len(workload))

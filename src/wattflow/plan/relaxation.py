@@ -20,7 +20,6 @@ import numpy as np
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, MissingExtra
 from wattflow.model.workload import Workload
-from wattflow.plan import bounds
 from wattflow.plan.node_offers import Floats, Longs, Offers, least_by_task, offers
 
 LIMIT_S = 60.0
@@ -39,7 +38,7 @@ class Relaxed:
     Attributes:
         energy_j: All nodes from the first release to the last end, PUE not included; inf when the limit cannot be kept.
         makespan_s: T of the relaxed schedule.
-        solved: False where the solver ran out of time; then it is the plain bound of `bounds.energy_bound_j`.
+        solved: False where the solver ran out of time; then it is the plain bound of `energy_bound_j`.
     """
 
     energy_j: float
@@ -69,7 +68,7 @@ def least_energy(workload: Workload, cluster: Cluster, makespan_s: float = np.in
         raise InvalidInput("makespan_s", f"must be above 0, not {makespan_s}")
     if not len(workload):
         return Relaxed(0.0, 0.0)
-    least_s = bounds.makespan_bound_s(workload, cluster)
+    least_s = makespan_bound_s(workload, cluster)
     # A rounding below the bound is not below it.
     if makespan_s < least_s * (1 - 1e-9):
         return Relaxed(np.inf, least_s)
@@ -87,7 +86,7 @@ def least_energy(workload: Workload, cluster: Cluster, makespan_s: float = np.in
     if found.status == _INFEASIBLE:
         return Relaxed(np.inf, least_s)
     if found.status != 0:
-        return Relaxed(bounds.energy_bound_j(workload, cluster), least_s, solved=False)
+        return Relaxed(energy_bound_j(workload, cluster), least_s, solved=False)
     return Relaxed(float(found.fun) * programme.unit_j, float(found.x[programme.span]) * programme.unit_s)
 
 
@@ -194,7 +193,7 @@ class _Programme:
         if len(workload) > MOST_WINDOW_TASKS:
             return []
         # Least seconds before and behind, so the window holds for every schedule.
-        heads = bounds.heads_s(workload, self.run_s) - self.run_s
+        heads = heads_s(workload, self.run_s) - self.run_s
         tails = tails_s(workload, self.run_s)
         found = []
         for head_s in np.unique(np.quantile(heads, np.linspace(0, 0.9, WINDOWS), method="lower")):
@@ -306,3 +305,57 @@ def _beats(offered: Offers, one: int, other: int, cls: int) -> bool:
         return seconds, float(offered.joules[option, cls]), work, device * seconds
 
     return all(a <= b for a, b in zip(facts(one), facts(other), strict=True))
+
+
+# Lower bounds: no schedule is shorter, or takes fewer joules, than these.
+#
+# Makespan: the larger of the critical path (each task on its quickest offer, data at hand) and the area (the work of
+# all CPU tasks, each where it is least, over the throughput of all nodes). Energy: what the nodes draw with nothing
+# to do for that long (asleep where they can sleep), plus each task's share of P(k) − P(0) on the thriftiest node at
+# the thriftiest load. Both hold for any policy, guarantee, frequency and sharing; failures only add.
+
+
+def quickest_s(workload: Workload, cluster: Cluster) -> Floats:
+    """Return the least seconds that each task can run: best variant, node, device and frequency, alone."""
+    offered = offers(workload, cluster)
+    return least_by_task(workload, offered.seconds, offered)
+
+
+def makespan_bound_s(workload: Workload, cluster: Cluster) -> float:
+    """Return seconds from the first release to the last end that no schedule can undercut."""
+    if not len(workload):
+        return 0.0
+    # Both hold for every schedule, so the larger one does.
+    return max(critical_path_s(workload, cluster), _area_s(workload, cluster))
+
+
+def critical_path_s(workload: Workload, cluster: Cluster) -> float:
+    """Return the longest chain of tasks, release times included, each as quick as can be."""
+    return float((heads_s(workload, quickest_s(workload, cluster))).max())
+
+
+def heads_s(workload: Workload, run_s: Floats) -> Floats:
+    """Return the earliest end of each task after the first release, if each takes ``run_s`` and nothing waits."""
+    end_s = workload.release_s.copy()
+    order = workload.topological_order() if workload.edge_count else np.arange(len(workload))
+    for task in order.tolist():
+        parents = workload.parents_of(task)
+        ready = max(float(workload.release_s[task]), float(end_s[parents].max(initial=-np.inf)))
+        end_s[task] = ready + run_s[task]
+    return end_s - float(workload.release_s.min())
+
+
+def energy_bound_j(workload: Workload, cluster: Cluster) -> float:
+    """Return joules that no schedule can undercut, PUE not included."""
+    offered = offers(workload, cluster)
+    standing_w = float((offered.still_w * offered.nodes).sum())
+    least_j = least_by_task(workload, offered.joules, offered)
+    return standing_w * makespan_bound_s(workload, cluster) + float(least_j.sum())
+
+
+def _area_s(workload: Workload, cluster: Cluster) -> float:
+    offered = offers(workload, cluster)
+    # Device tasks are not slowed by the CPU and count nothing.
+    work = np.where((offered.device > 0)[:, None], 0.0, offered.cores[:, None] * offered.seconds)
+    least = least_by_task(workload, work, offered)
+    return float(least.sum()) / float((offered.throughput * offered.nodes).sum())

@@ -15,10 +15,15 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wattflow.engine.settings import QUEUES
+from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, WattflowError
-from wattflow.policy import workflow_order
-from wattflow.policy.base import Policy, Prepare
+from wattflow.model.workload import Workload
+from wattflow.policy import levels, view
+from wattflow.policy.base import Policy, Prepare, vectorised
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +77,7 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
                 raise InvalidInput(text, f"queue is one of {', '.join(QUEUES)}, not {value!r}")
             policy = replace(policy, settings=replace(policy.settings, queue=value))
         elif key == "order":
-            policy = workflow_order.ordered(policy, value)
+            policy = ordered(policy, value)
         elif key == "levels":
             if value != "off":
                 raise InvalidInput(text, f"levels is off or not written, not {value!r}")
@@ -156,3 +161,50 @@ def _module(resolved: str, shown: str) -> object:
     except Exception as error:
         raise InvalidInput(shown, f"cannot be run: {type(error).__name__}: {error}") from error
     return module
+
+
+# Orders of the queue by workflow, for the setting ``order`` of a policy: least work or shortest critical path first.
+#
+# Both keep a stream of workflows moving as SJF keeps a stream of jobs moving. Estimates at the cluster's mean speed;
+# computed once per workload in O(tasks + edges). Ties in the queue go to the task that entered first (so a workflow's
+# own tasks are first in, first out).
+
+
+@vectorised
+def by_work(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
+    """Return core seconds of the task's workflow."""
+    return levels.levels(workflow, cluster).work
+
+
+@vectorised
+def by_path(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
+    """Return the critical path of the task's workflow."""
+    return levels.levels(workflow, cluster).path
+
+
+def path_first(state, task):
+    """Return the critical path of the task's workflow."""
+    return view.path_s(state, task)
+
+
+ORDERS = {"work": by_work, "path": by_path}
+
+
+def ordered(policy: Policy, order: str) -> Policy:
+    """Give a policy another order of its queue.
+
+    A score that reads `view.rank` keeps its own ranks: there the priority is replaced, which knows critical paths only.
+
+    Raises:
+        InvalidInput: No such order, or a policy that plans, whose queue follows the plan.
+    """
+    if order not in ORDERS:
+        raise InvalidInput(policy.name, f"order is one of {', '.join(ORDERS)}, not {order!r}")
+    if policy.plan is not None:
+        raise InvalidInput(policy.name, "plans ahead, so its queue follows the plan; order is for policies that do not")
+    # A rank is an order by itself: nothing of the policy's own is lost.
+    if policy.priority is None and policy.rank is None:
+        return replace(policy, rank=ORDERS[order])
+    if order == "path":
+        return replace(policy, priority=path_first, slack=True)
+    raise InvalidInput(policy.name, f"has ranks of its own, which order={order} would replace; it takes order=path")

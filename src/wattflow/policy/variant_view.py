@@ -3,6 +3,10 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from wattflow.engine import devices
 from wattflow.engine.tables import MICRO
 from wattflow.policy.jit import jit
@@ -58,3 +62,18 @@ def variants_of(state, task):
     """(first, behind the last) of the task's variants."""
     form = state.shapes[state.tasks[task].form]
     return form.variant_first, form.variant_first + form.variant_n
+
+
+def shape_count(state: Any) -> int:
+    """Return how many task shapes there are; for ``prepare``."""
+    return len(state.shapes)
+
+
+def first_variants(state: Any, shapes: Any) -> Any:
+    """Return the first variant of each of these shapes; for ``prepare``."""
+    return np.asarray(state.shapes.variant_first[shapes])
+
+
+def candidate_room(state: Any) -> int:
+    """Return the most candidates that a score can be asked about at once; for ``prepare``."""
+    return len(state.candidates)

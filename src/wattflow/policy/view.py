@@ -50,26 +50,24 @@ from wattflow.engine.view import (
     warming_s,
     work_factor,
 )
-from wattflow.policy.container_view import (
-    cold_factor,
-    container_start_s,
-    function_arrived,
-    function_running,
-    function_waiting,
-    idle_containers,
-    keep_alive_s,
-    spare_containers,
-)
 from wattflow.policy.device_view import (
     WHOLE_U,
     attempt_variant,
+    cold_factor,
+    container_start_s,
     device_tasks,
     device_turns,
     first_attempt,
     free_u,
+    function_arrived,
+    function_running,
+    function_waiting,
+    idle_containers,
     is_gpu,
+    keep_alive_s,
     next_attempt,
     shape_seen,
+    spare_containers,
     stands_for,
     taken_u,
     variant_devices,
@@ -130,9 +128,11 @@ from wattflow.policy.node_view import (
     zone_of,
 )
 from wattflow.policy.node_view import variant_device as variant_needs_device
-from wattflow.policy.sizes_view import candidate_room, first_variants, shape_count
 from wattflow.policy.variant_view import (
+    candidate_room,
+    first_variants,
     level_seconds,
+    shape_count,
     variant_cores,
     variant_frequency,
     variant_guarantee,

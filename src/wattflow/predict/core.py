@@ -11,7 +11,7 @@ from wattflow.predict import backbone as lines
 from wattflow.predict import kriging, plain
 from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations, Texts
 
-# `fast._log_seconds` adds the members up in this order, and falls back as `_WIDER` says: change
+# `serving._log_seconds` adds the members up in this order, and falls back as `_WIDER` says: change
 # both together.
 MEMBERS = ("process", "backbone", *plain.NAMES)
 LARGE = 5.0
@@ -32,7 +32,7 @@ _WIDER = (
 _NEIGHBOURS, _SHARPNESS = 3, 4.0
 INPUTS = ("new input", "known input", "known input here")
 """Whether the task ran on the input before, and on the same machine."""
-# Position i + 3 is regime i at the largest sizes; `Trainer.weigh` and `fast` count on it.
+# Position i + 3 is regime i at the largest sizes; `Trainer.weigh` and `serving` count on it.
 REGIMES = (*INPUTS, *(f"{name}, largest sizes" for name in INPUTS))
 
 

@@ -94,7 +94,7 @@ class Plain:
 
     def here_key(self, task: Ints, data: Ints, machine: Ints) -> Ints:
         key = self.data_key(task, data)
-        # Built on `data_key`: `fast.RowPredictor` makes the same numbers.
+        # Built on `data_key`: `serving.RowPredictor` makes the same numbers.
         return np.where((key >= 0) & (machine >= 0), key * self.pair.shape[2] + machine, -1)
 
     def predict(self, task: Ints, machine: Ints, size: Floats, data: Ints) -> Floats:

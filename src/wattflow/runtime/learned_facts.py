@@ -22,8 +22,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from wattflow.live.protocol import Placement
-from wattflow.predict.curve_online import CurveCorrector
-from wattflow.predict.online import Corrector
+from wattflow.predict.online import Corrector, CurveCorrector
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.gpu_learning import GpuLearning, LevelLearning

@@ -15,9 +15,9 @@ from starlette.responses import JSONResponse, Response
 from wattflow.files.columns import MEDIA_TYPE
 from wattflow.server.bodies import answer, schema, typed
 from wattflow.server.context import allowed, context_of, owned, owned_task
+from wattflow.server.dashboard import cookie_of, set_cookie
 from wattflow.server.energy import HOUR_S, energy
 from wattflow.server.forecasts import Forecast, Wanted
-from wattflow.server.session import cookie_of, set_cookie
 from wattflow.server.tokens import Identity
 from wattflow.store import reads
 from wattflow.store import schema as tables

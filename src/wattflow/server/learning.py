@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from wattflow.files.whole import write_text
-from wattflow.learn import finetune
+from wattflow.learn import evolve
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy import weights
 from wattflow.runtime.aside import Away
@@ -161,7 +161,7 @@ class Learner:
         later = history.blocks("since", now.since_s) if now.since_s > 0.0 else []
         if not later:
             return ""
-        verdict = finetune.shadow(self.weights_of(now.before), self.weights_of(now.present), finetune.tested(later))
+        verdict = evolve.shadow(self.weights_of(now.before), self.weights_of(now.present), evolve.tested(later))
         if not verdict.alarm:
             self.stand(replace(now, alarms=0))
             return ""
@@ -189,17 +189,17 @@ class Learner:
         old = history.blocks("old", until_s=np.nextafter(split_s, -np.inf))
         if len(blocks) < 3:
             return f"{len(blocks)} blocks of workflows are too few yet"
-        recent, held = finetune.parted(blocks)
+        recent, held = evolve.parted(blocks)
         spread = np.linspace(0, len(old) - 1, min(len(old), self.settings.old_blocks)).astype(int)
-        replayed = finetune.tested([old[i] for i in spread.tolist()], 1)
+        replayed = evolve.tested([old[i] for i in spread.tolist()], 1)
         present = self.weights_of(self.standing.present)
-        tuner = finetune.FineTuner(present, recent, replayed, replace(finetune.USUAL, seed=self.standing.seen + 1))
+        tuner = evolve.FineTuner(present, recent, replayed, replace(evolve.USUAL, seed=self.standing.seen + 1))
         candidate = tuner.run(self.settings.seconds)
-        verdict = finetune.shadow(present, candidate, held)
+        verdict = evolve.shadow(present, candidate, held)
         if not verdict.promoted:
             return f"not promoted after {tuner.progress.generation} generations: {verdict}"
         base = self.standing.present or "weights that the policy came with"
-        file = self._keep(candidate, finetune.card(tuner, verdict, ["live"], base))
+        file = self._keep(candidate, evolve.card(tuner, verdict, ["live"], base))
         self._switch(typed(self.policy, file))
         self.stand(replace(self.standing, present=file, before=self.standing.present, since_s=self._now()))
         return f"promoted after {tuner.progress.generation} generations: {verdict}"

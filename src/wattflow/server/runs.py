@@ -19,8 +19,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from wattflow.lab.run.run_file import PROVENANCES, write_run
-from wattflow.lab.run.run_inputs import POWER
+from wattflow.lab.run.run_file import POWER, PROVENANCES, write_run
 from wattflow.model.cluster import Cluster, Node, Zone
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Provenance

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from wattflow.clusters import list_profiles, resolve_profile
-from wattflow.clusters.ichnos import ichnos_nodes
-from wattflow.clusters.profiles import find_profile
+from wattflow.clusters.profiles import find_profile, ichnos_nodes
 from wattflow.files.data_folder import open_text
 from wattflow.model.errors import UnknownName
 from wattflow.model.profile import Provenance, Scope

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from wattflow.frames import frame as frames
-from wattflow.frames import library, mechanism_table
+from wattflow.frames import frame_rules, library
 from wattflow.frames.frame import Frame
 from wattflow.frames.frame_rules import check, problems_of
-from wattflow.frames.frame_toml import parse_frame
+from wattflow.frames.library import parse_frame
 from wattflow.model.errors import InvalidInput, UnknownName
 
 PUSH = Frame("push", placers=frames.Placers(binding="early"), hosts=frames.Hosts(queue=True))
@@ -124,7 +124,7 @@ def test_unknown_frame_names_the_nearest() -> None:
 
 
 def test_the_table_names_every_mechanism_of_the_study() -> None:
-    names = [mechanism.name for mechanism in mechanism_table.MECHANISMS]
+    names = [mechanism.name for mechanism in frame_rules.MECHANISMS]
     assert names == [
         "preemption",
         "control flow",
@@ -134,9 +134,9 @@ def test_the_table_names_every_mechanism_of_the_study() -> None:
         "barriers",
         "elasticity",
     ]
-    for mechanism in mechanism_table.MECHANISMS:
-        assert set(mechanism.components) <= set(mechanism_table.COMPONENTS)
+    for mechanism in frame_rules.MECHANISMS:
+        assert set(mechanism.components) <= set(frame_rules.COMPONENTS)
 
 
 def test_components_are_those_that_a_frame_has() -> None:
-    assert "broker" in mechanism_table.components_of(library.load_frame("mesos"))
+    assert "broker" in frame_rules.components_of(library.load_frame("mesos"))

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from wattflow.kube import access, objects
-from wattflow.kube.client import ApiError, Client, Expired, changes, events_of
+from wattflow.kube.client import ApiError, Bucket, Client, Expired, changes, events_of
 from wattflow.kube.filters import volumes
 from wattflow.kube.leader import Leader
 from wattflow.kube.reflect import Mirror
-from wattflow.kube.token_bucket import Bucket
 from wattflow.model.errors import InvalidInput
 
 from .small_api import refusal, small_api

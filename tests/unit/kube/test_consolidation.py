@@ -16,8 +16,8 @@ from wattflow.kube.binder import Binder
 from wattflow.kube.book import Book
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.consolidation import EMPTYING, Consolidator, stays
-from wattflow.kube.eviction import Budget, BudgetSpec, Evictor
 from wattflow.kube.power import Watts
+from wattflow.kube.preempt import Budget, BudgetSpec, Evictor
 from wattflow.levels.power_hooks import CommandHook
 from wattflow.live.protocol import Power
 from wattflow.model.cluster import Sleep

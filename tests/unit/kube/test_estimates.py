@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from wattflow.kube import objects
-from wattflow.kube.estimates import Estimates
-from wattflow.kube.predicted import Predicted
+from wattflow.kube.estimates import Estimates, Predicted
 
 from .making import pod
 

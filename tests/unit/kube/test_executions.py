@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from wattflow.kube import accounting, cws, settings
+from wattflow.kube import accounting, http_endpoints, settings
 from wattflow.kube.book import Book
 from wattflow.kube.decider_port import Wanted
 from wattflow.kube.engine_decider import EngineDecider
@@ -113,7 +113,7 @@ def test_a_batch_waits_for_all_of_its_pods() -> None:
 def serve(known: Executions, act: Callable[[TestClient[web.Request, web.Application]], Awaitable[None]]) -> None:
     async def whole() -> None:
         app = web.Application()
-        app.router.add_routes(cws.routes(known, TOKEN))
+        app.router.add_routes(http_endpoints.routes(known, TOKEN))
         async with TestClient(TestServer(app)) as client:
             await act(client)
 
@@ -162,13 +162,13 @@ def test_a_token_is_long_and_private_and_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("short")
     with pytest.raises(InvalidInput, match="16"):
-        cws.read_token(path)
+        http_endpoints.read_token(path)
     path.write_text(TOKEN)
     path.chmod(0o644)
     with pytest.raises(InvalidInput, match="chmod"):
-        cws.read_token(path)
+        http_endpoints.read_token(path)
     path.chmod(0o600)
-    assert cws.read_token(path) == TOKEN
+    assert http_endpoints.read_token(path) == TOKEN
     with pytest.raises(InvalidInput, match="token_file"):
         settings.parse('[workflows]\nexecutions = "somewhere"\n')
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wattflow.kube import objects
-from wattflow.kube.fitting import fit
+from wattflow.kube.curves import fit
 from wattflow.kube.guessing import MODEL, guess
 from wattflow.kube.power import Watts
 from wattflow.model.errors import InvalidInput

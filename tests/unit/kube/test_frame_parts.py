@@ -8,8 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from wattflow.frames.frame_toml import parse_frame
-from wattflow.frames.library import frame_names, load_frame
+from wattflow.frames.library import frame_names, load_frame, parse_frame
 from wattflow.kube import objects
 from wattflow.kube.access import Access
 from wattflow.kube.book import Book

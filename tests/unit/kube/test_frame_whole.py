@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from wattflow.frames.frame import Frame
-from wattflow.frames.frame_toml import parse_frame
+from wattflow.frames.library import parse_frame
 from wattflow.kube import objects, scheduler_process, settings
 from wattflow.kube.access import Access
 from wattflow.kube.binder import Binder, Bound

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from wattflow.kube import kepler_joules
+from wattflow.kube.argo import fetch
 from wattflow.kube.argo.collect import collect
 from wattflow.kube.argo.graph import Graph
 from wattflow.model.errors import InvalidInput
@@ -50,7 +50,7 @@ def test_per_pod_and_only_pods_of_the_workflow() -> None:
         sample({"pod_id": "uid-b"}, "NaN"),
     ]
     answer = {"status": "success", "data": {"resultType": "vector", "result": rows}}
-    found, asked = ask(lambda query: answer, lambda url: kepler_joules.pod_joules(url, "space", (100.0, 160.0), NAMES))
+    found, asked = ask(lambda query: answer, lambda url: fetch.pod_joules(url, "space", (100.0, 160.0), NAMES))
     assert found == {"uid-a": 12.5}
     assert len(asked) == 1 and 'pod_namespace="space"' in asked[0] and "[300s]" in asked[0]
     assert 'zone=~"package|dram"' in asked[0], "core is a part of the package and must not count twice"
@@ -61,7 +61,7 @@ def test_the_older_metrics_are_found_too() -> None:
         rows = [sample({"pod_name": "pod-b"}, "7")] if "kepler_container" in query else []
         return {"status": "success", "data": {"resultType": "vector", "result": rows}}
 
-    found, asked = ask(answer, lambda url: kepler_joules.pod_joules(url, "space", (0.0, 1.0), NAMES))
+    found, asked = ask(answer, lambda url: fetch.pod_joules(url, "space", (0.0, 1.0), NAMES))
     assert found == {"uid-b": 7.0} and len(asked) == 2
 
 
@@ -75,7 +75,7 @@ def test_the_older_metrics_are_found_too() -> None:
 )
 def test_what_is_wrong_is_told(answer: object, told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
-        ask(lambda query: answer, lambda url: kepler_joules.pod_joules(url, "space", (0.0, 1.0), NAMES))
+        ask(lambda query: answer, lambda url: fetch.pod_joules(url, "space", (0.0, 1.0), NAMES))
 
 
 def test_attributed_joules_stand_before_the_model_and_are_not_mixed() -> None:

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from wattflow.kube import asking, curves, opt_in
+from wattflow.kube import curves, opt_in
 from wattflow.kube.access import Access
 from wattflow.kube.client import Client
 from wattflow.kube.http_endpoints import TOKEN_HEADER, let_in, shield_gauges
@@ -75,12 +75,12 @@ def test_savings_are_read_in_words_and_through_the_proxy_with_the_token() -> Non
 def test_a_shield_tells_what_it_kept_saved_and_cost() -> None:
     shield, metrics = Shielding("wattflow:shield=kubernetes"), Metrics()
     metrics.gauges |= shield_gauges(shield)
-    found = asking.metrics(metrics.text().encode())
+    found = opt_in.metrics(metrics.text().encode())
     assert "wattflow_shield_kept" not in found, "before the first answer nothing is known"
     summary = {"kept": True, "judged": 40, "late": -0.05, "tail": 0.98, "saved": 0.25, "spent": 2}
     shield.remembered = Remembered([], summary, {}, 12.5)
     metrics.gauges["wattflow_node_joules"] = ("Joules.", lambda: [((("node", "a"),), 3 * 3.6e6)])
-    text = opt_in.shielded(asking.metrics(metrics.text().encode()))
+    text = opt_in.shielded(opt_in.metrics(metrics.text().encode()))
     assert "promise kept on the last 40 workflows: 5.0% sooner than under the reference, p95 0.980 of its" in text
     assert "saved 1.0000 kWh (modelled), 25.0% of the reference's" in text  # 3 kWh are what is left of 4
     assert "12.5 s of processor, budget spent 2 times" in text
@@ -95,7 +95,7 @@ def test_a_scheduler_without_a_shadow_or_answer_is_told() -> None:
             with pytest.raises(InvalidInput, match="runs no shadow"):
                 await opt_in.savings(client, url, "a/b")
             with pytest.raises(InvalidInput, match="does not answer"):
-                await asking.ask(client, "/metrics", "http://127.0.0.1:1")
+                await opt_in.ask(client, "/metrics", "http://127.0.0.1:1")
 
     asyncio.run(whole())
 

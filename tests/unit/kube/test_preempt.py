@@ -15,10 +15,9 @@ from wattflow.kube.binder import Binder
 from wattflow.kube.book import Book
 from wattflow.kube.client import Client
 from wattflow.kube.engine_decider import EngineDecider
-from wattflow.kube.eviction import Budget, Evictor
 from wattflow.kube.filters.snapshot import Snapshot
-from wattflow.kube.nominated import Nominated
-from wattflow.kube.preempt import Preemptor, plan
+from wattflow.kube.last_look import Nominated
+from wattflow.kube.preempt import Budget, Evictor, Preemptor, plan
 
 from .making import node, pod
 from .small_api import refusal, small_api

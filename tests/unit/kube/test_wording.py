@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from wattflow.kube import power, status, wording
+from wattflow.kube import power, status, telling
 from wattflow.kube.client import Client
 from wattflow.live.protocol import Why
 
@@ -17,15 +17,15 @@ from .small_api import small_api
 def test_why_a_pod_waits_reads_like_kube_schedulers_own_message() -> None:
     why = Why("waiting", 20, {"cores": 12, "node-role/taint": 5, "asleep": 3})
     said = "0/20 nodes are available: 12 lack cores, 5 (node-role/taint), 3 are asleep"
-    assert wording.waiting(why) == said
-    assert wording.waiting(Why("held")) == "held"
+    assert telling.waiting(why) == said
+    assert telling.waiting(Why("held")) == "held"
 
 
 def test_amounts_are_told_in_units() -> None:
-    assert wording.asked({"cpu": 1500, "memory": 2**30, "example.com/gpu": 2, "pods": 1}) == (
+    assert telling.asked({"cpu": 1500, "memory": 2**30, "example.com/gpu": 2, "pods": 1}) == (
         "1.5 cores, 1,024 MiB of memory, 2 example.com/gpu"
     )
-    assert wording.asked({"pods": 1}) == "nothing"
+    assert telling.asked({"pods": 1}) == "nothing"
 
 
 def test_an_unknown_profile_of_a_label_is_one_short_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,9 +9,8 @@ import pytest
 
 from research.grid_energy import grid_j
 from wattflow.lab.figures.ideal import alone_factor, distinct_nodes, ideal_s
-from wattflow.lab.figures.metrics import metrics
+from wattflow.lab.figures.metrics import metrics, response_values, workflow_response_s
 from wattflow.lab.figures.power_series import power_curve
-from wattflow.lab.figures.response import response_values, workflow_response_s
 from wattflow.lab.figures.statistics import pareto_front, t_cdf
 from wattflow.model.cluster import Cluster, Device, Series, Zone
 from wattflow.model.profile import DeviceProfile

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from wattflow.lab.figures.metrics import accumulate, sweep
 from wattflow.lab.figures.power_series import busy_threads, power_curve
-from wattflow.lab.figures.sweep import accumulate, sweep
 from wattflow.model.cluster import Cluster, Device
 from wattflow.model.profile import DeviceProfile
 from wattflow.model.run import Run

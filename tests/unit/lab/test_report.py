@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 
 from wattflow.files.columns import Document, unpack
 from wattflow.lab.show import report as page
-from wattflow.lab.show.embed import embedded
+from wattflow.lab.show.page import embedded
 from wattflow.lab.show.report import report, write_report
-from wattflow.lab.show.run_columns import run_columns
+from wattflow.lab.show.run_columns import GROUPS, lanes, machine_kinds, run_columns
 from wattflow.lab.show.svg import Dot, scatter, stacked_bars, ticks
-from wattflow.lab.show.task_timeline import GROUPS, lanes, machine_kinds
 from wattflow.model.cluster import Cluster, Sleep
 
 from .comparisons import small_comparison

@@ -10,8 +10,7 @@ import pytest
 
 import wattflow as wf
 from wattflow.generate.jitter import Jittered
-from wattflow.lab.compare.slo import Slo, costs
-from wattflow.lab.compare.study import read_study, shaken
+from wattflow.lab.compare.study import Slo, costs, read_study, shaken
 from wattflow.lab.show.answer import change
 from wattflow.lab.show.overall import slo_lines
 from wattflow.model.errors import InvalidInput, WattflowError

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from wattflow.learn.crew import Crew
+from wattflow.learn.environment import Crew
 
 
 @pytest.mark.parametrize("many", [1, 3])

@@ -18,8 +18,8 @@ import pytest
 import sqlalchemy as sa
 
 from wattflow.cli import up
-from wattflow.learn import finetune
-from wattflow.learn.finetune import Verdict
+from wattflow.learn import evolve
+from wattflow.learn.evolve import Verdict
 from wattflow.learn.scenarios import Scenario
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import registry, weights
@@ -51,12 +51,12 @@ def learner(tmp_path: Path, told: list[str], policy: str = "learned") -> Learner
 
 def judged_as(monkeypatch: pytest.MonkeyPatch, *verdicts: Verdict) -> None:
     found = iter(verdicts)
-    monkeypatch.setattr(finetune, "shadow", lambda *_: next(found))
+    monkeypatch.setattr(evolve, "shadow", lambda *_: next(found))
 
 
 def moved(monkeypatch: pytest.MonkeyPatch, by: float) -> None:
     """Training that takes no time and finds other weights."""
-    monkeypatch.setattr(finetune.FineTuner, "run", lambda self, *_: self.progress.best + by)
+    monkeypatch.setattr(evolve.FineTuner, "run", lambda self, *_: self.progress.best + by)
 
 
 def test_a_candidate_that_wins_is_told_to_the_server_and_survives_a_restart(
@@ -104,7 +104,7 @@ def test_alarm_and_promotion_do_not_alternate(
     """The record after an alarm is much the same: what won once would win again, and be taken back again."""
     told: list[str] = []
     moved(monkeypatch, 0.25)
-    monkeypatch.setattr(finetune, "shadow", lambda before, after, _: WON if fresh(told) else LOST)
+    monkeypatch.setattr(evolve, "shadow", lambda before, after, _: WON if fresh(told) else LOST)
     later, said = replace(history, submitted_s=history.submitted_s + 5000.0), []
     for number in range(12):
         one = learner(tmp_path, told)  # whoever started it last

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from wattflow.cli.main import app
 from wattflow.clusters import load_cluster
-from wattflow.learn import evolve, finetune, recorded
-from wattflow.learn.finetune import Verdict
+from wattflow.learn import evolve, recorded
+from wattflow.learn.evolve import Verdict
 from wattflow.learn.scenarios import Scenario
 from wattflow.learn.trial import Judge
 from wattflow.live import EDGE, FINISHED, STARTED, TASK, Engine
@@ -115,11 +115,11 @@ def test_fine_tuning_is_repeatable_and_no_worse_where_it_was_trained(small: Scen
     settings = evolve.EvolutionSettings(directions=4, tries=1, sigma=0.1, rate=0.05, decay=0.0)
     found = []
     for _ in range(2):
-        tuner = finetune.FineTuner(present, judges, settings=settings)
+        tuner = evolve.FineTuner(present, judges, settings=settings)
         found.append(tuner.run(1e9, generations=8))
         assert tuner.progress.best_reward >= tuner.judge(present)[0]
     assert np.array_equal(found[0], found[1])
-    assert not finetune.shadow(present, present, judges).promoted
+    assert not evolve.shadow(present, present, judges).promoted
 
 
 def test_a_candidate_needs_a_sure_saving_and_may_make_nobody_wait() -> None:
@@ -139,8 +139,8 @@ def test_the_alarm_needs_a_sure_loss_or_longer_waits() -> None:
 
 
 def test_draws_of_one_block_are_no_tests_of_their_own() -> None:
-    assert finetune.over_blocks([7, 7, 7, 9, 9, 9], [0.1, 0.2, 0.3, 0.0, 0.0, 0.0]) == pytest.approx((0.1, 0.1))
-    mean, error = finetune.over_blocks([7, 7, 7], [0.1, 0.1, 0.1])
+    assert evolve.over_blocks([7, 7, 7, 9, 9, 9], [0.1, 0.2, 0.3, 0.0, 0.0, 0.0]) == pytest.approx((0.1, 0.1))
+    mean, error = evolve.over_blocks([7, 7, 7], [0.1, 0.1, 0.1])
     assert mean == pytest.approx(0.1) and error == np.inf
     assert not Verdict(mean, error, 0.0, 0, 3, np.inf).promoted
     assert "too few to be sure" in str(Verdict(mean, error, 0.0, 0, 3, np.inf))
@@ -150,9 +150,9 @@ def test_draws_of_one_block_are_no_tests_of_their_own() -> None:
 def test_one_block_of_the_shadow_test_promotes_nothing(small: Scenario) -> None:
     (block,) = recorded.blocks("run", small.draw(3), small.cluster, most=1)
     present, other = weights.current(), np.zeros(weights.SIZE)
-    one = finetune.shadow(present, other, finetune.tested([block], 2))
+    one = evolve.shadow(present, other, evolve.tested([block], 2))
     assert one.tests == 2 and one.error == one.slower_error == np.inf and not one.promoted
-    two = finetune.shadow(present, other, finetune.tested([block, replace(block)], 2))
+    two = evolve.shadow(present, other, evolve.tested([block, replace(block)], 2))
     assert two.tests == 4 and two.error == two.slower_error == 0.0
 
 

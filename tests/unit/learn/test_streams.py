@@ -10,8 +10,8 @@ import pytest
 from wattflow import traces
 from wattflow.clusters import load_cluster
 from wattflow.generate import Recipe
-from wattflow.learn import streams
-from wattflow.learn.streams import Stream
+from wattflow.learn import scenarios
+from wattflow.learn.scenarios import Stream
 from wattflow.model.errors import InvalidInput, MissingData
 from wattflow.sim import simulate
 
@@ -34,7 +34,7 @@ def test_a_stream_has_its_load_and_whole_workflows(folder: Path) -> None:
     workload = stream.draw(cluster, 3)
     sizes = np.bincount(workload.workflow)
     assert set(sizes.tolist()) == {20, 40}
-    offered = streams.core_seconds(workload) / workload.workflow_submit_s[-1] / streams.capacity(cluster)
+    offered = scenarios.core_seconds(workload) / workload.workflow_submit_s[-1] / scenarios.capacity(cluster)
     assert offered == pytest.approx(0.6, rel=0.25)
     child = np.repeat(np.arange(len(workload)), np.diff(workload.parent_start))
     assert (workload.workflow[workload.parent] == workload.workflow[child]).all()
@@ -55,6 +55,6 @@ def test_an_application_that_is_not_there_is_refused(folder: Path, monkeypatch: 
     (folder / "MANIFEST.csv").touch()
     monkeypatch.setenv("WATTFLOW_DATA", str(folder))
     with pytest.raises(InvalidInput, match="holds no workflow"):
-        streams.instances_of("empty")
+        scenarios.instances_of("empty")
     with pytest.raises(MissingData, match="is not there"):
-        streams.instances_of("nothing")
+        scenarios.instances_of("nothing")

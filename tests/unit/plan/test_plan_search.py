@@ -14,7 +14,7 @@ from wattflow.model.errors import MissingExtra
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.plan import bounds, nsga2
+from wattflow.plan import nsga2, relaxation
 from wattflow.policy import registry
 from wattflow.sim import simulate
 
@@ -131,7 +131,7 @@ def test_planners_lie_between_the_optimum_and_twice_it():
     workload, cluster = chain_of_forks(), fast_and_thrifty()
     best = exact_makespan_s(workload, cluster)
     assert best is not None
-    assert bounds.makespan_bound_s(workload, cluster) <= best + 1e-3
+    assert relaxation.makespan_bound_s(workload, cluster) <= best + 1e-3
     for name in ("heft", "peft", "cpop", "eheft", "dewts"):
         assert best - 1e-3 <= simulate(workload, cluster, name).makespan_s <= 2 * best
 

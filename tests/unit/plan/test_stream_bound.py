@@ -15,7 +15,7 @@ from wattflow.generate import Recipe
 from wattflow.model.cluster import Cluster, Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workload import Workload
-from wattflow.plan import bounds
+from wattflow.plan import relaxation
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from bounds_streams import small_stream
@@ -30,7 +30,7 @@ def test_never_above_the_optimum_and_nearer_than_the_plain_bound(seed: int) -> N
     best = exact_stream.least_joules(workload, cluster, due_s, horizon_s, limit_s=60.0)
     assert best is not None
     least = stream_bound.least_joules(workload, cluster, due_s, float(horizon_s))
-    assert bounds.energy_bound_j(workload, cluster) < least <= best * (1 + 1e-6)
+    assert relaxation.energy_bound_j(workload, cluster) < least <= best * (1 + 1e-6)
 
 
 def test_tasks_that_must_run_at_once_keep_nodes_on_by_hand() -> None:

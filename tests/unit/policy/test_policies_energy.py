@@ -10,7 +10,7 @@ import pytest
 
 from wattflow.clusters import load_cluster
 from wattflow.generate import Recipe
-from wattflow.lab.figures.cap_kept import CapKept, cap_kept
+from wattflow.lab.figures.power_series import CapKept, cap_kept
 from wattflow.model.cluster import Cluster, Device, Frequency, Node, Series, Serverless, Sleep, Zone
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant

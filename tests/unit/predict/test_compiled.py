@@ -12,7 +12,7 @@ import wattflow
 
 PROGRAM = """
 import numpy as np
-from wattflow.predict import backbone, fast, plain, trees
+from wattflow.predict import backbone, plain, serving, trees
 print(backbone.medians.__name__)
 """
 

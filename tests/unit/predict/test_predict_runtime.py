@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wattflow.model.errors import InvalidInput
-from wattflow.predict import backbone, factors, fast, runtime, tasks, text
+from wattflow.predict import backbone, factors, runtime, serving, tasks, text
 from wattflow.predict.core import numbers
 from wattflow.predict.observations import Observations
 
@@ -148,7 +148,7 @@ def test_a_fit_of_a_workflow_takes_about_a_second(model: runtime.RuntimeModel) -
 
 def test_single_rows_equal_the_table(model: runtime.RuntimeModel) -> None:
     rows = observed(("a", "b", "d"), seed=7, runs=5)
-    one = fast.RowPredictor(model)
+    one = serving.RowPredictor(model)
     got = [one.predict_s(str(t), str(m), float(s)) for t, m, s in zip(rows.task, rows.machine, rows.sizes[:, 0])]
     np.testing.assert_allclose(got, model.predict(rows).runtime_s, rtol=1e-9)
     assert math.isnan(one.predict_s("no/such", "a", 1.0))

@@ -19,7 +19,7 @@ from wattflow.cli.model_commands import fit, predict
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.predict import engine_estimates, modelfile, runtime, sources, user_tables, watts
+from wattflow.predict import modelfile, runtime, serving, sources, user_tables, watts
 from wattflow.predict.evaluate import HeldOut, group_folds
 from wattflow.predict.observations import Observations, concatenate, of_workload
 
@@ -112,11 +112,11 @@ def test_runtimes_that_stand_in_for_unknown_ones_are_not_learned() -> None:
 def test_predictions_become_estimates() -> None:
     some = workload()
     model = runtime.fit(of_workload(some))
-    estimated = engine_estimates.with_predictions(some, model)
+    estimated = serving.with_predictions(some, model)
     assert np.median(np.abs(estimated.estimate_s / some.runtime_s - 1)) < 0.1
     np.testing.assert_array_equal(estimated.runtime_s, some.runtime_s)
     strange = Workload.of_columns("other", release_s=np.zeros(2), runtime_s=np.ones(2))
-    assert np.isnan(engine_estimates.with_predictions(strange, model).estimate_s).all(), "unknown stays unknown"
+    assert np.isnan(serving.with_predictions(strange, model).estimate_s).all(), "unknown stays unknown"
 
 
 def test_figures_say_ok_or_short() -> None:

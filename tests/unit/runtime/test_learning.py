@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.predict.curve_online import ENOUGH, CurveCorrector
+from wattflow.predict.online import ENOUGH, CurveCorrector
 from wattflow.runtime import messages as m
 from wattflow.runtime.learned_facts import Learning
 from wattflow.runtime.records import NodeRecord

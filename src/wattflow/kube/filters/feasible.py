@@ -8,7 +8,7 @@ import msgspec
 
 from wattflow.kube import accounting, gpus, objects
 from wattflow.kube.dra import device_ledger
-from wattflow.kube.filters import interpod, ports, selectors, snapshot, spread, taints, volumes
+from wattflow.kube.filters import interpod, ports, selectors, snapshot, spread, volumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class Question:
 
 def standing(pod: objects.Pod, node: objects.Node) -> str | None:
     """The reason against a node that stands whatever runs there: cordon, name, taints, selector and affinity."""
-    if taints.cordoned(pod, node):
+    if selectors.cordoned(pod, node):
         return "unschedulable"
     if pod.spec.node_name and pod.spec.node_name != node.metadata.name:
         return "node name"
-    taint = taints.untolerated(pod.spec.tolerations, node.spec.taints)
+    taint = selectors.untolerated(pod.spec.tolerations, node.spec.taints)
     if taint is not None:
         return f"taint {taint.key}"
     if not selectors.node_affinity(pod, node):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from wattflow.kube import objects
-from wattflow.kube.filters import selectors, snapshot, taints
+from wattflow.kube.filters import selectors, snapshot
 
 _MOST_KEPT = 64
 """Kinds of pods whose counts are kept: each is a row for every node."""
@@ -140,7 +140,7 @@ def included(one: objects.SpreadConstraint, pod: objects.Pod, node: objects.Node
     if (one.node_affinity_policy or "Honor") == "Honor" and not selectors.node_affinity(pod, node):
         return False
     honours_taints = (one.node_taints_policy or "Ignore") == "Honor"
-    return not (honours_taints and taints.untolerated(pod.spec.tolerations, node.spec.taints))
+    return not (honours_taints and selectors.untolerated(pod.spec.tolerations, node.spec.taints))
 
 
 def matching(view: snapshot.NodeView, selector: objects.LabelSelector | None, namespace: str) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 
 from wattflow.files.data_folder import packaged
 from wattflow.files.strict_table import Problems, StrictTable
-from wattflow.frames import frame_toml as frame_file
 from wattflow.frames import library
 from wattflow.frames import policies as frame_policies
 from wattflow.frames.frame import Frame
@@ -188,7 +187,7 @@ class _Frames:
             return tomllib.loads(library.frame_text(used))
         path = self.folder / used
         # Read by the usual way first, which says what is wrong with it; the table itself is needed below.
-        frame_file.read_frame(path)
+        library.read_frame(path)
         return tomllib.loads(path.read_text(encoding="utf-8"))
 
     def _product(self, merged: dict[str, Any], where: str) -> list[_Expanded]:
@@ -216,7 +215,7 @@ class _Frames:
         title = ", ".join([design, *factors.values()])
         try:
             # With its axes in the name, so that messages tell which combination they speak of.
-            return _Expanded(frame_file.frame_of(table | {"name": title}, where), design, factors)
+            return _Expanded(library.frame_of(table | {"name": title}, where), design, factors)
         except InvalidInput as error:
             # Only combinations of axes are skipped: a frame that is wrong by itself is a mistake.
             if self.skip_invalid and factors:
@@ -270,7 +269,7 @@ def _with(table: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[s
 
 def _without_absent(table: Mapping[str, Any]) -> dict[str, Any]:
     """Sections that are switched off (``false``) leave the frame."""
-    off = [key for key, value in table.items() if value is _ABSENT or (value is False and key in frame_file.SECTIONS)]
+    off = [key for key, value in table.items() if value is _ABSENT or (value is False and key in library.SECTIONS)]
     return {key: value for key, value in table.items() if key not in off}
 
 

@@ -12,12 +12,106 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.lab.figures.ideal import ideal_s
-from wattflow.lab.figures.known_energy import AT_LEAST, carbon_g, energy_figures
-from wattflow.lab.figures.response import response_values
-from wattflow.lab.figures.sweep import sweep
 from wattflow.model.cluster import Node
 from wattflow.model.profile import Provenance
 from wattflow.model.run import ACCOUNTS, Run
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A piecewise-constant value per group: from ``time_s[i]`` on, group ``group[i]`` has ``value[i]``.
+
+    Rows are ordered by group, then time; one row per distinct time.
+    """
+
+    group: Ints
+    time_s: Floats
+    value: Floats
+
+    def held_s(self, end_s: float) -> Floats:
+        """Return how long each row's value holds; the last one of a group until ``end_s``."""
+        if not len(self.time_s):
+            return np.zeros(0)
+        following = np.append(self.time_s[1:], end_s)
+        last = np.append(self.group[1:] != self.group[:-1], True)
+        # A row may lie behind the end that is asked for: it holds for no time, never for less.
+        following[last] = np.maximum(end_s, self.time_s[last])
+        return following - self.time_s
+
+
+def sweep(group: NDArray[np.integer], start_s: Floats, end_s: Floats, weight: Floats) -> Steps:
+    """Sum the weights of the intervals [start, end) that cover each moment, for each group. O(n log n)."""
+    # Intervals without length would leave a step up and down at one moment.
+    used = end_s > start_s
+    group, start_s, end_s, weight = group[used], start_s[used], end_s[used], weight[used]
+    return accumulate(
+        np.concatenate([group, group]), np.concatenate([start_s, end_s]), np.concatenate([weight, -weight])
+    )
+
+
+def accumulate(group: NDArray[np.integer], time_s: Floats, change: Floats) -> Steps:
+    """Running sum over time of the changes of each group; values within 1e-9 of 0 are 0."""
+    order = np.lexsort((time_s, group))
+    groups, times = group[order].astype(np.int64), time_s[order]
+    if not len(groups):
+        return Steps(groups, times, np.zeros(0))
+    total = np.cumsum(change[order])
+    first = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
+    # One running sum over all groups, less what stood before each: no loop over groups.
+    before = np.where(first > 0, total[first - 1], 0.0)
+    total -= np.repeat(before, np.diff(np.append(first, len(groups))))
+    last = np.append((groups[1:] != groups[:-1]) | (times[1:] != times[:-1]), True)
+    value = total[last]
+    # Floats that are added and taken away again leave a trifle.
+    value[np.abs(value) < 1e-9] = 0.0
+    return Steps(groups[last], times[last], value)
+
+
+# Joules and watts of a run as far as they are known: the one place where unknown watts become unknown figures.
+#
+# Nodes without a power profile (dark nodes) draw watts that nobody knows. A sum that leaves them out is no total:
+# where there is one, totals, accounts, peak, mean and product are None, and what the other nodes used stands under
+# its own name, as a lower bound.
+
+TOTALS = ("energy_j", "peak_w", "mean_w", "edp_js")
+AT_LEAST = "known_energy_j"
+"""Joules of the nodes with a profile, where some have none; None where the total itself is known."""
+
+
+def dark_nodes(run: Run) -> list[int]:
+    """Return nodes without a power profile."""
+    return [number for number, node in enumerate(run.cluster.nodes) if node.power is None]
+
+
+def energy_figures(run: Run) -> dict[str, float | None]:
+    """Total, accounts, peak and mean watts, energy-delay product, and the lower bound where the total is unknown."""
+    dark, span = dark_nodes(run), run.span_s
+    values: dict[str, float | None] = dict.fromkeys(
+        (*TOTALS, *(f"energy_{account}_j" for account in ACCOUNTS), AT_LEAST)
+    )
+    values["unknown_power_nodes"] = float(len(dark))
+    if dark:
+        # Nothing is known at all where every node is dark: then not even a lower bound.
+        if len(dark) < len(run.cluster.nodes):
+            values[AT_LEAST] = run.total_j
+        return values
+    values |= {f"energy_{account}_j": run.account_j(account) for account in ACCOUNTS}
+    return values | {
+        "energy_j": run.total_j,
+        "peak_w": None if run.peak_w is None else float(run.peak_w),
+        "mean_w": run.total_j / span if span > 0 else None,
+        "edp_js": run.total_j * run.makespan_s,
+    }
+
+
+def carbon_g(run: Run) -> float | None:
+    """Grams of operation; None where a node has no profile or its zone no carbon series."""
+    zones = {zone.name: zone for zone in run.cluster.zones}
+    known = all(node.power is not None and zones[node.zone].carbon_known for node in run.cluster.nodes)
+    return float(run.carbon_g.sum()) if known else None
+
 
 Floats = NDArray[np.float64]
 BOUND_S = 10.0
@@ -287,4 +381,25 @@ def _money(run: Run) -> dict[str, float | None]:
         else None,
         "carbon_g": carbon_g(run),
         "embodied_g": embodied if any(node.embodied_kg for node in nodes) else None,
+    }
+
+
+def workflow_response_s(run: Run, end_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Response of each workflow, given the end of each task; NaN where a task of it was not finished."""
+    workload = run.workload
+    last = np.full(len(workload.workflow_submit_s), -np.inf)
+    # inf marks a workflow with an open task through the maximum.
+    np.maximum.at(last, workload.workflow, np.where(np.isnan(end_s), np.inf, end_s))
+    response = last - workload.workflow_submit_s
+    return np.asarray(np.where(np.isfinite(response), response, np.nan), np.float64)
+
+
+def response_values(run: Run, end_s: NDArray[np.float64]) -> dict[str, float | None]:
+    """Return the mean and 95th percentile over workflows; unknown where one was not finished."""
+    response = workflow_response_s(run, end_s)
+    if not len(response) or np.isnan(response).any():
+        return {"workflow_response_mean_s": None, "workflow_response_p95_s": None}
+    return {
+        "workflow_response_mean_s": float(response.mean()),
+        "workflow_response_p95_s": float(np.quantile(response, 0.95)),
     }

@@ -13,6 +13,9 @@ from wattflow.model.errors import MissingExtra
 from wattflow.model.units import J_PER_KWH
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
@@ -61,8 +64,6 @@ def to_html(comparison: Results) -> str:
 
 def plot(comparison: Results, workload: str) -> Figure:
     """Energy against makespan; policies that no other beats in both are filled."""
-    from wattflow.lab.show.canvas import new_figure
-
     figure = new_figure()
     axes = figure.subplots()
     front = set(comparison.front(workload))
@@ -76,3 +77,12 @@ def plot(comparison: Results, workload: str) -> Figure:
     axes.set(xlabel="makespan, s", ylabel="energy, kWh", title=f"{workload} on {comparison.cluster.name}")
     axes.grid(color="0.9")
     return figure
+
+
+def new_figure(width: float = 7.0, height: float = 4.2) -> Figure:
+    """A figure of this many inches. Needs the extra ``report``."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra("pictures need matplotlib: pip install 'wattflow[report]'") from error
+    return Figure(figsize=(width, height), layout="constrained")

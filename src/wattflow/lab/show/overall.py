@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wattflow.lab.compare.comparison import Comparison
-from wattflow.lab.compare.slo import Cost, Slo, costs
+from wattflow.lab.compare.study import Cost, Slo, costs
 from wattflow.lab.show.answer import FLAGSHIP, ROWS, change, leader, less_by
 from wattflow.lab.show.result_tables import amount, new_table, show
 from wattflow.model.units import human_time

@@ -11,8 +11,7 @@ from wattflow.files.whole import write_text
 from wattflow.lab.compare.comparison import Comparison
 from wattflow.lab.figures.metrics import HEADLINE, METRICS, STAGES, node_provenance
 from wattflow.lab.show.answer import leader, sentence
-from wattflow.lab.show.embed import MOST_BYTES, EmbeddedRun, embedded
-from wattflow.lab.show.page import Section, document, figure, legend
+from wattflow.lab.show.page import MOST_BYTES, EmbeddedRun, Section, document, embedded, figure, legend
 from wattflow.lab.show.result_tables import short_label, show, show_change
 from wattflow.lab.show.svg import Dot, scatter, stacked_bars
 from wattflow.model.profile import Provenance

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from wattflow.files.whole import whole_file, write_text
 from wattflow.lab.compare.results import Beside, Results, Summary
-from wattflow.lab.figures.known_energy import AT_LEAST
-from wattflow.lab.figures.metrics import HEADLINE, METRICS, Values
+from wattflow.lab.figures.metrics import AT_LEAST, HEADLINE, METRICS, Values
 from wattflow.model.errors import InvalidInput, unknown_name
 from wattflow.model.units import human_energy, human_time
 
