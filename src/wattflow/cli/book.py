@@ -5,11 +5,8 @@ The site of `make docs` has the same pages in the same order; this is the plain 
 
 from __future__ import annotations
 
-import bz2
-import html
 import importlib
 import inspect
-import json
 import re
 import tempfile
 from pathlib import Path
@@ -18,7 +15,6 @@ from typing import Annotated
 import typer
 
 from wattflow.cli.screen import open_page, remark
-from wattflow.files.data_folder import packaged
 from wattflow.model.errors import InvalidInput, WattflowError, unknown_name
 
 # Only of a checkout; a wheel has the packed pages.
@@ -50,6 +46,12 @@ _OBJECT = re.compile(r"^::: ([\w.]+)$", re.M)
 
 def pages() -> dict[str, str]:
     """Return every page by file name: those of the package, or of the source tree that this is run from."""
+    # Here, not above: `wattflow --help` loads this module with all commands, and must stay quick.
+    import bz2
+    import json
+
+    from wattflow.files.data_folder import packaged
+
     shipped = packaged("pages.json.bz2")
     if shipped.is_file():
         found: dict[str, str] = json.loads(bz2.decompress(shipped.read_bytes()))
@@ -91,6 +93,8 @@ def write(folder: Path) -> int:
 
 def render(name: str, text: str, contents: str) -> str:
     """Render one page as HTML, with the way to all others."""
+    import html
+
     from markdown_it import MarkdownIt
 
     # Objects first, since their docstrings may hold links and pictures.
@@ -108,6 +112,8 @@ def render(name: str, text: str, contents: str) -> str:
 
 
 def _navigation(here: str, contents: str) -> str:
+    import html
+
     lines = ['<nav><a href="index.html"><b>wattflow</b></a>']
     for title, listed in sections(contents).items():
         lines.append(f"<h4>{html.escape(title)}</h4>")
@@ -124,6 +130,8 @@ def anchor(heading: str) -> str:
 
 
 def _anchored(body: str) -> str:
+    import html
+
     def named(match: re.Match[str]) -> str:
         plain = html.unescape(re.sub(r"<[^>]+>", "", match[2]))
         return f'<h{match[1]} id="{anchor(plain)}">{match[2]}</h{match[1]}>'
