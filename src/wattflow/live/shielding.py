@@ -22,7 +22,7 @@ from wattflow.live.recent_workflows import Arrived
 from wattflow.model.cluster import Cluster
 from wattflow.plan.shield import Shield, told
 from wattflow.policy import registry
-from wattflow.policy.base import Policy, Seen
+from wattflow.policy.base import Policy, PolicySettings, Seen
 from wattflow.policy.portfolio import DIAL, PORTFOLIO
 
 SHARE = 0.05
@@ -95,15 +95,19 @@ def typed(policy: Policy) -> str:
     return ":".join([PORTFOLIO.name, *(f"{name}={value!r}" for name, value in told.items())])
 
 
-def advise(policy: str, now_s: float, seen: Seen, cluster: Cluster, before: list[list[float]]) -> Answer:
-    """The choice that holds now and what it rests on. In the other process; a shield that is made anew takes up the
-    ledger from ``before``."""
+def advise(
+    policy: str, now_s: float, seen: Seen, cluster: Cluster, before: list[list[float]], settings: PolicySettings
+) -> Answer:
+    """Return the choice that holds now and what it rests on. In the other process; a shield that is made anew takes up
+    the ledger from ``before``, and races by what the engine's ``settings`` offer."""
     began = time.process_time()
     shield = _shields.get(policy)
     if shield is None:
-        steer = registry.load(policy).steer
-        assert steer is not None
-        made = steer(registry.load(policy), cluster)
+        meant = registry.load(policy)
+        assert meant.steer is not None
+        # Kubernetes offers whole requests at full speed only: a race that cuts them would choose what cannot be had.
+        offered = meant.with_settings(guarantees=settings.guarantees, frequencies=settings.frequencies)
+        made = meant.steer(offered, cluster)
         assert isinstance(made, Shield)
         shield = _shields.setdefault(policy, made)
         shield.ledger.restore(before)
@@ -147,8 +151,9 @@ class Shielding:
             return None
         self._looked = arrived
         self._answer = self._process().submit(
-            advise, self.policy, now_s, self._arrived.seen(), engine.cluster, self.remembered.rows
-        )
+            advise, self.policy, now_s, self._arrived.seen(), engine.cluster, self.remembered.rows,
+            engine.policy.settings,
+        )  # fmt: skip
         return None
 
     def news(self) -> Remembered | None:

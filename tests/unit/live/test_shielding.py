@@ -12,8 +12,9 @@ from wattflow.clusters import load_cluster
 from wattflow.live import Engine, Kind, shielding
 from wattflow.live.shielding import Answer, Remembered, Shielding, adviser
 from wattflow.model.workflow import Variant
+from wattflow.plan.shield import Shield
 from wattflow.policy import registry
-from wattflow.policy.base import Seen
+from wattflow.policy.base import Policy, Seen
 from wattflow.policy.portfolio import PORTFOLIO, REFERENCE
 
 POLICY = "wattflow:shield=kubernetes"
@@ -29,10 +30,11 @@ class Asked(ThreadPoolExecutor):
 
     def __init__(self, *answers: object) -> None:
         super().__init__(1)
-        self.answers, self.seen = list(answers), list[Seen]()
+        self.answers, self.seen, self.more = list(answers), list[Seen](), list[tuple[object, ...]]()
 
     def submit(self, work: object, policy: str, now_s: float, seen: Seen, *more: object) -> Future[object]:  # type: ignore[override]
         self.seen.append(seen)
+        self.more.append(more)
         answer: Future[object] = Future()
         told = self.answers.pop(0)
         if isinstance(told, Exception):
@@ -121,10 +123,25 @@ def test_the_shield_itself_answers_with_the_reference_while_little_is_known(engi
     shielding._shields.clear()
     here = Asked(Answer(SAVER, [], 0.0))
     play(engine, Shielding(POLICY, here), 4)
-    told = shielding.advise(POLICY, 70.0, here.seen[0], engine.cluster, [[10.0, 9.0]])
+    told = shielding.advise(POLICY, 70.0, here.seen[0], engine.cluster, [[10.0, 9.0]], engine.policy.settings)
     assert registry.load(told.chosen).params["after_s"] == REFERENCE["after_s"] and told.notes == [] and told.took_s > 0
     assert told.rows[0] == [10.0, 9.0] and len(told.rows) == 4, "the ledger of before, and what has ended since"
     assert told.summary["judged"] == 4
+
+
+def test_a_race_offers_what_the_engine_offers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Kubernetes no request may be cut and no clock set; races counted on both."""
+    shielding._shields.clear()
+    whole = registry.load(POLICY).with_settings(guarantees=(1.0,), frequencies=(0,))
+    engine = Engine(whole, cluster=load_cluster("mixed"))
+    here = Asked(Answer(SAVER, [], 0.0))
+    play(engine, Shielding(POLICY, here), 4)
+    cluster, before, settings = here.more[0]
+    raced: list[Policy] = []
+    monkeypatch.setattr(Shield, "consider", lambda shield, now_s, seen: raced.append(shield.choice))
+    shielding.advise(POLICY, 70.0, here.seen[0], cluster, before, settings)  # type: ignore[arg-type]
+    assert [(one.settings.guarantees, one.settings.frequencies) for one in raced] == [((1.0,), (0,))]
+    shielding._shields.clear()
 
 
 def test_what_an_answer_tells_is_remembered_and_told_once(engine: Engine) -> None:
