@@ -17,12 +17,13 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from wattflow.engine.settings import PolicySettings
 from wattflow.live.engine import Engine
 from wattflow.live.recent_workflows import Arrived
 from wattflow.model.cluster import Cluster
 from wattflow.plan.shield import Shield, told
 from wattflow.policy import registry
-from wattflow.policy.base import Policy, PolicySettings, Seen
+from wattflow.policy.base import Policy, Seen
 from wattflow.policy.portfolio import DIAL, PORTFOLIO
 
 SHARE = 0.05
