@@ -8,8 +8,8 @@ chaos: $(BIN)/.dev ## Server, agents and workers killed at random (CHAOS_KILLS=3
 	$(RUN) benchmarks/chaos.py --kills $(CHAOS_KILLS) --seed $(CHAOS_SEED) --record out/chaos.json
 
 .PHONY: cluster-tools
-cluster-tools: ## Slurm, munge, PostgreSQL and podman, where apt can install them
-	sh scripts/install-tools.sh slurm postgres podman
+cluster-tools: ## Slurm, munge, PostgreSQL, podman and stress-ng, where apt can install them
+	sh scripts/install-tools.sh slurm postgres podman stress-ng
 
 test-cluster: cluster-tools
 
