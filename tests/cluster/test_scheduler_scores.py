@@ -57,7 +57,8 @@ def test_bare_pods_of_a_service_that_was_just_made_spread_over_zones(
 ) -> None:
     """As shipped, again and again: the watch may tell of pods before their Service, and five nodes fill unevenly."""
     kwok_nodes(5, [Shape(CLASS, cpu="32", memory="64Gi", zones=3)])
-    zones = {one["metadata"]["name"]: one["metadata"].get("labels", {}).get(ZONE) for one in cluster.api.items("/api/v1/nodes")}
+    nodes = [one["metadata"] for one in cluster.api.items("/api/v1/nodes")]
+    zones = {one["name"]: one.get("labels", {}).get(ZONE) for one in nodes}
     pods, services = (f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("pods", "services"))
     with OurScheduler(cluster.own(), "wattflow", SECTIONS.format(joules=0.1)):
         for turn in range(6):

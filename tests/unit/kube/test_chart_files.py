@@ -1,4 +1,4 @@
-"""The chart's files are those of deploy/, by links: a copy would go its own way, and a link kept as text is no manifest."""
+"""The chart's files are those of deploy/, by links: a copy would go its own way, a link kept as text is no manifest."""
 
 from __future__ import annotations
 
