@@ -49,7 +49,7 @@ class Spread:
 
 @dataclass(slots=True)
 class Counted:
-    """What pods that are alike count on each node, and in sum per domain, for each of their constraints.
+    """Counts of pods that are alike, on each node and in sum per domain, for each of their constraints.
 
     A node whose pods and facts are as they were is not counted again: a placement changes one node of thousands.
     """
