@@ -32,7 +32,7 @@ _OF_THE_FILE = (
     "cluster", "policies", "seeds", "baseline", "jitter", "runtime_error", "power_error", "estimates", "queue",
     "round_s", "sleep_after",
 )  # fmt: skip
-"""What a compare file says itself."""
+"""Keys that a compare file says itself."""
 
 
 def compare(

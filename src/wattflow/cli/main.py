@@ -70,7 +70,7 @@ _BELOW: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     "lab": ("Designs of schedulers.", (lab_commands.explore, lab_commands.frames)),
 }  # fmt: skip
 FIRST = tuple(command.__name__ for command in _FIRST)
-"""What a user needs first, on top of the list."""
+"""Commands that a user needs first, on top of the list."""
 NOUNS = {noun: (about, tuple(command.__name__ for command in some)) for noun, (about, some) in _BELOW.items()}
 """Everything else, below a noun; the spelling of 0.1 without the noun is accepted for one release more."""
 _HIDDEN = (*(command for _, some in _BELOW.values() for command in some), completion.completion)

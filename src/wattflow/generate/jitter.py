@@ -47,4 +47,4 @@ class Jittered:
 
 
 Drawable = Recipe | Jittered
-"""What is drawn anew for each seed."""
+"""Workloads that are drawn anew for each seed."""

@@ -219,7 +219,7 @@ _KEYS: dict[str, tuple[str, str, Callable[[str], object], str]] = {
 }
 """Where a key's value goes, how it is read, and what it means."""
 KEYS_ABOUT = {key: about for key, (_, _, _, about) in _KEYS.items()}
-"""What may be written after the colon of a generated workload."""
+"""Keys that may be written after the colon of a generated workload."""
 
 USUAL_SHAPE = {"lognormal": 1.0, "pareto": 2.0, "weibull": 0.7}
 """Shape of a law named in a line without one."""

@@ -17,8 +17,8 @@ SLEEP_W = f"{PREFIX}sleep-w"
 _WEIGHT = 0.3
 """Of the newest wake: a single slow start (a disk check) must not double what is expected of the node."""
 _MOST_TIMES = 2.0
-"""What was expected that a wake counts as, at most: many nodes that wake together wait for hooks, the API server and
-one another, which is no fact of a node. One that really is slower is learned in a few wakes."""
+"""Multiple of the expected time that a wake counts as, at most: many nodes that wake together wait for hooks, the API
+server and one another, which is no fact of a node. One that really is slower is learned in a few wakes."""
 _STEP = math.log(1.15)
 _LONGEST_S, _MOST_W = 86_400.0, 1e6
 

@@ -22,7 +22,7 @@ ROW = np.dtype([*caller_choice.ROW.descr, ("price", "f8")])
 """As of `wanted`; ``price``: of a row that is described, the cost before what was learned and what others lose."""
 
 NEEDS = np.dtype([("need_u", "i8"), ("memory", "i8"), ("variant", "i4"), ("plain", "i4")])
-"""What a shape asks for, in one place. ``plain``: `ONE` where all its variants need the same cores and memory of any
+"""Needs of a shape, in one place. ``plain``: `ONE` where all its variants need the same cores and memory of any
 node (``variant`` is the first), `SEVERAL` where each needs its own, 0 where there is more to it than that."""
 ONE, SEVERAL = 1, 2
 FOLLOWS, SLOWER = 1, 2

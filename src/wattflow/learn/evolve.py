@@ -76,7 +76,7 @@ class Progress:
     best_reward: float = 0.0
     price: float = 2.0
     origin: dict[str, Any] = field(default_factory=dict)
-    """What training began with, where that was not the flagship."""
+    """Origin of the weights that training began with, where that was not the flagship."""
     began: int = 0
     """The generation from which on the mean is taken."""
 

@@ -31,7 +31,7 @@ _STATE_SCRATCH = ("timers", "actions", "ended", "candidates", "cost", "gang", "s
 _DESK_SCRATCH = ("events", "order", "tally", "arrivals", "fresh", "changed", "placements", "actions", "rejected")
 """Tables that hold nothing between two steps, but for the first timers and events."""
 _MADE_ANEW = ("_inbox", "_words", "_kernels", "_functions", "policy", "state", "_desk")
-"""What an engine makes from the rest when it starts, and what is written apart."""
+"""Attributes that an engine makes from the rest when it starts, and what is written apart."""
 
 
 def _kept(engine: Engine) -> dict[str, Any]:

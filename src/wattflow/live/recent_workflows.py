@@ -25,7 +25,7 @@ from wattflow.policy.base import Seen
 
 Floats = NDArray[np.float64]
 MOST_FLOWS, MOST_TASKS = 256, 2_000
-"""What is kept: a replay of so many tasks takes some tens of milliseconds."""
+"""Workflows and tasks that are kept: a replay of so many tasks takes some tens of milliseconds."""
 _OPEN = (WAITING, READY, PLACED, PARKED, UNKNOWN)
 _LEAST_S = 1e-3
 _TOGETHER = 64

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 _Z90 = 1.6448536269514722
 _TRIES = 64
 _LEAST_LEFT = 0.05
-"""What a task that is past every draw still needs, as a share of its estimate."""
+"""Rest of a task that is past every draw, as a share of its estimate."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ SHARING = ("exclusive", "time-slice", "mps", "mig")
 
 
 _ENDLESS = ("bandwidth_bytes_per_s", "after_s", "burst", "time_limit_s", "mtbf_s", "keep_alive_s")
-"""What may be infinite."""
+"""Amounts that may be infinite."""
 
 
 def _require(what: str, value: float, low: float = 0.0, *, above: bool = False) -> None:

@@ -261,7 +261,7 @@ class Workload:
 
 
 MOST_CORES, MOST_BYTES = 1e6, 1 << 60
-"""What one task may ask of one machine before it is taken for a mistake."""
+"""The most that one task may ask of one machine before it is taken for a mistake."""
 LONGEST_S = 3.2e9
 """Longest runtime that is believed: beyond it sums of seconds lose their milliseconds."""
 UNKNOWN_RUNTIME_S = 1.0

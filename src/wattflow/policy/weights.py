@@ -33,7 +33,7 @@ DOZE = ORDER + placing.ORDER_N + 1
 SLEEP = DOZE + placing.DOZE_N + 1
 SIZE = SLEEP + placing.CLASS_N + 1
 LAYOUT = (placing.N, placing.AROUND_N, placing.ORDER_N, placing.DOZE_N, placing.CLASS_N)
-"""What a file must agree with; those of a network, which it was once, have one number more."""
+"""Numbers that a file must agree with; those of a network, which it was once, have one number more."""
 ENVIRONMENT = "WATTFLOW_WEIGHTS"
 
 

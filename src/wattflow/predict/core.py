@@ -31,7 +31,7 @@ _WIDER = (
 )
 _NEIGHBOURS, _SHARPNESS = 3, 4.0
 INPUTS = ("new input", "known input", "known input here")
-"""Whether the task ran on the input before, and on the same machine."""
+"""Tells whether the task ran on the input before, and on the same machine."""
 # Position i + 3 is regime i at the largest sizes; `Trainer.weigh` and `serving` count on it.
 REGIMES = (*INPUTS, *(f"{name}, largest sizes" for name in INPUTS))
 

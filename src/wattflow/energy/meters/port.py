@@ -14,7 +14,7 @@ from typing import Protocol
 from wattflow.model.errors import WattflowError
 
 KINDS = ("package", "core", "uncore", "dram", "psys", "gpu", "wall")
-"""What a domain covers. ``core`` and ``uncore`` are inside ``package``; ``dram`` stands beside it; ``psys`` and
+"""Coverage of a domain. ``core`` and ``uncore`` are inside ``package``; ``dram`` stands beside it; ``psys`` and
 ``wall`` contain them; ``gpu`` is a device of its own."""
 
 WHOLE = ("package", "psys", "wall")

@@ -37,10 +37,10 @@ from wattflow.model.errors import InvalidInput
 DeviceId = tuple[str, str, str]
 """Driver, pool, device."""
 Selected = dict[tuple[bytes, DeviceId], bool]
-"""Whether a wish (as text) selects a device: asked again and again for pods alike, and expressions are slow."""
+"""Tells whether a wish (as text) selects a device: asked again and again for pods alike, and expressions are slow."""
 PoolId = tuple[str, str]
 Counters = dict[tuple[str, str], Decimal]
-"""What is left, by counter set and counter."""
+"""Amounts left, by counter set and counter."""
 MOST_RESULTS = 32
 """Devices of one claim, by the API."""
 _MOST_STEPS = 20_000
