@@ -40,6 +40,7 @@ class Hand:
     def __init__(self) -> None:
         self.leases: list[m.Lease] = []
         self.resumed: list[m.Lease] = []
+        self.nodes: list[str] = []
         self.cancelled: list[int] = []
         self.warmed: list[tuple[str, m.Warm]] = []
 
@@ -50,7 +51,7 @@ class Hand:
         return None
 
     def resume(self, nodes: Sequence[str], leases: Sequence[m.Lease]) -> None:
-        self.resumed = list(leases)
+        self.nodes, self.resumed = list(nodes), list(leases)
 
     def launch(self, leases: Sequence[m.Lease]) -> None:
         self.leases += leases

@@ -721,3 +721,15 @@ def test_after_each_sixteen_that_are_submitted_others_have_a_turn_and_no_longer(
             assert slept == [0] * pauses and accepted.new == count
 
     run(body())
+
+
+def test_a_driver_that_starts_anew_hears_of_the_nodes_that_are_on(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, SMALL, msgspec.structs.replace(SMALL, name="other")) as (service, driver):
+            assert driver.nodes == []
+            service.gone("other", "silent")
+            await service.stored()
+        async with running(tmp_path) as (_, driver):
+            assert driver.nodes == [SMALL.name]
+
+    run(body())
