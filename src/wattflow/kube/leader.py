@@ -65,10 +65,11 @@ class Leader:
     async def run(self, on_lost: Callable[[], None]) -> None:
         """Acquire and renew until cancelled; ``on_lost`` is called when leadership ends."""
         while True:
-            try:
-                await self.attempt()
-            except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
-                log.warning("lease %s: %s", self.name, error)
+            await self._attempt_safely()
+            if self.elected.is_set() and not self.leads:
+                # Late ourselves, perhaps: a long decision makes a renewal that went through look like silence.
+                # Nothing binds meanwhile, and who still stands in the lease has had no successor.
+                await self._attempt_safely()
             if self.leads:
                 self.elected.set()
             elif self.elected.is_set():
@@ -77,6 +78,12 @@ class Leader:
                 on_lost()
             await asyncio.sleep(self.retry_s)
 
+    async def _attempt_safely(self) -> None:
+        try:
+            await self.attempt()
+        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.warning("lease %s: %s", self.name, error or type(error).__name__)
+
     async def attempt(self) -> None:
         """Try once to take or renew the lease."""
         # Before the request, see the module: the lease runs from when the server wrote it, which is later.
@@ -84,7 +91,7 @@ class Leader:
         lease = await self._read()
         if lease is None:
             await self._write("POST", self.path, self._ours(None))
-        elif lease.spec.holder_identity == self.identity or self._expired(lease):
+        elif lease.spec.holder_identity == self.identity or (not self.elected.is_set() and self._expired(lease)):
             await self._write("PUT", f"{self.path}/{self.name}", self._ours(lease))
         else:
             self.asked = True
@@ -106,17 +113,22 @@ class Leader:
 
     async def _read(self) -> Lease | None:
         try:
-            return await self.client.get(f"{self.path}/{self.name}", Lease)
+            # Bounded as a whole: a server that is busy and says so may be asked again for minutes by the client.
+            async with asyncio.timeout(self._patience_s):
+                return await self.client.get(f"{self.path}/{self.name}", Lease)
         except ApiError as error:
             if error.code == 404:
                 return None
             raise
 
     async def _write(self, method: str, path: str, lease: Lease) -> None:
-        # As for bindings (`Scheduler.binder`): what is under way when we stop leading must fail before
-        # another begins.
-        timeout_s = max(1.0, self.lease_s - self.renew_s - 1)
-        await self.client.call(method, path, lease, timeout_s=timeout_s)
+        async with asyncio.timeout(self._patience_s):
+            await self.client.call(method, path, lease, timeout_s=self._patience_s)
+
+    @property
+    def _patience_s(self) -> float:
+        """Seconds for one request, as for bindings (`Scheduler.binder`): it must fail before another begins to lead."""
+        return max(1.0, self.lease_s - self.renew_s - 1)
 
     def _expired(self, lease: Lease) -> bool:
         """Tell whether the holder was silent for a whole lease by our own clock; those of others are not trusted."""

@@ -227,6 +227,59 @@ def test_a_lease_lost_between_reading_and_writing_is_not_held() -> None:
     asyncio.run(run())
 
 
+class Late(Leader):
+    """One whose next look at the lease is overtaken by something, once."""
+
+    meanwhile = None
+
+    async def _read(self) -> object:  # type: ignore[override]
+        found = await super()._read()
+        if self.meanwhile is not None:
+            then, self.meanwhile = self.meanwhile, None
+            await then()
+        return found
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_who_was_late_itself_goes_on_leading_unless_somebody_took_over(taken: bool) -> None:
+    async def run() -> None:
+        now, lost = 0.0, []
+
+        async def overtaken() -> None:
+            nonlocal now
+            now += 12.0  # a decision that took longer than a renewal may
+            if taken:
+                await two.attempt()
+                now += 16.0
+                await two.attempt()
+
+        async with small_api() as (_, where), Client(where) as client:
+            one = Late(client, "d", "ours", "one", retry_s=0.01, clock=lambda: now)
+            two = leader(client, "two", lambda: now)
+            task = asyncio.create_task(one.run(lambda: lost.append("lost")))
+            await one.elected.wait()
+            one.meanwhile = overtaken
+            await until(lambda: one.meanwhile is None and (bool(lost) or one.leads))
+            task.cancel()
+            assert bool(lost) == taken
+            assert one.leads != taken and two.leads == taken
+
+    asyncio.run(run())
+
+
+def test_a_server_that_only_asks_for_patience_does_not_hold_a_renewal_for_minutes() -> None:
+    async def run() -> None:
+        async with small_api() as (api, where), Client(where) as client:
+            one = Leader(client, "d", "ours", "one", lease_s=3.0, renew_s=2.0)
+            api.faults += [("leases", lambda: refusal(429, "TooManyRequests", **{"Retry-After": "5"}))] * 6
+            began_s = asyncio.get_running_loop().time()
+            with pytest.raises(TimeoutError):
+                await one.attempt()
+            assert asyncio.get_running_loop().time() - began_s < 4.0
+
+    asyncio.run(run())
+
+
 def test_kubeconfig(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("""
