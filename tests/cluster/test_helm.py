@@ -80,6 +80,13 @@ def test_rights_and_admission_are_asked_for_one_by_one(helm: Path) -> None:
         assert {key: more[key] for key in more.keys() - usual} == wanted, value
 
 
+def test_the_namespace_gets_the_labels_of_the_base(helm: Path) -> None:
+    usual, more = _rendered(helm).keys(), _rendered(helm, "--set", "podSecurity=restricted")
+    assert more.keys() - usual == {("Namespace", "wattflow")}
+    wanted = _named(documents("base"))["Namespace", "wattflow"]["metadata"]["labels"]
+    assert more["Namespace", "wattflow"]["metadata"]["labels"] == wanted and len(wanted) == 3
+
+
 def test_rights_of_placers_are_a_value(helm: Path) -> None:
     usual, more = _rendered(helm).keys(), _rendered(helm, "--set", "rights.frame=true")
     wanted = _named(list(yaml.safe_load_all((DEPLOY / "frame" / "rbac.yaml").read_text())))
@@ -93,7 +100,7 @@ def test_rules_at_admission_say_which_version_they_need(helm: Path) -> None:
 
 
 def test_what_the_chart_does_not_know_is_refused(helm: Path) -> None:
-    for value in ("rights.wats=true", "nonsense=1", "replicas=many", "image.pullPolicy=Sometimes"):
+    for value in ("rights.wats=true", "nonsense=1", "replicas=many", "image.pullPolicy=Sometimes", "podSecurity=tight"):
         words = [str(helm), "template", "x", str(CHART), "--kube-version", parts.KUBERNETES, "--set", value]
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode != 0 and value.split(".")[-1].split("=")[0] in done.stderr, value
@@ -131,12 +138,17 @@ def test_another_namespace_and_name_reach_everything(helm: Path) -> None:
 def test_helm_installs_and_removes_it(helm: Path, cluster: Cluster) -> None:
     where = ("-n", "wattflow-helm")
     # without replicas: the image is not on the rig, and its pods would take other tests' nodes
-    words = ("install", "w", str(CHART), *where, "--create-namespace", "--set", "replicas=0", "--skip-crds")
+    values = ("--set", "replicas=0,podSecurity=restricted", "--take-ownership")
+    cluster.api.create("/api/v1/namespaces", {"metadata": {"name": where[1]}})
+    words = ("install", "w", str(CHART), *where, *values, "--skip-crds")
     _run(helm, *words, kubeconfig=cluster.kubeconfig)
     try:
+        labels = cluster.api.get("/api/v1/namespaces/wattflow-helm")["metadata"]["labels"]
+        assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
         found = cluster.api.get("/apis/apps/v1/namespaces/wattflow-helm/deployments/w-scheduler")
         assert found["spec"]["template"]["spec"]["serviceAccountName"] == "w-scheduler"
     finally:
         _run(helm, "uninstall", "w", *where, "--wait", kubeconfig=cluster.kubeconfig)
+    assert cluster.api.get("/api/v1/namespaces/wattflow-helm")["status"]["phase"] == "Active", "it outlives the release"
     cluster.api.delete("/api/v1/namespaces/wattflow-helm")
     cluster.api.await_none("/apis/apps/v1/namespaces/wattflow-helm/deployments", 60)

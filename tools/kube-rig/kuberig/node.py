@@ -89,7 +89,7 @@ def start(folder: Path, processes: Processes, users: Accounts, api: Api, name: s
 def _start_containerd(node: RealNode, processes: Processes) -> None:
     config = node.folder / "containerd.toml"
     config.write_text(_containerd_config(node))
-    (node.folder / "cni").mkdir()
+    (node.folder / "cni").mkdir(exist_ok=True)
     network = {"cniVersion": "1.0.0", "name": "rig", "plugins": [{"type": "loopback"}]}
     (node.folder / "cni" / "10-rig.conflist").write_text(json.dumps(network))
     process = processes.start(f"containerd-{node.name}", [program("containerd"), f"--config={config}"])
@@ -187,8 +187,8 @@ def _start_kubelet(node: RealNode, processes: Processes, users: Accounts) -> Non
     until_ready(process, lambda: (node.folder / "kubelet").is_dir(), 30)
 
 
-def stop(node: RealNode, processes: Processes) -> None:
-    """Ends kubelet, every container, containerd and the shims; takes the mounts and the cgroup away."""
+def switch_off(node: RealNode, processes: Processes) -> None:
+    """Ends kubelet, every container, containerd and the shims, as when a machine loses its power; its disk stays."""
     kubelet = processes.find(f"kubelet-{node.name}")
     if kubelet:
         processes.stop(kubelet)
@@ -198,6 +198,17 @@ def stop(node: RealNode, processes: Processes) -> None:
             _ctr(node, "tasks", "delete", "--force", task)
         processes.stop(containerd)
     _end_shims(node)
+
+
+def switch_on(node: RealNode, processes: Processes, users: Accounts) -> None:
+    """Starts a node anew that was switched off, with its images and under its old name; does not wait for its word."""
+    _start_containerd(node, processes)
+    _start_kubelet(node, processes, users)
+
+
+def stop(node: RealNode, processes: Processes) -> None:
+    """Switches it off and takes its mounts and its cgroup away."""
+    switch_off(node, processes)
     _unmount(node.folder)
     cgroups.remove(node.cgroup)
 
