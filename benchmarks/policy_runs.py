@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import math
@@ -204,6 +205,32 @@ class Book:
             if scenario in scenarios and seed in seeds:
                 found.setdefault((scenario, policy), []).append(self.known[scenario, policy, seed])
         return found
+
+
+def deciding(*more: Path) -> str:
+    """A hash of the code that results depend on, whatever its comments, docstrings and layout, and of the data beside
+    it; ``more``: further files."""
+    root = Path(wattflow.__file__).parent
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted([*(root / package).rglob("*.py"), *(root / package).rglob("*.toml")]):
+            digest.update(_meaning(path))
+    for path in more:
+        digest.update(_meaning(path))
+    return digest.hexdigest()[:16]
+
+
+def _meaning(path: Path) -> bytes:
+    if path.suffix != ".py":
+        return path.read_bytes()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            # Docstrings, those of attributes too, say nothing to a machine.
+            texts = [one for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)]
+            node.body = [one for one in body if one not in texts]  # type: ignore[attr-defined]
+    return ast.dump(tree).encode()
 
 
 def sources() -> str:

@@ -27,8 +27,9 @@ from typing import Any
 import ground
 import numpy as np
 from ground import Place
-from policy_runs import sources
+from policy_runs import deciding
 
+from research import judge as judging
 from research import stream_bound
 from research.judge import ERROR, Judge, Verdict
 
@@ -82,11 +83,17 @@ def with_bound(row: Row) -> Row:
     return row | {"bound": bound_of(Judge(Place(**row["place"]).stream(row["workflows"])), row["policies"])}
 
 
+def stamp() -> str:
+    """The sources that decide a stream's figures: package, judge and ground."""
+    judges = [Path(file) for file in (ground.__file__, judging.__file__)]
+    return deciding(*judges, *sorted(ground.FOLDER.glob("*.toml")))
+
+
 class Record:
     """Rows of these sources, in memory and in a file that a later call goes on with."""
 
     def __init__(self, folder: Path, part: int) -> None:
-        self.path, self.stamp, self.rows = folder / f"streams-{part}.jsonl", sources(), {}
+        self.path, self.stamp, self.rows = folder / f"streams-{part}.jsonl", stamp(), {}
         folder.mkdir(parents=True, exist_ok=True)
         lines = [
             line for path in sorted(folder.glob("streams*.jsonl")) for line in path.read_text("utf-8").splitlines()
