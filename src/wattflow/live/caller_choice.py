@@ -19,7 +19,7 @@ from wattflow.kernel.records import record_table
 from wattflow.live import hand, kernels, stepping
 from wattflow.live import protocol as p
 from wattflow.live.candidate_rows import ASK, BAD, NONE, PLACE, ROW, SLEEP, WAIT, WAKE, Ask
-from wattflow.live.step_buffers import Desk
+from wattflow.live.step_buffers import StepBuffers
 from wattflow.model.errors import BrokenPolicy
 from wattflow.policy import bind
 from wattflow.policy.base import Policy
@@ -30,7 +30,7 @@ class Steps(Protocol):
 
     state: State
     policy: Policy
-    _desk: Desk
+    _desk: StepBuffers
     _functions: Any
 
     def _begin(self, now_s: float) -> None: ...
@@ -61,7 +61,7 @@ def _kernels(engine: Steps, ask: Ask) -> tuple[Any, Any, Any]:
     return _compiled(engine.state.kind, engine._desk.kind, ask.kind)
 
 
-class Wanted:
+class CallerChoice:
     """One engine, decided by hand: `open` an instant, `wanted` until there is no task, `close` it.
 
     Args:
@@ -111,4 +111,4 @@ class Wanted:
         return int(self.ask.ask["lost"][0])
 
 
-__all__ = ["ASK", "NONE", "PLACE", "ROW", "SLEEP", "WAIT", "WAKE", "Ask", "Wanted"]
+__all__ = ["ASK", "NONE", "PLACE", "ROW", "SLEEP", "WAIT", "WAKE", "Ask", "CallerChoice"]

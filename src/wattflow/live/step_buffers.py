@@ -24,16 +24,16 @@ WORDS = np.dtype([
 TABLES = ("words", "events", "order", "tally", "arrivals", "fresh", "changed", "placements", "actions", "rejected")
 
 
-class Desk(Tables):
+class StepBuffers(Tables):
     """The tables of one engine's desk."""
 
     __slots__ = TABLES
     NAMES = TABLES
 
 
-def make_desk(events: int, attempts: int, actions: int) -> Desk:
+def make_desk(events: int, attempts: int, actions: int) -> StepBuffers:
     """Make a desk with room for so many events, placements and actions of one step."""
-    return Desk(
+    return StepBuffers(
         words=record_table(WORDS, 1),
         events=record_table(EVENT, events),
         order=np.zeros(events, np.int32),
