@@ -151,6 +151,8 @@ def test_counts_are_what_they_say(sources: ModuleType, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     known = sources.modules(tmp_path)
     assert sources.lines(known.values()) == 19 and sources.statements(known.values()) == 12
+    parts = {place: sources.lines(some) for place, some in sources.by_package(tmp_path).items()}
+    assert parts == {"wattflow": 0, "wattflow.one": 7, "wattflow.two": 12}
     assert sources.private_uses(known) == ["wattflow.one.a:7 _hidden"]
     assert sources.cycles(known) == [["wattflow.one.a", "wattflow.two.b"]]
     assert sources.equal_names(known.values()) == {"a.py": 2}

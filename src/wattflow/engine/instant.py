@@ -3,7 +3,7 @@
 `decide` is one pass over the queue and knows no driver; here is when passes are made and what stands around them.
 
 A driver folds (the simulator what its clocks and its agenda say is due, a live engine what it was told) and calls
-`run`. ``driver`` is the simulator's World or a live engine's StepBuffers; ``hand`` is None, or tables by which somebody
+`run`. ``driver`` is the simulator's World or a live engine's Desk; ``hand`` is None, or tables by which somebody
 answers in the policy's place (`decide`): then `run` returns ASKED at each decision, and the next call goes on from
 there. The bodies of the hooks here are for a driver that has nothing to add.
 """

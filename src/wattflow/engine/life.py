@@ -3,8 +3,8 @@
 An attempt begins (`begin`), reaches its node (`arrive`), waits there until the node is on (`is_on`), takes its
 container (`enter`), and ends: `finished`, `failed`, or `lose` with its node. What is only the simulator's (stages that
 take time, joules, records) or only a live engine's (marks, what the driver is asked for) is a hook. ``driver`` is the
-simulator's World, whose bodies `sim.stages`, `sim.ends` and `sim.node_power` give; a live engine's StepBuffers or None
-take the bodies that stand here.
+simulator's World, whose bodies `sim.stages`, `sim.ends` and `sim.node_power` give; a live engine's Desk or None take
+the bodies that stand here.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from wattflow.kernel.records import record_table
 from wattflow.live import hand, kernels, stepping
 from wattflow.live import protocol as p
 from wattflow.live.candidate_rows import ASK, BAD, NONE, PLACE, ROW, SLEEP, WAIT, WAKE, Ask
-from wattflow.live.step_buffers import StepBuffers
+from wattflow.live.step_buffers import Desk
 from wattflow.model.errors import BrokenPolicy
 from wattflow.policy import bind
 from wattflow.policy.base import Policy
@@ -30,7 +30,7 @@ class Steps(Protocol):
 
     state: State
     policy: Policy
-    _desk: StepBuffers
+    _desk: Desk
     _functions: Any
 
     def _begin(self, now_s: float) -> None: ...

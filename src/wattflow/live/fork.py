@@ -68,7 +68,7 @@ def fork(engine: Engine) -> Engine:
     timers, events = int(engine.state.counts["timer_n"][0]), engine._inbox.count
     as_bytes(state.timers[:timers])[...] = as_bytes(engine.state.timers[:timers])
     as_bytes(desk.events[:events])[...] = as_bytes(engine._desk.events[:events])
-    # Books point at State and StepBuffers: in the copy they must point at the copies.
+    # Books point at State and Desk: in the copy they must point at the copies.
     memo: dict[int, Any] = {id(engine.state): state, id(engine._desk): desk, id(engine): made}
     vars(made).update({name: cloned(value, memo) for name, value in _kept(engine).items()})
     made.policy, made._kernels, made._functions = engine.policy, engine._kernels, engine._functions

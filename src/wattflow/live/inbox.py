@@ -19,7 +19,7 @@ from wattflow.live.kernels import Kernels
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook
-from wattflow.live.step_buffers import StepBuffers
+from wattflow.live.step_buffers import Desk
 
 _EVENT_BYTES = desks.EVENT.itemsize
 _UNTOLD = -1
@@ -34,7 +34,7 @@ class Inbox:
         gone: Nodes that leave with the next step.
     """
 
-    def __init__(self, state: State, desk: StepBuffers, nodes: NodeBook, shapes: ShapeBook, kernels: Kernels) -> None:
+    def __init__(self, state: State, desk: Desk, nodes: NodeBook, shapes: ShapeBook, kernels: Kernels) -> None:
         self.state, self.desk, self.nodes, self.shapes, self.kernels = state, desk, nodes, shapes, kernels
         self.count = 0
         self.gone: list[int] = []

@@ -1,4 +1,4 @@
-"""The compiled entries of a live engine, made once for the types of State and StepBuffers."""
+"""The compiled entries of a live engine, made once for the types of State and Desk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numba import types
 from wattflow.engine.tables import State
 from wattflow.kernel import jit
 from wattflow.live import stepping
-from wattflow.live.step_buffers import StepBuffers
+from wattflow.live.step_buffers import Desk
 from wattflow.policy import bind
 
 
@@ -60,7 +60,7 @@ def _compiled(state: Any, desk: Any) -> Kernels:
     )
 
 
-def kernels(state: State, desk: StepBuffers) -> Kernels:
+def kernels(state: State, desk: Desk) -> Kernels:
     """Return the entries for these tables, compiled when they are first asked for."""
     if not jit.COMPILED:
         return Kernels(

@@ -24,16 +24,16 @@ WORDS = np.dtype([
 TABLES = ("words", "events", "order", "tally", "arrivals", "fresh", "changed", "placements", "actions", "rejected")
 
 
-class StepBuffers(Tables):
-    """The tables of one engine's desk."""
+class Desk(Tables):
+    """The tables of one engine's desk. Snapshots carry the name of this class: another one could not be loaded."""
 
     __slots__ = TABLES
     NAMES = TABLES
 
 
-def make_desk(events: int, attempts: int, actions: int) -> StepBuffers:
+def make_desk(events: int, attempts: int, actions: int) -> Desk:
     """Make a desk with room for so many events, placements and actions of one step."""
-    return StepBuffers(
+    return Desk(
         words=record_table(WORDS, 1),
         events=record_table(EVENT, events),
         order=np.zeros(events, np.int32),

@@ -15,7 +15,7 @@ from wattflow.engine.tables import (
 from wattflow.kernel.jit import inner
 from wattflow.live import folding
 from wattflow.live.folding import BAD_COST, GROW_ATTEMPTS, GROW_EDGES, OK
-from wattflow.live.step_buffers import StepBuffers
+from wattflow.live.step_buffers import Desk
 
 
 def fold_events(state, desk, functions, now):
@@ -35,7 +35,7 @@ def run_step(state, desk, functions, now, events):
     return status if status != OK else _decide_all(state, desk, functions)
 
 
-@instant.arrive.of(StepBuffers)
+@instant.arrive.of(Desk)
 @inner
 def _arrive(state, desk, priority):
     words = desk.words[0]
@@ -48,13 +48,13 @@ def _arrive(state, desk, priority):
     words.wake_at = math.inf
 
 
-@instant.ramps.of(StepBuffers)
+@instant.ramps.of(Desk)
 @inner
 def _ramps(state, desk):
     return desk.words[0].ramps == 1
 
 
-@instant.come_back.of(StepBuffers)
+@instant.come_back.of(Desk)
 @inner
 def _come_back(state, desk):
     """Say when a platform has grown. A hold needs no timer: `list_results` looks at ``retry_at``."""
@@ -62,7 +62,7 @@ def _come_back(state, desk):
         desk.words[0].wake_at = fold.next_growth(state)
 
 
-@instant.begun.of(StepBuffers)
+@instant.begun.of(Desk)
 @inner
 def _list_placements(state, desk):
     # There is room: placements are at most as many as attempts that run, and none ends within a step.
