@@ -7,6 +7,9 @@ RUN := $(BIN)/python
 # benchmarks/ is a folder of scripts: what some of them share with research/ and the rig is found by the path
 BENCH := PYTHONPATH=.:tools/kube-rig $(RUN)
 
+# Python keeps what it compiled: without that each worker reads and rewrites every test anew, 10 s of each
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-fast test-differential check tools clean
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22

@@ -19,7 +19,7 @@ from research import portfolio
 from research.portfolio import Result
 from wattflow.learn import scenarios
 from wattflow.learn.scenarios import Scenario
-from wattflow.learn.trial import Drawn, Judge, Wish
+from wattflow.learn.trial import Drawn, Judge, TrialWeights
 from wattflow.plan import measured
 from wattflow.policy import registry, wattflow
 
@@ -44,11 +44,13 @@ def dials(load: float, fold: int) -> Mapping[str, float]:
 class BarJudge(Judge):
     """A scenario in which the portfolio's setting is the reference, and what the network corrects."""
 
-    def __init__(self, scenario: Drawn, seed: int, wish: Wish | None = None, fold: int = -1, own: bool = False) -> None:
+    def __init__(
+        self, scenario: Drawn, seed: int, wish: TrialWeights | None = None, fold: int = -1, own: bool = False
+    ) -> None:
         """``own``: the flagship's own dials take the place of the portfolio's."""
         assert isinstance(scenario, Scenario)
         self.fold, self.own = fold, own
-        wish = wish or Wish()
+        wish = wish or TrialWeights()
         base = {} if own else dict(dials(scenario.stream.load, fold))
         if wish.wait > 0.0:
             base["wait"] = wish.wait

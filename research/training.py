@@ -32,7 +32,7 @@ from wattflow.files.whole import whole_file
 from wattflow.learn import scenarios
 from wattflow.learn.evolve import Progress, Trainer
 from wattflow.learn.scenarios import Scenario
-from wattflow.learn.trial import Judge, Wish
+from wattflow.learn.trial import Judge, TrialWeights
 from wattflow.policy import weights
 
 Floats = NDArray[np.float64]
@@ -57,15 +57,15 @@ def training_applications(fold: int) -> list[str]:
     return [name for name in scenarios.APPLICATIONS if name not in held]
 
 
-def wish(seed: int) -> Wish:
+def wish(seed: int) -> TrialWeights:
     """What counts in a training scenario: energy in three of four, else a mixture, or another value of the dial."""
     rng = np.random.default_rng([seed, 37])
     if rng.random() < 3 / 4:
-        return Wish()
+        return TrialWeights()
     if rng.random() < 0.4:
-        return Wish(wait=float(rng.choice([0.1, 0.3, 1.0])))
+        return TrialWeights(wait=float(rng.choice([0.1, 0.3, 1.0])))
     response, makespan, _ = rng.dirichlet(np.ones(3)).tolist()
-    return Wish(response, makespan)
+    return TrialWeights(response, makespan)
 
 
 PLAIN = Stage("streams", curriculum.FOREVER)
@@ -81,14 +81,14 @@ def judges(
     seed = first_seed
     while len(made) < count:
         drawn = stage.shaped(scenarios.draw(seed, allowed, round(stage.tasks * settings.tasks)), seed)
-        one = judge_of(settings, drawn, seed, wish(seed) if mixed else Wish())
+        one = judge_of(settings, drawn, seed, wish(seed) if mixed else TrialWeights())
         if len(one.trial.workload) <= MOST_TASKS and (not mixed or fit(one, settings)):
             made.append(one)
         seed += 1
     return made
 
 
-def judge_of(settings: ScratchSettings, scenario: Scenario, seed: int, wished: Wish) -> Judge:
+def judge_of(settings: ScratchSettings, scenario: Scenario, seed: int, wished: TrialWeights) -> Judge:
     """A scenario beside what these settings measure by."""
     if not settings.bar:
         return Judge(scenario, seed, wished)

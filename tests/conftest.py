@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer.testing
 from hypothesis import settings
 
 from required import data_dir, pytest_make_collect_report, pytest_runtest_makereport
@@ -21,6 +23,22 @@ settings.load_profile("same")
 
 os.environ.setdefault("WATTFLOW_TASKS_AS", "self")  # tasks of tests write into folders that are only the tests' own
 os.environ.setdefault("WATTFLOW_FIRST_RUN", "compile")  # no test leaves a process behind that compiles
+
+# typer reads the annotations of all commands anew for each call; tests type hundreds.
+vars(typer.testing)["_get_command"] = functools.cache(typer.main.get_command)
+
+TOGETHER = ("cli", "engine", "frames", "learn")
+"""Rooms of unit tests whose first test compiles for many seconds: two workers would compile the same code at once."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep each room that compiles with one worker (`--dist loadgroup`)."""
+    unit = Path(__file__).parent / "unit"
+    for item in items:
+        room = item.path.relative_to(unit).parts[0] if item.path.is_relative_to(unit) else ""
+        if room in TOGETHER and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(room))
 
 
 def pytest_collection_finish() -> None:

@@ -12,7 +12,7 @@ from research.portfolio_judge import BarJudge
 from research.recipe import SCRATCH
 from wattflow.learn import scenarios
 from wattflow.learn.scenarios import Scenario
-from wattflow.learn.trial import Wish
+from wattflow.learn.trial import TrialWeights
 from wattflow.policy import weights
 
 
@@ -40,7 +40,7 @@ def test_the_fine_is_a_smooth_step_at_the_bound(small: Scenario) -> None:
     newly = frozenset(range(len(small.draw(3).workflow_names))) - judge.punctual.missed
     assert newly
     assert fined(portfolio.BOUND, newly) == pytest.approx(0.5 + portfolio_judge.LATE)
-    assert BarJudge(small, 3, Wish(wait=0.3)).penalty(judge.baseline) < fined(1.0)
+    assert BarJudge(small, 3, TrialWeights(wait=0.3)).penalty(judge.baseline) < fined(1.0)
 
 
 def test_plain_steps_follow_the_slope_and_the_mean_counts_later_ones_more(

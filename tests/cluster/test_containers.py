@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from wattflow.runtime.executors.forking import Zygote
-from wattflow.runtime.executors.limits import Groups
+from wattflow.runtime.executors.limits import ControlGroups
 from wattflow.runtime.executors.privileges import FIRST_UID, LAST_UID, LOWERED, choose
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 
@@ -82,7 +82,7 @@ def test_tasks_run_in_a_container(tmp_path: Path, image: str) -> None:
     secret.write_text("wf_operator_x")
     apart = choose(f"podman:{image}")
     apart.settle(tmp_path, f"podman-{os.getpid()}")
-    groups = Groups.find(f"podman-{os.getpid()}")
+    groups = ControlGroups.find(f"podman-{os.getpid()}")
 
     async def body(executor: ProcessExecutor) -> None:
         assert value(await executor.run(call(1, "a", eval, "1 + 1"))) == 2

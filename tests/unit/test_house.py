@@ -91,6 +91,43 @@ def test_file_names_tell_modules_apart(sources: ModuleType, known: dict[str, Any
     assert len(sources.equal_names(known.values())) <= 20
 
 
+SHARED_NAMES = {
+    # a fact of the model, as the runtime's messages carry it, and as Kubernetes or Nextflow writes it down
+    "Device", "Node", "Task",
+    # each is the client of its own protocol: a role in a frame, the runtime's, the API server's
+    "Client",
+}  # fmt: skip
+
+
+def test_class_names_tell_classes_apart(known: dict[str, Any]) -> None:
+    found: dict[str, list[str]] = {}
+    for name, one in known.items():
+        for node in one.nodes:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(name)
+    assert {name: where for name, where in found.items() if len(where) > 2 and name not in SHARED_NAMES} == {}
+    riddles = {"Wanted", "Places", "Desk", "Asked", "Wish"}
+    assert {name: where for name, where in found.items() if len(where) > 1 and name in riddles} == {}
+    assert all(len(found[name]) > 2 for name in SHARED_NAMES), "a name that needs no exception stands in the list"
+
+
+def test_policies_and_the_engine_open_nothing(known: dict[str, Any]) -> None:
+    """What the import contracts cannot see: built-in `open` and `print`, and numpy's readers and writers."""
+    calls = {"open", "print", "input", "np.load", "np.save", "np.savez", "np.loadtxt", "np.fromfile", "np.memmap"}
+    told = [
+        f"{name}:{node.lineno} {ast.unparse(node.func)}"
+        for name, one in known.items()
+        if one.package in ("wattflow.engine", "wattflow.policy") and name not in LOADERS
+        for node in one.nodes
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in calls
+    ]
+    assert told == []
+
+
+LOADERS = ("wattflow.policy.spec", "wattflow.policy.weights")
+"""Make a policy out of what a user named, a file perhaps, before anything is decided."""
+
+
 def test_decisions_draw_no_numbers_of_their_own() -> None:
     """Chance comes from the run's seed alone (`kernel.random`), so numpy's generators have no place there."""
     told = [
@@ -114,6 +151,8 @@ def test_counts_are_what_they_say(sources: ModuleType, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     known = sources.modules(tmp_path)
     assert sources.lines(known.values()) == 19 and sources.statements(known.values()) == 12
+    parts = {place: sources.lines(some) for place, some in sources.by_package(tmp_path).items()}
+    assert parts == {"wattflow": 0, "wattflow.one": 7, "wattflow.two": 12}
     assert sources.private_uses(known) == ["wattflow.one.a:7 _hidden"]
     assert sources.cycles(known) == [["wattflow.one.a", "wattflow.two.b"]]
     assert sources.equal_names(known.values()) == {"a.py": 2}

@@ -2,10 +2,10 @@
 
     python tools/house [--before REF] [--no-kernels]
 
-Counts come from the syntax trees of ``src``; the wheel is built from what git tracks. Nanoseconds and code bytes are
-those of `benchmarks/kernel_fence.py` against a checkout of ``--before`` in a temporary worktree (minutes, once the
-compile caches are warm); what was not measured is said to be so. The share of planted faults that the tests noticed is
-read from the results of `make mutants` where they are there.
+Counts come from the syntax trees of ``src``, lines of each package also from ``--before``; the wheel is built from what
+git tracks. Nanoseconds and code bytes are those of `benchmarks/kernel_fence.py` against a checkout of ``--before`` in a
+temporary worktree (minutes, once the compile caches are warm); what was not measured is said to be so. The share of
+planted faults that the tests noticed is read from the results of `make mutants` where they are there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import sources
 
 ROOT = Path(__file__).resolve().parents[2]
 BEFORE = "9bf97a3a8098dd62c8fd46d24a053b185de582dc"
-"""The last commit of 0.1.0, which kernels are compared with."""
+"""The last commit of 0.1.0, which kernels and lines are compared with."""
 NOT_PHYSICS = ("wattflow.frames",)
 MUTANTS = ROOT / "out" / "mutants"
 
@@ -62,6 +62,25 @@ def shape() -> None:
     figure("house_comment_share", share, "%", "≥3", share >= 3.0)
     names = sources.equal_names(every)
     count("house_file_names_used_more_than_once", [f"{name} × {times}" for name, times in names.items()], 20)
+
+
+def by_package(ref: str) -> None:
+    """Print the lines of each package before and now, and what those that shrank have lost together.
+
+    The goal of the total is for the work of simplifying alone; other work has made packages longer meanwhile.
+    """
+    if not is_there(ref):
+        figure("house_lines_gone_where_fewer", "not-measured", "lines", "none", True)
+        return
+    now = {place: sources.lines(some) for place, some in sources.by_package(ROOT / "src").items()}
+    with checkout(ref) as before:
+        then = {place: sources.lines(some) for place, some in sources.by_package(before / "src").items()}
+    for place in sorted(now.keys() | then.keys(), key=lambda one: now.get(one, 0) - then.get(one, 0)):
+        less, more = then.get(place, 0), now.get(place, 0)
+        sys.stdout.write(f"  house_lines: {place} {less} → {more} ({more - less:+d})\n")
+    gone = sum(max(0, then[place] - now.get(place, 0)) for place in then)
+    figure("house_lines_gone_where_fewer", gone, "lines", "none", True)
+    figure("house_lines_come_where_more", sum(now.values()) - sum(then.values()) + gone, "lines", "none", True)
 
 
 def wheel() -> None:
@@ -143,10 +162,11 @@ def missing(name: str, unit: str, goal: str) -> None:
 def main() -> None:
     """Print all figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", default=BEFORE, help="commit or tag that kernels are compared with")
+    parser.add_argument("--before", default=BEFORE, help="commit or tag that kernels and lines are compared with")
     parser.add_argument("--no-kernels", action="store_true", help="leave the kernels out: seconds instead of minutes")
     given = parser.parse_args()
     shape()
+    by_package(given.before)
     wheel()
     if given.no_kernels:
         missing("house_ns_per_task", "ratio", "≤1.03")

@@ -54,6 +54,14 @@ def modules(source: Path, package: str = "wattflow") -> dict[str, Module]:
     return found
 
 
+def by_package(source: Path) -> dict[str, list[Module]]:
+    """Sort the modules below ``source`` by the part of the package that they belong to."""
+    found: dict[str, list[Module]] = defaultdict(list)
+    for one in modules(source).values():
+        found[one.package].append(one)
+    return found
+
+
 def lines(some: Iterable[Module]) -> int:
     """Count lines of text."""
     return sum(len(one.text.splitlines()) for one in some)

@@ -25,7 +25,7 @@ _LARGEST_FILE_BYTES = 256 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class SeriesWindow:
     """A part of a series: from a time on (ISO 8601, UTC; empty: from its start), so many seconds (None: to its end)."""
 
     start: str = ""
@@ -42,7 +42,7 @@ class DatedSeries:
     skipped: int = 0
 
 
-def named_series(name: str, window: Window = Window()) -> DatedSeries:  # noqa: B008  (frozen)
+def named_series(name: str, window: SeriesWindow = SeriesWindow()) -> DatedSeries:  # noqa: B008  (frozen)
     """Read a shipped series by name.
 
     Raises:
@@ -54,7 +54,7 @@ def named_series(name: str, window: Window = Window()) -> DatedSeries:  # noqa: 
     return _dated([cells for _, cells in _parse(text.splitlines())], "carbon_g_per_kwh", name, window)
 
 
-def read_csv(path: Path, column: str = "", window: Window = Window()) -> DatedSeries:  # noqa: B008  (frozen)
+def read_csv(path: Path, column: str = "", window: SeriesWindow = SeriesWindow()) -> DatedSeries:  # noqa: B008  (frozen)
     """Read one column of a CSV file whose first column is the time (ISO 8601, UTC where no offset is given).
 
     Args:
@@ -99,7 +99,7 @@ def when(cell: str) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _dated(rows: Sequence[Sequence[str]], column: str, source: str, window: Window) -> DatedSeries:
+def _dated(rows: Sequence[Sequence[str]], column: str, source: str, window: SeriesWindow) -> DatedSeries:
     if not rows:
         raise InvalidInput(source, "has no rows with a time and a value")
     header = list(rows[0])
@@ -149,7 +149,7 @@ def _on_grid(points: Sequence[tuple[datetime, float]], source: str) -> DatedSeri
     return DatedSeries(Series(step_s, tuple(values)), start, gaps=rows.count(0))
 
 
-def _cut(dated: DatedSeries, window: Window, source: str) -> DatedSeries:
+def _cut(dated: DatedSeries, window: SeriesWindow, source: str) -> DatedSeries:
     step_s, values = dated.series.step_s, dated.series.values
     first = 0
     start = dated.start

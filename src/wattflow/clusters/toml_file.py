@@ -115,7 +115,7 @@ def _series_table(table: StrictTable, folder: Path) -> Series | None:
     if ways == ["values"]:
         values = table.numbers("values")
         return Series(table.duration("step", 3600.0), values)
-    window = carbon.Window(table.text("start", ""), table.maybe_duration("length"))
+    window = carbon.SeriesWindow(table.text("start", ""), table.maybe_duration("length"))
     if ways == ["series"]:
         return carbon.named_series(table.text("series"), window).series
     return carbon.read_csv(folder / table.text("csv"), table.text("column", ""), window).series

@@ -54,7 +54,7 @@ class Sample:
 
 
 @dataclass(slots=True)
-class TaskEnergy:
+class TaskCharge:
     """Sum what one task is charged: attributed and marginal joules, CPU and device apart."""
 
     cpu_s: float = 0.0
@@ -86,7 +86,7 @@ class Attribution:
         unread_s: Seconds at the end whose counter could not be read: their joules are in no account.
     """
 
-    tasks: dict[str, TaskEnergy] = field(default_factory=dict)
+    tasks: dict[str, TaskCharge] = field(default_factory=dict)
     idle_j: float = 0.0
     unattributed_j: float = 0.0
     counted_j: float = 0.0
@@ -214,8 +214,8 @@ class Attributor:
                 marginal_j = (watts - curve.at(total - busy)) * step.seconds * active_j / whole
                 self._task(name).charge(step_j * busy / total, marginal_j, device=device)
 
-    def _task(self, name: str) -> TaskEnergy:
-        return self._result.tasks.setdefault(name, TaskEnergy())
+    def _task(self, name: str) -> TaskCharge:
+        return self._result.tasks.setdefault(name, TaskCharge())
 
 
 def _device_busy(before: Mapping[str, DeviceUse], after: Mapping[str, DeviceUse], step_s: float) -> dict[str, float]:

@@ -21,7 +21,7 @@ _T95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MeasuredStretch:
     """One measured stretch with k threads asked for.
 
     Attributes:
@@ -68,7 +68,7 @@ class CpuProfile:
     started: str = ""
     finished: str = ""
     conditions: Mapping[str, object] = field(default_factory=dict)
-    windows: dict[int, list[Window]] = field(default_factory=dict)
+    windows: dict[int, list[MeasuredStretch]] = field(default_factory=dict)
     interference: list[Mapping[str, float]] = field(default_factory=list)
 
     def points(self) -> list[CurvePoint]:
@@ -146,7 +146,7 @@ class CpuProfile:
             raise InvalidInput(str(path), problems)
         profile = cls(**{name: document[name] for name in _FACTS}, scope=Scope(document["scope"]))
         profile.conditions = document.get("conditions", {})
-        profile.windows = {int(k): [Window(**row) for row in rows] for k, rows in document["windows"].items()}
+        profile.windows = {int(k): [MeasuredStretch(**row) for row in rows] for k, rows in document["windows"].items()}
         profile.interference = document.get("interference", [])
         return profile
 
@@ -154,7 +154,7 @@ class CpuProfile:
 _FACTS = ("node", "meter", "threads", "cores", "integrated", "started", "finished")
 
 
-def _point(k: int, windows: list[Window]) -> CurvePoint:
+def _point(k: int, windows: list[MeasuredStretch]) -> CurvePoint:
     watts = [window.watts for window in windows]
     # The others' CPU time counts as busy too: the meter cannot tell them apart.
     busy = statistics.fmean((window.load_cpu_s + window.other_cpu_s) / window.seconds for window in windows)

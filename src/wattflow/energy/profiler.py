@@ -19,7 +19,7 @@ from pathlib import Path
 
 from wattflow.energy import machine_facts
 from wattflow.energy.cpu_load import CpuLoad
-from wattflow.energy.cpu_profile import CpuProfile, Window
+from wattflow.energy.cpu_profile import CpuProfile, MeasuredStretch
 from wattflow.energy.meters.port import Meter, NoReading, Tally, node_domains, node_j
 from wattflow.model.profile import Scope
 
@@ -128,7 +128,7 @@ class Profiler:
             conditions=dict(machine_facts.conditions()),
         )
 
-    def _window(self, k: int) -> Window:
+    def _window(self, k: int) -> MeasuredStretch:
         self.load.start(self.topology.order[:k])
         self.sleep(self.settings.warm_s)
         before_cpu, before = self.load.cpu_s(), self.machine_time()
@@ -149,7 +149,7 @@ class Profiler:
         # Not below zero: ticks of /proc/stat are coarser than the load's own clock.
         other_s = 0.0 if virtual else max(0.0, after.busy_s - before.busy_s - load_cpu_s)
         steal_s = after.steal_s - before.steal_s
-        return Window(
+        return MeasuredStretch(
             energy.seconds, joules / energy.seconds, load_cpu_s, other_s, steal_s, machine_facts.temperature_c()
         )
 

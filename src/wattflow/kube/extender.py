@@ -31,7 +31,7 @@ class NodeList(msgspec.Struct):
     items: list[objects.Node] = []
 
 
-class Asked(msgspec.Struct):
+class ExtenderCall(msgspec.Struct):
     """Carry kube-scheduler's question: a pod, and the nodes that passed its own filters."""
 
     # Capital letters: the Go structs of extender/v1 have no JSON tags.
@@ -118,9 +118,9 @@ def routes(scheduler: Scheduler) -> list[web.RouteDef]:
     return [web.post("/extender/filter", filter_nodes), web.post("/extender/prioritize", prioritize)]
 
 
-async def _asked(request: web.Request) -> Asked:
+async def _asked(request: web.Request) -> ExtenderCall:
     try:
-        return msgspec.json.decode(await request.read(), type=Asked)
+        return msgspec.json.decode(await request.read(), type=ExtenderCall)
     except msgspec.DecodeError as error:
         raise web.HTTPBadRequest(text=f"not the arguments of an extender: {error}") from error
 

@@ -24,7 +24,7 @@ MOST = 1024
 """GPUs of one node."""
 
 
-class Wish(NamedTuple):
+class GpuShare(NamedTuple):
     """A part of one GPU, in thousandths, and bytes of its memory."""
 
     share_m: int
@@ -35,7 +35,7 @@ class Held(NamedTuple):
     """A wish that was granted on GPU number ``gpu`` of a node."""
 
     gpu: int
-    wish: Wish
+    wish: GpuShare
 
 
 def wrong(pod: objects.Pod) -> str | None:
@@ -48,7 +48,7 @@ def wrong(pod: objects.Pod) -> str | None:
     return None if wish(pod) is not None else f"{SHARE} must be above 0 and at most 1, {MEMORY} a quantity"
 
 
-def wish(pod: objects.Pod) -> Wish | None:
+def wish(pod: objects.Pod) -> GpuShare | None:
     """Tell what a pod asks for; None where it asks for nothing, or wrongly."""
     notes = pod.metadata.annotations
     if SHARE not in notes or MEMORY not in notes:
@@ -60,7 +60,7 @@ def wish(pod: objects.Pod) -> Wish | None:
     if share is None or not 0 < share <= 1 or memory <= 0:
         return None
     # Rounded up, so that shares never sum to more than a GPU; less a trifle, for binary fractions.
-    return Wish(math.ceil(share * WHOLE - 1e-9), memory)
+    return GpuShare(math.ceil(share * WHOLE - 1e-9), memory)
 
 
 def offered(node: objects.Node) -> tuple[int, int]:
@@ -79,7 +79,7 @@ def held(pod: objects.Pod) -> Held | None:
     return Held(index, asked) if asked is not None and index is not None else None
 
 
-def place(node: objects.Node, taken: Mapping[str, Held], asked: Wish) -> int | None:
+def place(node: objects.Node, taken: Mapping[str, Held], asked: GpuShare) -> int | None:
     """Return the fullest GPU of a node that still has room, the first of equals; None where none has."""
     count, each = offered(node)
     shares, memory = [0] * count, [0] * count

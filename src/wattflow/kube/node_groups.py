@@ -55,7 +55,7 @@ class Instance:
         return Instance(one_text(fields, 1), one_whole(status, 1), f"{code}: {one_text(error, 2)}" if code else "")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class NodeOrder(msgspec.Struct, frozen=True):
     """Describe an order for one more node: the group's size, with other instances than those before."""
 
     size: int
@@ -137,10 +137,10 @@ class NodeGroups(GivenBack):
         noted = (await self.kept(node, "group")).get("asked")
         size, there = await self._size(group), frozenset(await self._instances(group))
         if noted is None:
-            asked = Asked(size=size + 1, before=there)
+            asked = NodeOrder(size=size + 1, before=there)
             await self.note(node, {"asked": msgspec.json.encode(asked).decode()})
         else:
-            asked = msgspec.json.decode(noted, type=Asked)
+            asked = msgspec.json.decode(noted, type=NodeOrder)
         if size < asked.size and not there - asked.before - self._taken:
             most = await self._most(group)
             if size >= most:

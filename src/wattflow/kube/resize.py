@@ -54,7 +54,7 @@ def flexible(pod: objects.Pod) -> list[objects.Container]:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RequestChange:
     """A container's request becomes another."""
 
     pod: objects.Pod
@@ -76,7 +76,7 @@ class Raiser:
     lowered: int = 0
     since_s: dict[str, float] = field(default_factory=dict)
 
-    def plan(self, now_s: float) -> list[Change]:
+    def plan(self, now_s: float) -> list[RequestChange]:
         """Tell what should change now: nothing is given while somebody waits, and given back where that helps them."""
         self._look(now_s)
         waiting = [pod for uid, pod in self.book.waiting.items() if uid not in self.book.refused]
@@ -123,7 +123,7 @@ class Raiser:
         # Oldest first, then by name, so that each look gives to the same ones.
         return sorted(found, key=lambda one: (self.since_s[one.pod.metadata.uid], one.pod.key))
 
-    def _give(self, view: snapshot.NodeView) -> Iterator[Change]:
+    def _give(self, view: snapshot.NodeView) -> Iterator[RequestChange]:
         offered = self.watts.capped(view.node.metadata.name, view.allocatable)
         room_m = offered.get(accounting.CPU, 0) - view.requested.get(accounting.CPU, 0)
         for record in self._long(view):
@@ -131,9 +131,9 @@ class Raiser:
                 more_m = min(room_m, most_m(container) - asked_m(container))
                 if more_m >= _LEAST_M:
                     room_m -= more_m
-                    yield Change(record.pod, container.name, asked_m(container) + more_m)
+                    yield RequestChange(record.pod, container.name, asked_m(container) + more_m)
 
-    def _back_for(self, pod: objects.Pod) -> Iterator[Change]:
+    def _back_for(self, pod: objects.Pod) -> Iterator[RequestChange]:
         """Give back on the first node on which that makes room for a pod that waits."""
         needs = accounting.pod_requests(pod)
         for view in self.book.cluster.nodes.values():
@@ -141,7 +141,7 @@ class Raiser:
             if feasible.standing(pod, view.node) is not None or feasible.lacking(needs, view) != accounting.CPU:
                 continue
             changes = [
-                Change(record.pod, one.name, base_m(one))
+                RequestChange(record.pod, one.name, base_m(one))
                 for record in self._long(view)
                 for one in flexible(record.pod)
                 if asked_m(one) > base_m(one)
@@ -153,7 +153,7 @@ class Raiser:
                 yield from changes
                 return
 
-    async def _write(self, change: Change) -> None:
+    async def _write(self, change: RequestChange) -> None:
         pod, before_m = change.pod, _now_m(change)
         path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/resize"
         resources = {"requests": {accounting.CPU: f"{change.cpu_m}m"}}
@@ -173,5 +173,5 @@ class Raiser:
             self.lowered += 1
 
 
-def _now_m(change: Change) -> int:
+def _now_m(change: RequestChange) -> int:
     return next(asked_m(one) for one in change.pod.spec.containers if one.name == change.container)

@@ -26,7 +26,7 @@ from wattflow.kube.decider_port import Choice, Chosen, Decider
 from wattflow.kube.dra.claim_writer import ClaimWriter
 from wattflow.kube.estimates import Estimates
 from wattflow.kube.executions import Executions
-from wattflow.kube.frame.reservations import Ledger, Page
+from wattflow.kube.frame.reservations import Page, Reservations
 from wattflow.kube.frame.role import Role
 from wattflow.kube.frame.theft import Thief
 from wattflow.kube.late_pods import Late
@@ -73,7 +73,7 @@ class Scheduler:
     sleeper: Sleeper | None = None
     holds: carbon_hold.Holds | None = None
     role: Role | None = None
-    ledger: Ledger | None = None
+    ledger: Reservations | None = None
     thief: Thief | None = None
     raiser: Raiser | None = None
     shadow: Shadow | None = None
@@ -159,10 +159,10 @@ class Scheduler:
 
     def _join_frame(self, role: Role) -> None:
         """Add what one of several placers needs besides: pages of nodes that are shared, and theft."""
-        name, pods = self.settings.name, self._pods
+        name, seen = self.settings.name, self._pods.items.get
         if role.shared:
             space, limit_s = self.settings.lease_namespace, self.binder.timeout_s
-            self.ledger = Ledger(self.client, space, name, role.index, role.count, self.book, pods.items.get, limit_s)
+            self.ledger = Reservations(self.client, space, name, role.index, role.count, self.book, seen, limit_s)
             pages = Mirror(self.client, self.ledger.path, Page, self.ledger.on_page, self.ledger.query, self._wake.set)
             self.mirrors.append(pages)
         if role.asks:

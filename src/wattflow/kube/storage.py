@@ -22,7 +22,7 @@ from wattflow.kube.filters import volumes
 from wattflow.kube.reflect import DELETED, Mirror, Receiver
 
 
-class Asked(NamedTuple):
+class VolumeRequests(NamedTuple):
     """Volumes that are to be made for a pod on a node."""
 
     pod: objects.Pod
@@ -39,7 +39,7 @@ class Shelves:
     wake: Callable[[], None]
     storage: volumes.Storage = field(default_factory=volumes.Storage)
     wait_s: float = 600.0
-    _asked: asyncio.Queue[Asked] = field(default_factory=asyncio.Queue)
+    _asked: asyncio.Queue[VolumeRequests] = field(default_factory=asyncio.Queue)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -70,10 +70,10 @@ class Shelves:
         """Have the volumes of a pod made on a node; ``done`` hears None, or why not. False where there are none."""
         if not self.storage.provisions or not self.storage.to_make(pod):
             return False
-        self._asked.put_nowait(Asked(pod, node, done))
+        self._asked.put_nowait(VolumeRequests(pod, node, done))
         return True
 
-    async def _make(self, asked: Asked) -> None:
+    async def _make(self, asked: VolumeRequests) -> None:
         """Ask for the volumes and wait until all are there; what a provisioner gives up is no longer asked for."""
         keys = self.storage.to_make(asked.pod)
         uid = asked.pod.metadata.uid

@@ -18,7 +18,7 @@ from wattflow.kernel import jit
 from wattflow.kernel.jit import inner
 from wattflow.kernel.lowering import claim, tables_at
 from wattflow.learn import offers, renewing
-from wattflow.learn.episode_buffers import Desk
+from wattflow.learn.episode_buffers import EpisodeBuffers
 from wattflow.live import candidate_rows
 from wattflow.live import hand as by_hand
 from wattflow.live.candidate_rows import NONE, PLACE, WAIT
@@ -229,8 +229,8 @@ __all__ = ["BAD", "DONE", "END", "GROW", "KINDS", "STUCK", "WAIT", "WIDTH", "ker
 
 # The environment's hand: as that of `live.hand`, but what is known of waiting tasks is kept between decisions.
 #
-# The bodies of the hooks of a hand (`engine.decide`) for the environment's Desk. Queues that are not known here
-# (``slow``) and the first tasks of all shapes together (``joint``) are left to `live.hand`, but for rows that the
+# The bodies of the hooks of a hand (`engine.decide`) for the environment's EpisodeBuffers. Queues that are not known
+# here (``slow``) and the first tasks of all shapes together (``joint``) are left to `live.hand`, but for rows that the
 # flagship would not use.
 
 FOREVER = 1 << 60
@@ -249,7 +249,7 @@ def _is_known(hand):
     return hand.ask[0].slow + hand.ask[0].joint == 0
 
 
-@decide.open_hand.of(Desk)
+@decide.open_hand.of(EpisodeBuffers)
 @inner
 def _open(state, hand):
     by_hand.open_asking(state, hand)
@@ -259,14 +259,14 @@ def _open(state, hand):
     asked.sequence = -1
 
 
-@decide.look_first.of(Desk)
+@decide.look_first.of(EpisodeBuffers)
 @inner
 def _look_first(state, hand):
     if not _is_known(hand):
         by_hand.look_first(state, hand)
 
 
-@decide.following.of(Desk)
+@decide.following.of(EpisodeBuffers)
 @inner
 def _following(state, hand, priority):
     if not _is_known(hand):
@@ -277,7 +277,7 @@ def _following(state, hand, priority):
     return task
 
 
-@decide.no_place.of(Desk)
+@decide.no_place.of(EpisodeBuffers)
 @inner
 def _no_place(state, hand, shape, taken):
     if _is_known(hand):
@@ -287,7 +287,7 @@ def _no_place(state, hand, shape, taken):
     return taken
 
 
-@by_hand.offer.of(Desk)
+@by_hand.offer.of(EpisodeBuffers)
 @inner
 def _offer(state, hand, task, score):
     if not _is_known(hand):
@@ -301,13 +301,13 @@ def _offer(state, hand, task, score):
     return n, fits
 
 
-@by_hand.answered.of(Desk)
+@by_hand.answered.of(EpisodeBuffers)
 @inner
 def _answered(state, hand):
     state.counts[0].waiting += hand.ask[0].apart
 
 
-@by_hand.screen.of(Desk)
+@by_hand.screen.of(EpisodeBuffers)
 @inner
 def _screen(state, hand, n):
     """Bring the rows that the flagship's rules allow to the front, in their order.
@@ -323,7 +323,7 @@ def _screen(state, hand, n):
     return kept if n >= 0 else np.int64(n)
 
 
-@kernel.passes.of(Desk)
+@kernel.passes.of(EpisodeBuffers)
 @inner
 def _passes(state, hand, joules):
     hand.ask[0].joules += joules

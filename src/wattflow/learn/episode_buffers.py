@@ -30,7 +30,7 @@ VARIANT, NODE = 0, 1
 """Columns of ``awaited``."""
 
 
-class Desk(caller_choice.Ask):
+class EpisodeBuffers(caller_choice.Ask):
     """Buffers between the caller who chooses and the compiled code that asks, and what that code keeps.
 
     ``closed``: the epoch up to which a shape is known to have no open place. ``opening``: the node where a shape was
@@ -63,10 +63,10 @@ class Desk(caller_choice.Ask):
         self.awaited[:] = -1
 
 
-def desk(state: Any, rows: int, joint: bool = False) -> Desk:
+def desk(state: Any, rows: int, joint: bool = False) -> EpisodeBuffers:
     """Make a desk for the decisions of a State; ``joint``: all shapes' first tasks together."""
     follows = _follows(state)
-    made = Desk(
+    made = EpisodeBuffers(
         ask=record_table(ASK, 1),
         rows=record_table(ROW, rows),
         closed=np.zeros(len(state.shapes), np.int64),

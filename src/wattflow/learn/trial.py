@@ -87,7 +87,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TrialWeights:
     """Weights of a trial: shares of response and makespan beside energy, and the flagship's dial."""
 
     response: float = 0.0
@@ -120,10 +120,10 @@ class Judge:
     per cent ``PRICE``. A seed alone is judged a little harder than the mean of several (1.02)."""
 
     def __init__(
-        self, scenario: Drawn, seed: int, wish: Wish | None = None, policy: Policy | None = None,
+        self, scenario: Drawn, seed: int, wish: TrialWeights | None = None, policy: Policy | None = None,
         reference: Policy | None = None,
     ) -> None:  # fmt: skip
-        self.scenario, self.seed, self.wish = scenario, seed, wish or Wish()
+        self.scenario, self.seed, self.wish = scenario, seed, wish or TrialWeights()
         workload = scenario.draw(seed)
         cluster, options = scenario.cluster, scenario.options
         self.trial = Trial(workload, cluster, policy or self.wish.policy(), seed, options)

@@ -145,7 +145,7 @@ def load_calls() -> Calls:
     except ImportError:
         found = nvml.load_library()
         # pynvml is missing, so the other way was taken.
-        assert isinstance(found, nvml.Driver)
+        assert isinstance(found, nvml.NvmlLibrary)
         return SettingDriver(found.library)
 
 
@@ -160,7 +160,7 @@ class _Process(ctypes.Structure):
     )
 
 
-class SettingDriver(nvml.Driver):
+class SettingDriver(nvml.NvmlLibrary):
     """NVML without nvidia-ml-py: the meter's calls, and those that set."""
 
     __slots__ = ()

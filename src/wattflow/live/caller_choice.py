@@ -61,7 +61,7 @@ def _kernels(engine: Steps, ask: Ask) -> tuple[Any, Any, Any]:
     return _compiled(engine.state.kind, engine._desk.kind, ask.kind)
 
 
-class Wanted:
+class CallerChoice:
     """One engine, decided by hand: `open` an instant, `wanted` until there is no task, `close` it.
 
     Args:
@@ -111,4 +111,4 @@ class Wanted:
         return int(self.ask.ask["lost"][0])
 
 
-__all__ = ["ASK", "NONE", "PLACE", "ROW", "SLEEP", "WAIT", "WAKE", "Ask", "Wanted"]
+__all__ = ["ASK", "NONE", "PLACE", "ROW", "SLEEP", "WAIT", "WAKE", "Ask", "CallerChoice"]

@@ -17,12 +17,12 @@ from wattflow.engine.validate import validate_state
 from wattflow.kernel import jit, random
 from wattflow.live import growth, kernels, reasons, step_buffers, stepping
 from wattflow.live import protocol as p
-from wattflow.live.caller_choice import Wanted
+from wattflow.live.caller_choice import CallerChoice
 from wattflow.live.inbox import Inbox
 from wattflow.live.nodebook import NodeBook
 from wattflow.live.protocol import Kind
 from wattflow.live.shapebook import ShapeBook, shape_facts
-from wattflow.live.workflow_notes import Places, live_policy, needs_places, open_flows
+from wattflow.live.workflow_notes import WorkflowNotes, live_policy, needs_places, open_flows
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
@@ -61,7 +61,7 @@ class Engine:
         names = Names({}, {}, {})
         self._nodes = NodeBook(self.state, names)
         self._shapes = ShapeBook(self.state, names, self._nodes, self.policy.settings)
-        self._places = Places(self.state, self._nodes, self._shapes, cluster)
+        self._places = WorkflowNotes(self.state, self._nodes, self._shapes, cluster)
         self._desk = step_buffers.make_desk(1024, len(self.state.placed), len(self.state.actions))
         self._now = -math.inf
         self._timers = self._told_last = 0
@@ -368,9 +368,9 @@ class Engine:
             raise BrokenPolicy(f"policy {self.policy.name!r} returned NaN at {self._now:g} s")
         self._grow_attempts()
 
-    def by_hand(self, rows: int = 256, joint: bool = False) -> Wanted:
+    def by_hand(self, rows: int = 256, joint: bool = False) -> CallerChoice:
         """Open steps in which the caller decides: what is ``wanted``, choice by choice."""
-        return Wanted(self, rows, joint)
+        return CallerChoice(self, rows, joint)
 
     def _begin(self, now_s: float) -> None:
         """Fold the events, the first half of a step."""

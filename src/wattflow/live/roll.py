@@ -35,7 +35,7 @@ _LEAST_LEFT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SeedRange:
     """A figure over all seeds: mean and extremes."""
 
     mean: float
@@ -43,7 +43,7 @@ class Spread:
     high: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def of(cls, values: Sequence[float]) -> SeedRange:
         """Summarise one value per seed; NaN where none is known."""
         known = [value for value in values if not math.isnan(value)]
         return cls(float(np.mean(known)), min(known), max(known)) if known else cls(math.nan, math.nan, math.nan)
@@ -62,11 +62,11 @@ class Forecast:
     """
 
     policy: str
-    energy_j: Spread
-    response_s: Spread
-    late: Spread
-    ended: Spread
-    open: Spread
+    energy_j: SeedRange
+    response_s: SeedRange
+    late: SeedRange
+    ended: SeedRange
+    open: SeedRange
     unknown: int
 
 
@@ -176,7 +176,7 @@ class _Stage:
             self._start()
         estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
         unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))
-        energy_j, response_s, late, ended, left_open = (Spread.of(column) for column in zip(*rows, strict=True))
+        energy_j, response_s, late, ended, left_open = (SeedRange.of(column) for column in zip(*rows, strict=True))
         return Forecast(name, energy_j, response_s, late, ended, left_open, unknown)
 
 
@@ -278,4 +278,4 @@ def _by_number(copy: Engine, cluster: Cluster) -> Cluster:
     return Cluster(cluster.name, cluster.nodes, zones or (Zone(),))
 
 
-__all__ = ["Forecast", "Spread", "draw_left", "roll"]
+__all__ = ["Forecast", "SeedRange", "draw_left", "roll"]

@@ -25,7 +25,7 @@ TABLES = ("words", "events", "order", "tally", "arrivals", "fresh", "changed", "
 
 
 class Desk(Tables):
-    """The tables of one engine's desk."""
+    """The tables of one engine's desk. Snapshots carry the name of this class: another one could not be loaded."""
 
     __slots__ = TABLES
     NAMES = TABLES

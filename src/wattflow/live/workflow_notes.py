@@ -58,7 +58,7 @@ def tasks_of(state: State, workflow: int) -> list[int]:
     return rows[::-1]
 
 
-class Places:
+class WorkflowNotes:
     """Notes of one engine's workflows for one policy.
 
     Attributes:

@@ -73,10 +73,10 @@ class Rows:
         return Rows(self.task[rows], self.machine[rows], self.size[rows], self.data[rows])
 
     @property
-    def places(self) -> kriging.Places:
+    def places(self) -> kriging.Coordinates:
         size = np.where(np.isfinite(self.size), self.size, 0.0)
         # A trifle added, since sizes may be 0.
-        return kriging.Places(self.machine, np.log(size / lines.SIZE_UNIT + 1e-6), self.data)
+        return kriging.Coordinates(self.machine, np.log(size / lines.SIZE_UNIT + 1e-6), self.data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,15 +27,15 @@ _ROWS_MOST = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Coordinates:
     """Where rows stand: machine index, log of size, identity of the data (−1: unknown)."""
 
     machine: Ints
     log_size: Floats
     data: Ints
 
-    def take(self, rows: Ints) -> Places:
-        return Places(self.machine[rows], self.log_size[rows], self.data[rows])
+    def take(self, rows: Ints) -> Coordinates:
+        return Coordinates(self.machine[rows], self.log_size[rows], self.data[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class Kriging:
     scales: Floats
     distance: Floats
     start: Ints
-    places: Places
+    places: Coordinates
     weight: Floats
 
-    def predict(self, task: Ints, places: Places, distance: Floats | None = None) -> Floats:
+    def predict(self, task: Ints, places: Coordinates, distance: Floats | None = None) -> Floats:
         """Predict the residual. ``distance`` ([machine of the row, fitted machine]) replaces the fitted distances."""
         result = np.zeros(len(task))
         table = self.distance if distance is None else distance
@@ -61,7 +61,7 @@ class Kriging:
         return result
 
 
-def covariance(scales: Floats, one: Places, other: Places, distance: Floats) -> Floats:
+def covariance(scales: Floats, one: Coordinates, other: Coordinates, distance: Floats) -> Floats:
     offset, data, data_machine, size, size_machine, machine_length, size_length, _ = np.exp(scales)
     near = np.exp(-(distance[np.ix_(one.machine, other.machine)] ** 2) / (2 * machine_length**2))
     same = (one.data[:, None] == other.data[None, :]) & (one.data[:, None] >= 0)
@@ -71,7 +71,7 @@ def covariance(scales: Floats, one: Places, other: Places, distance: Floats) -> 
     )
 
 
-def tune(residual: Floats, task: Ints, places: Places, distance: Floats, seed: int = 0) -> Floats:
+def tune(residual: Floats, task: Ints, places: Coordinates, distance: Floats, seed: int = 0) -> Floats:
     """Find the scales of greatest penalised marginal likelihood over a sample of the tasks."""
     from scipy.optimize import minimize
 
@@ -107,7 +107,7 @@ class _Parts:
     gap: Floats
 
     @classmethod
-    def of(cls, where: Places, distance: Floats) -> _Parts:
+    def of(cls, where: Coordinates, distance: Floats) -> _Parts:
         same = (where.data[:, None] == where.data[None, :]) & (where.data[:, None] >= 0)
         gap = (where.log_size[:, None] - where.log_size[None, :]) ** 2
         return cls(distance[np.ix_(where.machine, where.machine)] ** 2, same.astype(np.float64), gap)
@@ -143,7 +143,9 @@ class _Parts:
         return float(0.5 * values @ solved + np.log(np.diag(lower)).sum()), slope
 
 
-def fit_kriging(residual: Floats, task: Ints, places: Places, distance: Floats, fit: tuple[int, Floats]) -> Kriging:
+def fit_kriging(
+    residual: Floats, task: Ints, places: Coordinates, distance: Floats, fit: tuple[int, Floats]
+) -> Kriging:
     """Solve for each task. ``fit`` is (tasks, scales). Outlying rows count less, by iterated noise."""
     tasks, scales = fit
     order, weights, start = [], [], np.zeros(tasks + 1, np.int64)

@@ -41,7 +41,7 @@ _TYPES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         # Only these can be made from a file: no code is ever loaded.
-        backbone.Backbone, conformal.Calibration, kriging.Kriging, kriging.Places,
+        backbone.Backbone, conformal.Calibration, kriging.Kriging, kriging.Coordinates,
         needs.NeedModel, core.Core, core.Names, plain.Keyed, plain.Plain, runtime.RuntimeModel,
         tasks.TaskModel,
         trees.Trees, watts.Corrected, watts.Familiar, watts.Line, watts.WattsModel,

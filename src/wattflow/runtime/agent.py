@@ -32,7 +32,7 @@ from wattflow.runtime.executors.process import Finish, Work
 from wattflow.runtime.levelling import NodeLevels
 from wattflow.runtime.machine import LoadReader
 from wattflow.runtime.node_energy import NodeEnergy
-from wattflow.runtime.outbox import Names, Outbox, Output
+from wattflow.runtime.outbox import FenceNames, Outbox, Output
 from wattflow.runtime.texts import plain
 from wattflow.runtime.tidying import sweep_folders, trim_own_log
 from wattflow.runtime.transport import Denied, Transport, Unreachable
@@ -122,7 +122,7 @@ class Agent:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._at_work: dict[int, str] = {}
         self._outputs: dict[int, Output] = {}
-        self._names = Names()
+        self._names = FenceNames()
         self._seen: OrderedDict[int, None] = OrderedDict()
         self._objects: OrderedDict[str, bytes] = OrderedDict()
         self._ends: OrderedDict[int, m.Ended] = OrderedDict()

@@ -6,14 +6,14 @@ import math
 import os
 from pathlib import Path
 
-from wattflow.energy.meters.probe import Places
+from wattflow.energy.meters.probe import MeterSources
 from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.model.profile import PowerProfile
 from wattflow.runtime.agent import Agent
 from wattflow.runtime.executors.amd import AmdExecutor
 from wattflow.runtime.executors.forking import KEEP_S, Zygote
 from wattflow.runtime.executors.gpu import GpuExecutor, Sharing
-from wattflow.runtime.executors.limits import Groups
+from wattflow.runtime.executors.limits import ControlGroups
 from wattflow.runtime.executors.node_devices import DeviceExecutor, Devices
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import ProcessExecutor
@@ -62,11 +62,11 @@ def make_agent(
     """
     devices = Devices(executors)
     node = this_node(name, cpus, memory_bytes, devices.found(), curve, keep_alive_s)
-    groups = Groups.find(lineage or f"{node.name}-{os.getpid()}")
+    groups = ControlGroups.find(lineage or f"{node.name}-{os.getpid()}")
     apart = privileges or Privileges()
     apart.settle(folder, node.name)
     processes = ProcessExecutor(
         Zygote(preload=preload, privileges=apart), max(1, math.ceil(node.cpus)), groups, keep_alive_s
     )
-    energy = NodeEnergy(curve, folder / "meter", Places.of_environment())
+    energy = NodeEnergy(curve, folder / "meter", MeterSources.of_environment())
     return Agent(transport, node, processes, energy, devices, folder / "work", load=load_reader())

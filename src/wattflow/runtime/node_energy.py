@@ -13,7 +13,7 @@ from wattflow.energy.attribution import Attributor, Sample
 from wattflow.energy.meters import powercap
 from wattflow.energy.meters.node_counter import NodeCounter
 from wattflow.energy.meters.port import Meter
-from wattflow.energy.meters.probe import Places, find_node_meter
+from wattflow.energy.meters.probe import MeterSources, find_node_meter
 from wattflow.energy.virtual import CpuSeconds, VirtualMeter, of_machine
 from wattflow.model.profile import PowerProfile, Provenance
 from wattflow.runtime.messages import Energy, TaskEnergy, Window
@@ -42,7 +42,7 @@ class NodeEnergy:
     """
 
     def __init__(
-        self, curve: PowerProfile, folder: Path, places: Places | None = None, machine: CpuSeconds | None = None
+        self, curve: PowerProfile, folder: Path, places: MeterSources | None = None, machine: CpuSeconds | None = None
     ) -> None:
         self.curve = curve
         self._machine = machine or of_machine()
@@ -59,7 +59,7 @@ class NodeEnergy:
         self._past_s = 0.0
         self.watts: float | None = None
 
-    def _open(self, folder: Path, places: Places | None) -> Meter:
+    def _open(self, folder: Path, places: MeterSources | None) -> Meter:
         found = None if places is None else find_node_meter(places)
         if found is not None:
             return found

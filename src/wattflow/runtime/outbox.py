@@ -72,7 +72,7 @@ def _fitting(ends: list[m.Ended]) -> int:
     return MOST_NEWS
 
 
-class Names:
+class FenceNames:
     """Fences of attempts that went on under another one: who runs them knows the first, the server the present one."""
 
     def __init__(self, most: int = 4096) -> None:

@@ -174,7 +174,7 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(slots=True)
-class Group:
+class WaitingGroup:
     """Waiting tasks of one workflow and function."""
 
     workflow: str
@@ -313,7 +313,7 @@ class Dashboard:
     async def _queue(self, owner: str | None) -> tuple[list[dict[str, Any]], int]:
         """Waiting tasks by workflow and function, with why one of each waits. A few hundred are looked at in a turn of
         the loop, and a copy of the engine is asked in a thread: it looks at every node."""
-        groups: dict[tuple[str, str], Group] = {}
+        groups: dict[tuple[str, str], WaitingGroup] = {}
         waiting = 0
         for number, task in enumerate(list(self.service.tasks.values()), start=1):
             if number % 512 == 0:
@@ -321,7 +321,7 @@ class Dashboard:
             if task.state == "waiting" and (owner is None or task.workflow.owner == owner):
                 waiting += 1
                 key = (task.workflow.id, task.spec.function_name)
-                groups.setdefault(key, Group(*key, task)).count += 1
+                groups.setdefault(key, WaitingGroup(*key, task)).count += 1
         # Reasons cost a look at every node each: the largest groups are those that people ask about.
         largest = sorted(groups.values(), key=lambda one: -one.count)[:MOST_GROUPS]
         if not largest:

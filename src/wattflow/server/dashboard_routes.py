@@ -17,7 +17,7 @@ from wattflow.server.bodies import answer, schema, typed
 from wattflow.server.context import allowed, context_of, owned, owned_task
 from wattflow.server.dashboard import cookie_of, set_cookie
 from wattflow.server.energy import HOUR_S, energy
-from wattflow.server.forecasts import Forecast, Wanted
+from wattflow.server.forecasts import ForecastJob, ForecastRequest
 from wattflow.server.tokens import Identity
 from wattflow.store import reads
 from wattflow.store import schema as tables
@@ -97,11 +97,11 @@ async def explain(request: Request, task: int, number: Annotated[int, Query(ge=0
     return answer(request, msgspec.json.decode(data))
 
 
-@router.post("/forecasts", openapi_extra=schema(Wanted))
+@router.post("/forecasts", openapi_extra=schema(ForecastRequest))
 async def forecast(request: Request) -> Response:
     """Begin a forecast."""
     who = allowed(request, "user")
-    wanted = await typed(request, Wanted, 1 << 16)
+    wanted = await typed(request, ForecastRequest, 1 << 16)
     # Checked before the process is started: it reads the store as the server, and knows no owners.
     if wanted.workflow is not None:
         await owned(request, wanted.workflow)
@@ -184,7 +184,7 @@ def _run(row: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _forecast(request: Request, identity: str) -> Forecast:
+def _forecast(request: Request, identity: str) -> ForecastJob:
     who = allowed(request, "user")
     found = context_of(request).dashboard.forecasts.get(identity, owner_of(who))
     if found is None:

@@ -17,7 +17,7 @@ from wattflow.live.protocol import Explained
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import Replayed, load_snapshot
 from wattflow.runtime.decider import Decider
-from wattflow.server.not_there import Gone, Missing
+from wattflow.server.not_there import Missing, NotKept
 from wattflow.store import journal, reads
 from wattflow.store.reads import Found
 
@@ -105,7 +105,7 @@ def before(database: sa.Engine, at_s: float) -> Decider:
                 decider.replay(calls[:number])
                 return decider
         decider.replay(calls)
-    raise Gone(f"the decision of {at_s:.3f} s is not in the journal that the store keeps")
+    raise NotKept(f"the decision of {at_s:.3f} s is not in the journal that the store keeps")
 
 
 def is_step(call: bytes, at_s: float) -> bool:
@@ -123,7 +123,7 @@ def _begun(database: sa.Engine, at_s: float) -> tuple[Decider, Replayed]:
         return decider, load_snapshot(decider, database, older[-1])
     if reads.first_entry(database) == 1:
         return decider, Replayed()
-    raise Gone(
+    raise NotKept(
         "this decision is too old: the store keeps snapshots and journal of the engine up to a number of bytes, and it "
         "was made before the oldest that is left"
     )

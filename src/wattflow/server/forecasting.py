@@ -15,7 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from wattflow.live import Engine
-from wattflow.live.roll import Spread, roll
+from wattflow.live.roll import SeedRange, roll
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.run import Run
 from wattflow.runtime.compaction import rebuilt
@@ -43,7 +43,7 @@ def rolled(database: sa.Engine, folder: Path, given: dict[str, Any]) -> dict[str
     def one(policy: str) -> dict[str, Any]:
         (found,) = roll(engine, [policy], until_s, range(given["seeds"]), given["spread"])
         joules = found.energy_j
-        mean_w = None if for_s is None else Spread(joules.mean / for_s, joules.low / for_s, joules.high / for_s)
+        mean_w = None if for_s is None else SeedRange(joules.mean / for_s, joules.low / for_s, joules.high / for_s)
         more = {"power_w": mean_w and plain(mean_w), "makespan_s": None, "unknown": found.unknown}
         return {name: plain(getattr(found, name)) for name in _FIGURES} | more
 
@@ -96,7 +96,7 @@ def rerun(database: sa.Engine, folder: Path, given: dict[str, Any]) -> dict[str,
     def one(policy: str) -> dict[str, Any]:
         runs = [simulate(real.workload, cluster, policy, seed=seed, options=options) for seed in range(given["seeds"])]
         rows = [_figures(run) for run in runs]
-        figures = {name: plain(Spread.of([row[name] for row in rows])) for name in rows[0]}
+        figures = {name: plain(SeedRange.of([row[name] for row in rows])) for name in rows[0]}
         return figures | {"power_w": None, "unknown": 0}
 
     known = {name: None if math.isnan(value) else value for name, value in _figures(real).items()}
@@ -114,7 +114,7 @@ def _figures(run: Run) -> dict[str, float]:
     return told | {"ended": float(len(run.workload)) - told["open"]}
 
 
-def plain(spread: Spread) -> dict[str, float] | None:
+def plain(spread: SeedRange) -> dict[str, float] | None:
     """A spread as plain data; None where nothing is known."""
     return None if math.isnan(spread.mean) else asdict(spread)
 

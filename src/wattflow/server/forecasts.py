@@ -28,7 +28,7 @@ ANSWER_BYTES = 4 << 20
 _POLICY = re.compile(r"([a-z0-9-]+)(:[a-z_]+=[-+.0-9e]+(,[a-z_]+=[-+.0-9e]+)*)?")
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ForecastRequest(msgspec.Struct, frozen=True):
     """A forecast to be made: the present rolled forward, or a recorded workflow under other policies."""
 
     kind: Literal["roll", "rerun"] = "roll"
@@ -43,12 +43,12 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Forecast:
+class ForecastJob:
     """One that was asked for."""
 
     id: str
     owner: str
-    wanted: Wanted
+    wanted: ForecastRequest
     asked_s: float
     state: str = "running"
     ended_s: float | None = None
@@ -68,31 +68,31 @@ class Forecasts:
 
     def __init__(self, store: str, folder: Path, now: Callable[[], float]) -> None:
         self._store, self._folder, self._now = store, folder, now
-        self._known: dict[str, Forecast] = {}
+        self._known: dict[str, ForecastJob] = {}
 
-    def start(self, wanted: Wanted, owner: str) -> Forecast:
+    def start(self, wanted: ForecastRequest, owner: str) -> ForecastJob:
         """Begin one. Raises InvalidInput for what cannot be, HTTPException where too many run."""
         check(wanted)
         # Each is a process of its own: without a limit one user's clicks would take the machine.
         running = [one for one in self._known.values() if one.state == "running"]
         if sum(one.owner == owner for one in running) >= MOST_RUNNING or len(running) >= MOST_IN_ALL:
             raise HTTPException(429, f"{MOST_RUNNING} forecasts run at once for a user; cancel one or wait for it")
-        made = Forecast(secrets.token_hex(8), owner, wanted, self._now())
+        made = ForecastJob(secrets.token_hex(8), owner, wanted, self._now())
         self._known[made.id] = made
         made.task = asyncio.create_task(self._run(made))
         self._forget(owner)
         return made
 
-    def of(self, owner: str | None) -> list[Forecast]:
+    def of(self, owner: str | None) -> list[ForecastJob]:
         """Those of an owner, or all, the latest first."""
         return [one for one in reversed(self._known.values()) if owner is None or one.owner == owner]
 
-    def get(self, identity: str, owner: str | None) -> Forecast | None:
+    def get(self, identity: str, owner: str | None) -> ForecastJob | None:
         """One of an owner's."""
         found = self._known.get(identity)
         return found if found is not None and (owner is None or found.owner == owner) else None
 
-    async def cancel(self, forecast: Forecast) -> None:
+    async def cancel(self, forecast: ForecastJob) -> None:
         """End one; its process is gone when this returns."""
         if forecast.task is not None and not forecast.task.done():
             forecast.task.cancel()
@@ -104,7 +104,7 @@ class Forecasts:
         for forecast in self._known.values():
             await self.cancel(forecast)
 
-    async def _run(self, made: Forecast) -> None:
+    async def _run(self, made: ForecastJob) -> None:
         given = msgspec.to_builtins(made.wanted) | {
             "store": self._store,
             "folder": str(self._folder),
@@ -133,7 +133,7 @@ class Forecasts:
             del self._known[old.id]
 
 
-def check(wanted: Wanted) -> None:
+def check(wanted: ForecastRequest) -> None:
     """Refuse what names files: a policy or a cluster of a file would be read, or run, by the server.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wattflow.model.errors import WattflowError
 
 
-class Gone(WattflowError):
+class NotKept(WattflowError):
     """Raised where it is not kept any more."""
 
 

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from starlette.exceptions import HTTPException
 
 from wattflow.model.errors import InvalidInput, WattflowError
-from wattflow.server.not_there import Gone, Missing
+from wattflow.server.not_there import Missing, NotKept
 
 IDLE_S = 300.0
 NICE = 5
@@ -176,7 +176,7 @@ def _answer(function: Any, database: sa.Engine, folder: Path, given: dict[str, A
         return 422, str(error).encode()
     except Missing as error:
         return 404, str(error).encode()
-    except Gone as error:
+    except NotKept as error:
         return 410, str(error).encode()
     except WattflowError as error:
         return 409, str(error).encode()

@@ -31,7 +31,7 @@ from wattflow.server.zone import intensity
 from wattflow.store import backup
 from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble, open_store, told
-from wattflow.store.layout import Gone
+from wattflow.store.layout import StoreMissing
 from wattflow.store.objects import Objects
 from wattflow.store.s3 import open_objects
 from wattflow.store.writer import Writer
@@ -59,7 +59,7 @@ def open_context(
     store, place = settings.store or home.store, settings.objects or home.objects
     try:
         database = open_store(store, upgrade=settings.upgrade, known=known_store.identity_of(home))
-    except Gone:
+    except StoreMissing:
         raise known_store.gone(backup.shown(store), home) from None
     # Before anything is read: what a server that still writes would add were missing from memory.
     claim = _claim(database, settings, url)

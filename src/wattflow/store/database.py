@@ -37,7 +37,7 @@ def open_store(url: str | Path, *, upgrade: bool = False, known: str | None = No
         known: Identity of the store that must be there; then none is made, and another one is `layout.Gone`.
     """
     if known is not None and "://" not in str(url) and not Path(url).is_file():
-        raise layout.Gone(str(url))
+        raise layout.StoreMissing(str(url))
     engine = _engine(url)
     try:
         layout.ready(engine, str(url), upgrade, known)

@@ -22,7 +22,7 @@ ONE_AT_A_TIME = 0x77617474
 """PostgreSQL's advisory lock under which a layout is made or changed."""
 
 
-class Gone(Exception):
+class StoreMissing(Exception):
     """The store that was here is not."""
 
 
@@ -36,7 +36,7 @@ def ready(engine: sa.Engine, url: str, upgrade: bool, known: str | None = None) 
     with engine.connect() as connection:
         found = connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == IDENTITY)).scalar()
     if known is not None and found != known:
-        raise Gone(url)
+        raise StoreMissing(url)
 
 
 def _ready(engine: sa.Engine, url: str, upgrade: bool, make: bool) -> None:
@@ -45,7 +45,7 @@ def _ready(engine: sa.Engine, url: str, upgrade: bool, make: bool) -> None:
         if _is_ready(version, url, upgrade):
             return
         if version is None and not make:
-            raise Gone(url)
+            raise StoreMissing(url)
     with engine.begin() as connection:
         alone(connection)
         if _is_ready(version_of(connection), url, upgrade):

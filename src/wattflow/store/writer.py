@@ -122,7 +122,7 @@ class Figures:
 
 
 @dataclass(slots=True)
-class Group:
+class WriteBatch:
     """Rows that are written at once, whom to tell, and when the first of them was put."""
 
     rows: dict[Change, list[Row]]
@@ -226,9 +226,9 @@ class Writer:
             if item is not None:
                 self._waiting.append(item)
 
-    def _take(self) -> Group:
+    def _take(self) -> WriteBatch:
         """The next group: whole batches, in order, until it is large enough."""
-        group = Group({}, [])
+        group = WriteBatch({}, [])
         count, most = 0, max(1, min(self._most, max(LEAST, int(AIM_S / self._row_s))))
         while self._waiting and (count < most or callable(self._waiting[0])):
             item = self._waiting.popleft()
@@ -244,7 +244,7 @@ class Writer:
         group.rows = {change: last_of_each(change, given) for change, given in group.rows.items()}
         return group
 
-    def _commit_until_it_holds(self, group: Group) -> bool:
+    def _commit_until_it_holds(self, group: WriteBatch) -> bool:
         """Commit the group, again and again while the store refuses; False when closing without success."""
         if not group.rows:
             return True
@@ -265,7 +265,7 @@ class Writer:
                     return False
                 time.sleep(RETRY_S)
 
-    def _commit(self, group: Group) -> None:
+    def _commit(self, group: WriteBatch) -> None:
         began_s = time.perf_counter()
         statements = self._statements.made(group.rows)
         committed = self._commit_here if self._process is None else self._commit_there

@@ -16,6 +16,7 @@ def wattflow(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="wattflow")
 
 
+@pytest.mark.slow  # compiles what only the search for bounds needs
 def test_bounds_lie_below_and_above_as_they_say() -> None:
     result = wattflow(
         "bounds", "montage:tasks=20", "-p", "heft,eft", "--slack", "0.5", "--evaluations", 2000, "-o", "json"
@@ -29,6 +30,7 @@ def test_bounds_lie_below_and_above_as_they_say() -> None:
     assert rows["eft"]["above_lower"] == pytest.approx(rows["eft"]["energy_j"] / rows["eft"]["lower_j"] - 1)
 
 
+@pytest.mark.slow  # compiles what only the search for bounds needs
 def test_the_best_found_is_never_above_a_policy_that_ends_in_time() -> None:
     result = wattflow(
         "bounds", "montage:tasks=20,workflows=4,arrivals=poisson,rate=0.02", "-p", "kubernetes,wattflow,eft:sleep=120",

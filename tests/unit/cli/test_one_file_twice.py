@@ -53,6 +53,7 @@ def raced(out: Path, *more: str) -> list[tuple[int, str]]:
     return [(process.returncode, said) for process, said in zip(both, told, strict=True)]
 
 
+@pytest.mark.slow
 def test_of_two_that_race_both_results_are_kept(tmp_path: Path) -> None:
     for turn in range(3):
         out = tmp_path / f"run{turn}.csv"

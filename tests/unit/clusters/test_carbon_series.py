@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wattflow.clusters.carbon import Window, named_series, read_csv
+from wattflow.clusters.carbon import SeriesWindow, named_series, read_csv
 from wattflow.model.errors import InvalidInput, UnknownName
 
 
@@ -21,14 +21,14 @@ def test_the_shipped_weeks(name: str, mean: float) -> None:
 
 def test_a_window_is_cut_out() -> None:
     whole = named_series("eia:CISO").series.values
-    part = named_series("eia:CISO", Window("2022-09-13T02:00", 4 * 3600.0))
+    part = named_series("eia:CISO", SeriesWindow("2022-09-13T02:00", 4 * 3600.0))
     assert part.series.values == whole[26:30]
     assert part.start == datetime(2022, 9, 13, 2, tzinfo=UTC)
-    for outside in (Window("2021-01-01"), Window("2022-09-12", 8 * 86400.0), Window("2023-01-01")):
+    for outside in (SeriesWindow("2021-01-01"), SeriesWindow("2022-09-12", 8 * 86400.0), SeriesWindow("2023-01-01")):
         with pytest.raises(InvalidInput, match="covers 2022-09-12 00:00 to 2022-09-19 00:00"):
             named_series("eia:CISO", outside)
     with pytest.raises(InvalidInput, match="is not a time"):
-        named_series("eia:CISO", Window("soon"))
+        named_series("eia:CISO", SeriesWindow("soon"))
 
 
 def test_gaps_are_filled_and_counted_and_bad_rows_skipped(tmp_path: Path) -> None:
@@ -81,5 +81,5 @@ def test_uneven_steps_are_brought_onto_one_grid(data_dir: Path) -> None:
     britain, germany = (read_csv(path, "Carbon Intensity") for path in files)
     assert (britain.series.step_s, germany.series.step_s) == (1800, 900)
     assert britain.series.values[0] == pytest.approx(120.995, abs=0.01)
-    year = read_csv(folder / "eia_2022_hourly" / "CISO.csv.gz", "avg_CI", Window("2022-09-12", 7 * 86400.0))
+    year = read_csv(folder / "eia_2022_hourly" / "CISO.csv.gz", "avg_CI", SeriesWindow("2022-09-12", 7 * 86400.0))
     assert year.series.values == pytest.approx(named_series("eia:CISO").series.values, abs=0.051)

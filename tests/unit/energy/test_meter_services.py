@@ -233,9 +233,9 @@ def test_cpumask_lists() -> None:
     assert _cpus("0-2,7\n") == [0, 1, 2, 7]
 
 
-def nowhere(folder: Path) -> probe.Places:
+def nowhere(folder: Path) -> probe.MeterSources:
     closed = "http://127.0.0.1:9"
-    return probe.Places(folder, closed, "localhost", closed)
+    return probe.MeterSources(folder, closed, "localhost", closed)
 
 
 def test_without_any_meter_every_reason_is_in_one_error(tmp_path: Path) -> None:
@@ -295,12 +295,12 @@ def test_a_password_goes_only_to_a_controller_whose_certificate_is_known(tmp_pat
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"https://127.0.0.1:{server.server_port}"
     try:
-        unknown = probe.try_meter("redfish", probe.Places(redfish_url=url, redfish_user="root:calvin"))
+        unknown = probe.try_meter("redfish", probe.MeterSources(redfish_url=url, redfish_user="root:calvin"))
         assert "certificate verify failed" in unknown.reason and heard == []
-        known = probe.Places(redfish_url=url, redfish_user="root:calvin", redfish_ca=str(certificate))
+        known = probe.MeterSources(redfish_url=url, redfish_user="root:calvin", redfish_ca=str(certificate))
         assert "not a JSON object" in probe.try_meter("redfish", known).reason and len(heard) == 1
     finally:
         server.shutdown()
         server.server_close()
-    clear = probe.try_meter("redfish", probe.Places(redfish_url="http://bmc.example", redfish_user="root:calvin"))
+    clear = probe.try_meter("redfish", probe.MeterSources(redfish_url="http://bmc.example", redfish_user="root:calvin"))
     assert "in the clear" in clear.reason

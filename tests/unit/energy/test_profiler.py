@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wattflow.energy import machine_facts
-from wattflow.energy.cpu_profile import CpuProfile, Window
+from wattflow.energy.cpu_profile import CpuProfile, MeasuredStretch
 from wattflow.energy.meters.port import Domain, NoReading, Reading
 from wattflow.energy.profiler import Profiler, ProfilerSettings
 from wattflow.model.errors import InvalidInput
@@ -122,7 +122,7 @@ def test_a_profile_broken_off_goes_on(tmp_path: Path) -> None:
 
 def test_another_machines_file_is_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
-    CpuProfile("elsewhere", "powercap", 4, 2, windows={0: [Window(1, 5, 0, 0, 0)]}).save(path)
+    CpuProfile("elsewhere", "powercap", 4, 2, windows={0: [MeasuredStretch(1, 5, 0, 0, 0)]}).save(path)
     profile = profiler(Node(), path, levels=(0,)).run()
     assert [window.watts for window in profile.windows[0]] == pytest.approx([20.0] * 3)
 

@@ -80,6 +80,7 @@ def test_a_copy_and_its_original_go_apart() -> None:
         assert type(second.rows) is type(first.rows)
 
 
+@pytest.mark.slow
 def test_a_pickled_simulation_goes_on_in_another_process() -> None:
     here = simulation()
     sent = pickle.dumps((here.state, here.world))

@@ -30,6 +30,7 @@ async def until(condition: object, timeout_s: float = 5.0) -> None:
             await asyncio.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_lists_watches_and_goes_on_after_cuts_and_410() -> None:
     async def run() -> None:
         async with small_api() as (api, where), Client(where) as client:

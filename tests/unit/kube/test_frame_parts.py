@@ -16,7 +16,7 @@ from wattflow.kube.client import Client
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.frame import fleet
 from wattflow.kube.frame.broker import Broker
-from wattflow.kube.frame.reservations import Entry, Ledger, Page
+from wattflow.kube.frame.reservations import Entry, Page, Reservations
 from wattflow.kube.frame.role import PLACER, Role, against, check, refusals
 from wattflow.kube.frame.theft import Thief
 from wattflow.kube.leader import Leader
@@ -132,7 +132,7 @@ def test_what_others_promise_counts_wherever_it_stands_until_it_is_bound_or_gone
     book.live = False
     for name in ("a", "b"):
         book.on_node("ADDED", node(name))
-    ledger = Ledger(NOWHERE, "kube-system", "wattflow", 0, 2, book, lambda key: None)
+    ledger = Reservations(NOWHERE, "kube-system", "wattflow", 0, 2, book, lambda key: None)
 
     def used() -> list[int]:
         return [book.cluster.nodes[name].requested.get("cpu", 0) for name in ("a", "b")]

@@ -20,7 +20,7 @@ from wattflow.kube.book import Record
 from wattflow.kube.client import Client
 from wattflow.kube.frame import fleet
 from wattflow.kube.frame.broker import Broker
-from wattflow.kube.frame.reservations import Ledger
+from wattflow.kube.frame.reservations import Reservations
 from wattflow.kube.frame.role import PLACER, Role
 from wattflow.kube.leader import Leader
 from wattflow.kube.scheduler import Scheduler
@@ -102,15 +102,15 @@ def prepared(api: SmallApi, nodes: int) -> None:
 
 def meet(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     """Let two placers write their first pages at the same moment, however the machine shares its cores."""
-    met, rounds, reserve = asyncio.Barrier(2), Counter[int](), Ledger.reserve
+    met, rounds, reserve = asyncio.Barrier(2), Counter[int](), Reservations.reserve
 
-    async def together(ledger: Ledger, records: Sequence[Record]) -> str | None:
+    async def together(ledger: Reservations, records: Sequence[Record]) -> str | None:
         rounds[ledger.placer] += 1
         if rounds[ledger.placer] <= times:
             await met.wait()
         return await reserve(ledger, records)
 
-    monkeypatch.setattr(Ledger, "reserve", together)
+    monkeypatch.setattr(Reservations, "reserve", together)
 
 
 def test_two_placers_on_the_same_nodes_promise_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from wattflow.kube import accounting, gpus, objects
 from wattflow.kube.book import Book
-from wattflow.kube.gpus import COUNT, EACH, INDEX, MEMORY, SHARE, Held, Wish
+from wattflow.kube.gpus import COUNT, EACH, INDEX, MEMORY, SHARE, GpuShare, Held
 
 from .making import node, pod
 
@@ -107,9 +107,9 @@ def test_no_gpu_ever_holds_more_than_it_has(asked: list[tuple[float, int]], coun
         if index is not None:
             taken[str(i)] = Held(index, found)
         else:
-            full = [Wish(0, 0)] * count
+            full = [GpuShare(0, 0)] * count
             for one in taken.values():
-                full[one.gpu] = Wish(*(a + b for a, b in zip(full[one.gpu], one.wish, strict=True)))
+                full[one.gpu] = GpuShare(*(a + b for a, b in zip(full[one.gpu], one.wish, strict=True)))
             assert all(
                 one.share_m + found.share_m > 1000 or one.memory_bytes + found.memory_bytes > 40 << 30 for one in full
             ), "it is refused only where no GPU has room"

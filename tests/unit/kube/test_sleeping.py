@@ -176,6 +176,7 @@ def test_a_node_that_does_not_wake_is_told(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_many_nodes_that_wake_read_few_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sleeping, "_LEASE_S", 0.02)
     reads: list[str] = []
@@ -718,6 +719,7 @@ def test_frugal_nodes_are_woken_first() -> None:
     assert late_pods.asleep(states, lambda view: True, book) == ["n2", "n3", "n1", "n0"]
 
 
+@pytest.mark.slow
 def test_who_is_cancelled_while_a_command_runs_ends_whenever_that_comes() -> None:
     """Else a scheduler that is told to end would wait for a node to wake, a quarter of an hour."""
 

@@ -97,6 +97,7 @@ def test_the_wait_hears_an_interrupt_and_ends_all() -> None:
         crew.run([1, 2, 3], lambda piece, answer: None, wait)
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_is_run_once(tmp_path: Path) -> None:
     """Spawned processes would run it again, and end with the error of those who start processes meanwhile."""
     script = tmp_path / "script.py"

@@ -194,6 +194,7 @@ def test_every_figure_is_described() -> None:
     assert set(metrics(two_node_run())) == set(METRICS)
 
 
+@pytest.mark.slow
 def test_a_million_attempts_take_seconds() -> None:
     count = 1_000_000
     workload, cluster = benchmark_workload(count), Cluster("flat", tuple(node(f"n{i}") for i in range(64)))

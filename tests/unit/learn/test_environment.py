@@ -19,6 +19,8 @@ from wattflow.learn.trial import Judge
 from wattflow.live import caller_choice
 from wattflow.policy import weights
 
+pytestmark = pytest.mark.slow  # its kernel is compiled for no other test: 18 s
+
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_gymnasium_finds_nothing_wrong(small: Scenario) -> None:

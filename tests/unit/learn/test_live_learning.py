@@ -98,6 +98,7 @@ def test_an_alarm_brings_the_weights_of_before_back(
     assert learning.present_policy(Home(tmp_path), "learned") == first
 
 
+@pytest.mark.slow
 def test_alarm_and_promotion_do_not_alternate(
     history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

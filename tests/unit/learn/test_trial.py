@@ -9,7 +9,7 @@ import pytest
 
 from wattflow.learn import scenarios
 from wattflow.learn.scenarios import Scenario
-from wattflow.learn.trial import Judge, Trial, Wish
+from wattflow.learn.trial import Judge, Trial, TrialWeights
 from wattflow.plan import measured
 from wattflow.policy import registry, weights
 
@@ -37,7 +37,7 @@ def test_the_reference_scores_nothing_and_late_seconds_cost(small: Scenario) -> 
     step = Judge.STEP * (1.0 - math.exp(-beyond / Judge.WIDTH))
     assert judge.penalty(slow) == pytest.approx(step + Judge.PRICE * beyond)
     assert not judge.keeps(slow)
-    assert Judge(small, 3, Wish(wait=1.0)).penalty(slow) == 0.0
+    assert Judge(small, 3, TrialWeights(wait=1.0)).penalty(slow) == 0.0
 
 
 def test_random_clusters_are_as_wide_as_promised() -> None:
@@ -49,7 +49,7 @@ def test_random_clusters_are_as_wide_as_promised() -> None:
 
 
 def test_a_wish_reaches_the_policy() -> None:
-    policy = Wish(response=0.25, makespan=0.5, wait=0.1).policy()
+    policy = TrialWeights(response=0.25, makespan=0.5, wait=0.1).policy()
     assert policy.params["energy"] == 0.25
     assert policy.params["wait"] == 0.1
     assert policy.name == registry.load("learned").name

@@ -25,7 +25,7 @@ from wattflow.live import (
 from wattflow.live.journal import Journal
 from wattflow.live.past_decision import explain_past
 from wattflow.live.protocol import make_id, row_of
-from wattflow.live.roll import Spread, _spread, draw_left, roll
+from wattflow.live.roll import SeedRange, _spread, draw_left, roll
 from wattflow.model.cluster import Device, Node
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import DeviceProfile
@@ -225,8 +225,10 @@ def test_who_was_placed_and_has_not_begun_has_all_of_it_left() -> None:
 
 
 def test_a_spread_of_one_value_is_that_value() -> None:
-    assert Spread.of([3.0]) == Spread(3.0, 3.0, 3.0) and Spread.of([1.0, math.nan, 5.0]) == Spread(3.0, 1.0, 5.0)
-    assert math.isnan(Spread.of([]).mean) and math.isnan(Spread.of([math.nan]).high)
+    assert SeedRange.of([3.0]) == SeedRange(3.0, 3.0, 3.0) and SeedRange.of([1.0, math.nan, 5.0]) == SeedRange(
+        3.0, 1.0, 5.0
+    )
+    assert math.isnan(SeedRange.of([]).mean) and math.isnan(SeedRange.of([math.nan]).high)
 
 
 def test_a_look_of_several_policies_begins_from_the_same_present_also_after_a_planner() -> None:

@@ -37,7 +37,7 @@ from wattflow.live.object_codec import Decoder
 from wattflow.live.past_decision import explain_past
 from wattflow.live.protocol import Taint, Toleration, row_of
 from wattflow.live.recent_workflows import Arrived
-from wattflow.live.roll import Spread, roll
+from wattflow.live.roll import SeedRange, roll
 from wattflow.model.cluster import Device, Node, Sleep
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import DeviceProfile
@@ -258,8 +258,10 @@ def test_a_look_must_be_ahead_and_have_a_seed() -> None:
 
 
 def test_a_figure_over_seeds_has_a_mean_and_extremes_and_leaves_out_what_is_not_known() -> None:
-    assert Spread.of([1.0, math.nan, 4.0]) == Spread(2.5, 1.0, 4.0)
-    assert all(math.isnan(value) for value in (Spread.of([math.nan]).mean, Spread.of([]).low, Spread.of([]).high))
+    assert SeedRange.of([1.0, math.nan, 4.0]) == SeedRange(2.5, 1.0, 4.0)
+    assert all(
+        math.isnan(value) for value in (SeedRange.of([math.nan]).mean, SeedRange.of([]).low, SeedRange.of([]).high)
+    )
 
 
 def test_what_waits_for_a_placeholder_stays_open_in_a_look_and_the_rest_ends() -> None:

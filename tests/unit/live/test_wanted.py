@@ -143,7 +143,7 @@ def test_joint_rows_show_every_waiting_shape_and_waiting_and_sleeping() -> None:
 
 def test_rows_that_do_not_fit_are_counted() -> None:
     engine = filled("least-energy", 3)
-    hand = caller_choice.Wanted(engine, rows=2)
+    hand = caller_choice.CallerChoice(engine, rows=2)
     hand.open(0.0)
     _, rows = hand.wanted()
     assert len(rows) == 2

@@ -88,7 +88,7 @@ def test_each_task_is_read_along_its_own_size() -> None:
 
 def test_likelihood_slopes_equal_differences() -> None:
     rng = np.random.default_rng(0)
-    places = kriging.Places(rng.integers(0, 3, 15), rng.normal(size=15), rng.integers(-1, 3, 15))
+    places = kriging.Coordinates(rng.integers(0, 3, 15), rng.normal(size=15), rng.integers(-1, 3, 15))
     apart = np.abs(rng.normal(size=(3, 3)))
     distance = apart + apart.T
     np.fill_diagonal(distance, 0.0)

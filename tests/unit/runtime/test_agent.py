@@ -144,6 +144,7 @@ class Billed(Server):
         return await super().sync(sync)
 
 
+@pytest.mark.slow
 def test_a_task_that_ends_at_once_after_the_agents_start_has_its_joules(tmp_path: Path) -> None:
     async def body() -> Billed:
         server, quick = Billed(lease()), Quick()
@@ -181,6 +182,7 @@ class Absent(Server):
         return await super().sync(sync)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_told_once_and_when_it_is_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

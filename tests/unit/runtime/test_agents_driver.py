@@ -57,6 +57,7 @@ def test_news_for_a_dead_agent_do_not_keep_it_alive() -> None:
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_the_servers_own_pause_is_not_taken_for_the_agents_silence() -> None:
     """The loop does not run for several times what makes an agent lost; its call lies unread meanwhile."""
 

@@ -20,6 +20,7 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
+@pytest.mark.slow
 def test_a_message_has_a_least_pace() -> None:
     async def body() -> None:
         closed: Counter[str] = Counter()

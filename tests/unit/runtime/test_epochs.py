@@ -153,6 +153,7 @@ def test_a_journal_with_a_gap_or_damage_is_named_and_not_started_from(
     assert "wattflow store restore" in str(told.value)
 
 
+@pytest.mark.slow
 def test_snapshots_lie_in_the_store_and_segments_stay_up_to_their_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ def test_what_is_learned_reaches_the_engine_and_is_there_after_a_restart(tmp_pat
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_a_task_on_a_played_gpu_tells_its_duty(tmp_path: Path) -> None:
     async def body() -> None:
         database, objects = open_store(tmp_path / "s.db"), FolderObjects(tmp_path / "o")

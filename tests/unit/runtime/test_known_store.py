@@ -14,7 +14,7 @@ from wattflow.runtime.transport import Denied, HttpTransport, Unreachable
 from wattflow.server import known_store
 from wattflow.store import epochs, schema
 from wattflow.store.database import StoreTrouble, open_store
-from wattflow.store.layout import Gone
+from wattflow.store.layout import StoreMissing
 
 
 def test_a_store_that_is_gone_emptied_or_another_is_told_and_nothing_is_made(tmp_path: Path) -> None:
@@ -26,16 +26,16 @@ def test_a_store_that_is_gone_emptied_or_another_is_told_and_nothing_is_made(tmp
     open_store(home.store, known=known).dispose()
     with database.begin() as connection:
         connection.execute(sa.delete(schema.meta))
-    with pytest.raises(Gone):
+    with pytest.raises(StoreMissing):
         open_store(home.store, known=known)
     database.dispose()
     for path in tmp_path.glob("store.db*"):
         path.unlink()
-    with pytest.raises(Gone):
+    with pytest.raises(StoreMissing):
         open_store(home.store, known=known)
     assert not home.store.exists()
     open_store(home.store).dispose()  # another one in its place
-    with pytest.raises(Gone):
+    with pytest.raises(StoreMissing):
         open_store(home.store, known=known)
     assert "store.json" in str(known_store.gone("x", home))
     with pytest.raises(StoreTrouble, match="objects is gone"):

@@ -11,7 +11,7 @@ import pytest
 
 from wattflow.energy.meters.node_counter import NodeCounter
 from wattflow.energy.meters.port import Domain, Reading
-from wattflow.energy.meters.probe import Places
+from wattflow.energy.meters.probe import MeterSources
 from wattflow.energy.virtual import DEMO_CURVE, VirtualMeter
 from wattflow.runtime.messages import TaskEnergy, Window
 from wattflow.runtime.node_energy import NodeEnergy
@@ -106,9 +106,9 @@ def count(file: Path, energy_uj: int) -> None:
     file.write_text(f"{energy_uj + 1}\n")
 
 
-def nowhere(folder: Path) -> Places:
+def nowhere(folder: Path) -> MeterSources:
     closed = "http://127.0.0.1:9"
-    return Places(folder, closed, "localhost", closed)
+    return MeterSources(folder, closed, "localhost", closed)
 
 
 def told_by(energy: NodeEnergy, count: Callable[[float], None], seconds: float = 3.0) -> list[TaskEnergy]:

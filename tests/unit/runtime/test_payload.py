@@ -119,6 +119,7 @@ def beside(tmp_path: Path) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_functions_and_arguments_of_a_module_beside_the_script_travel_by_value(
     beside: ModuleType, tmp_path: Path
 ) -> None:

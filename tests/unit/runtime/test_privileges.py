@@ -19,7 +19,7 @@ import pytest
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime.executors import privileges
 from wattflow.runtime.executors.forking import Zygote
-from wattflow.runtime.executors.limits import Groups
+from wattflow.runtime.executors.limits import ControlGroups
 from wattflow.runtime.executors.privileges import FIRST_UID, LAST_UID, Privileges, choose
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 
@@ -54,7 +54,7 @@ def value(finish: Finish) -> Any:
 def on_executor(
     body: Callable[[ProcessExecutor], Coroutine[Any, Any, None]],
     zygote: Callable[[], Zygote],
-    groups: Groups | None = None,
+    groups: ControlGroups | None = None,
 ) -> None:
     async def main() -> None:
         executor = ProcessExecutor(zygote(), workers=2, groups=groups)
@@ -135,7 +135,7 @@ def test_tasks_run_as_user_ids_of_their_owners(tmp_path: Path, monkeypatch: pyte
         assert (await executor.run(other)).outcome == "failed"
 
     try:
-        on_executor(body, lambda: Zygote(SYSTEM, (), apart), Groups.find(f"test-{os.getpid()}"))
+        on_executor(body, lambda: Zygote(SYSTEM, (), apart), ControlGroups.find(f"test-{os.getpid()}"))
     finally:
         shutil.rmtree(apart.work)
 
@@ -156,7 +156,7 @@ def test_a_function_held_warm_is_loaded_as_its_owner(tmp_path: Path) -> None:
         assert FIRST_UID <= who <= LAST_UID and value(await executor.run(work)) == who
 
     try:
-        on_executor(body, lambda: Zygote(SYSTEM, (), apart), Groups.find(f"warm-{os.getpid()}"))
+        on_executor(body, lambda: Zygote(SYSTEM, (), apart), ControlGroups.find(f"warm-{os.getpid()}"))
     finally:
         shutil.rmtree(apart.work)
 

@@ -16,7 +16,7 @@ import cloudpickle
 import pytest
 
 from wattflow.runtime.executors.forking import SPARES, Zygote
-from wattflow.runtime.executors.limits import Groups, Places
+from wattflow.runtime.executors.limits import ControlGroups, CpuBinding
 from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
 from wattflow.runtime.payload import load_failure
 from wattflow.runtime.processes import started
@@ -30,7 +30,9 @@ def call(fence: int, function: Callable[..., Any], *args: object, **about: Any) 
     return Work(fence=fence, python=PYTHON, function=str(hash(blobs[0])), blobs=blobs, **about)
 
 
-def on_executor(body: Callable[[ProcessExecutor], Coroutine[Any, Any, None]], groups: Groups | None = None) -> None:
+def on_executor(
+    body: Callable[[ProcessExecutor], Coroutine[Any, Any, None]], groups: ControlGroups | None = None
+) -> None:
     async def main() -> None:
         executor = ProcessExecutor(Zygote(), workers=2, groups=groups)
         await executor.start()
@@ -114,8 +116,8 @@ def test_a_task_may_fork_beside_its_threads_as_in_any_python() -> None:
     on_executor(body)
 
 
-def control_groups(name: str) -> Groups:
-    groups = Groups.find(name)
+def control_groups(name: str) -> ControlGroups:
+    groups = ControlGroups.find(name)
     if groups is None:
         pytest.skip("needs control groups that can be made: run as root, with /sys/fs/cgroup writable")
     return groups
@@ -238,7 +240,7 @@ def test_memory_is_limited_with_groups_and_without() -> None:
     def greedy() -> int:
         return len(bytearray(400 << 20))
 
-    for groups in (None, Groups.find(f"test-{os.getpid()}")):
+    for groups in (None, ControlGroups.find(f"test-{os.getpid()}")):
 
         async def body(executor: ProcessExecutor) -> None:
             finish = await executor.run(call(1, greedy, memory_bytes=100 << 20))
@@ -250,7 +252,7 @@ def test_memory_is_limited_with_groups_and_without() -> None:
 
 
 def test_tasks_without_a_group_are_bound_to_as_many_processors_as_they_asked_for() -> None:
-    places = Places([0, 1, 2, 3])
+    places = CpuBinding([0, 1, 2, 3])
     first = places.take(1.5)
     assert first == (0, 1) and places.take(0.02) == (2,) and places.take(2) == (3, 0)
     places.give_back(first)
@@ -399,7 +401,7 @@ def test_what_an_earlier_life_left_in_its_groups_is_ended() -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
         for path in groups.hold().joins:
             Path(path).write_text(str(child.pid))
-        again = Groups.find(name)
+        again = ControlGroups.find(name)
         assert again is not None and child.wait(5) == -signal.SIGKILL
         again.close()
     assert not list(Path("/sys/fs/cgroup").glob(f"*/wattflow-{name}"))

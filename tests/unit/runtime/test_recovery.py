@@ -143,6 +143,7 @@ def test_a_token_and_its_entry_in_the_audit_log_are_one_commit(tmp_path: Path) -
     asyncio.run(body())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snapshot", [False, True])
 def test_attempts_keep_their_ids_and_waiting_tasks_their_turn(tmp_path: Path, snapshot: bool) -> None:
     async def body() -> None:

@@ -14,7 +14,7 @@ from wattflow.live import FINISHED, NODE, TASK, Power
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import Decider
 from wattflow.server import decision_replay
-from wattflow.server.not_there import Gone, Missing
+from wattflow.server.not_there import Missing, NotKept
 from wattflow.server.reader_answers import ANSWERS
 from wattflow.store import journal, schema
 from wattflow.store.database import open_store
@@ -79,7 +79,7 @@ def test_a_decision_before_all_that_is_kept_is_too_old(tmp_path: Path) -> None:
     database = store(tmp_path)
     with database.begin() as connection:
         connection.execute(sa.delete(schema.journal).where(schema.journal.c.sequence <= SNAPSHOT_AT))
-    with pytest.raises(Gone, match="too old"):
+    with pytest.raises(NotKept, match="too old"):
         decision_replay.explained(database, 5, 0)
     assert decision_replay.explained(database, SNAPSHOT_AT + 5, 1)["candidates"]
 

@@ -75,6 +75,7 @@ print(numba.njit(lambda a: a @ a)(np.eye(2)).sum())
 """
 
 
+@pytest.mark.slow
 def test_a_server_loads_nothing_heavy_that_it_does_not_need() -> None:
     """A start takes as long as what it loads; linear algebra is still there for a function that uses it."""
     done = subprocess.run([sys.executable, "-c", _LOADED], capture_output=True, text=True, timeout=300)
@@ -118,6 +119,7 @@ def test_broken_weights_keep_a_server_from_starting(
         assert "w.npz: holds no weights of the learned policy" in told and "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_a_client_between_two_polls_hears_why_a_server_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The turn that fails tells those who wait; who comes a moment later must not find a closed door."""
     home = Home(tmp_path / "home")

@@ -110,6 +110,7 @@ def test_what_cannot_be_forked_is_told_and_runs_cold(begin: str, reason: str) ->
     on_executor(body)
 
 
+@pytest.mark.slow
 def test_the_end_of_keep_alive_lets_go_but_not_of_what_runs() -> None:
     async def body(executor: ProcessExecutor) -> None:
         gone = asyncio.Event()

@@ -6,6 +6,7 @@ import math
 import random
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
 from wattflow.store import reads, schema
@@ -55,6 +56,7 @@ def size_bytes(database: sa.Engine, folder: Path) -> int:
     return path.stat().st_size
 
 
+@pytest.mark.slow
 def test_days_of_windows_are_thinned_with_their_sums_and_a_day_takes_little(tmp_path: Path) -> None:
     database = open_store(tmp_path / "s.db")
     with database.begin() as connection:

@@ -94,14 +94,14 @@ def load_library() -> Nvml:
         pass  # it is optional: the driver's own library can do the same
     for path in _LIBRARIES:
         try:
-            return Driver(ctypes.CDLL(path))
+            return NvmlLibrary(ctypes.CDLL(path))
         except OSError:
             continue
     raise NoReading("no NVIDIA driver library (libnvidia-ml.so.1) and no nvidia-ml-py; is there a GPU?")
 
 
 @dataclass(slots=True)
-class Driver:
+class NvmlLibrary:
     """NVML without nvidia-ml-py: the calls above on the C library. Raises OSError with NVML's code."""
 
     library: ctypes.CDLL

@@ -20,7 +20,7 @@ from wattflow.model.errors import InvalidInput, MissingMeter, unknown_name
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class MeterSources:
     """Where to look; the environment's WATTFLOW_SYSFS, _PMPROXY, _KEPLER, _REDFISH, _REDFISH_USER and _REDFISH_CA set
     them."""
 
@@ -33,7 +33,7 @@ class Places:
     redfish_ca: str | None = None
 
     @classmethod
-    def of_environment(cls, environment: Mapping[str, str] = os.environ) -> Places:
+    def of_environment(cls, environment: Mapping[str, str] = os.environ) -> MeterSources:
         return cls(
             Path(environment.get("WATTFLOW_SYSFS", "/sys")),
             environment.get("WATTFLOW_PMPROXY", pcp.DEFAULT_URL),
@@ -45,13 +45,13 @@ class Places:
         )
 
 
-def _redfish(places: Places) -> Meter:
+def _redfish(places: MeterSources) -> Meter:
     if places.redfish_url is None:
         raise NoReading("no controller named (set WATTFLOW_REDFISH to its address)")
     return redfish.RedfishMeter(places.redfish_url, places.redfish_user, places.redfish_ca)
 
 
-NODE_METERS: Mapping[str, Callable[[Places], Meter]] = {
+NODE_METERS: Mapping[str, Callable[[MeterSources], Meter]] = {
     "powercap": lambda places: powercap.PowercapMeter(places.sysfs / "class" / "powercap"),
     "perf": lambda places: perf_pmu.PerfMeter(places.sysfs / "bus" / "event_source" / "devices"),
     "pcp": lambda places: pcp.PcpMeter(places.pmproxy_url, places.pmcd),
@@ -59,7 +59,7 @@ NODE_METERS: Mapping[str, Callable[[Places], Meter]] = {
     "hwmon": lambda places: hwmon.HwmonMeter(places.sysfs / "class" / "hwmon"),
     "redfish": _redfish,
 }
-DEVICE_METERS: Mapping[str, Callable[[Places], Meter]] = {"nvml": lambda places: nvml.NvmlMeter()}
+DEVICE_METERS: Mapping[str, Callable[[MeterSources], Meter]] = {"nvml": lambda places: nvml.NvmlMeter()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +77,24 @@ def meter_names() -> list[str]:
     return [*plugins.names(plugins.METERS, ours), *ours]
 
 
-def try_meter(name: str, places: Places | None = None) -> Finding:
+def try_meter(name: str, places: MeterSources | None = None) -> Finding:
     """Open one meter by name."""
     if name not in meter_names():
         raise unknown_name("meter", name, meter_names())
     try:
         # Ours first by name: a package from outside cannot replace a meter of ours.
         made = NODE_METERS.get(name) or DEVICE_METERS.get(name) or plugins.load(plugins.METERS, name)
-        return Finding(name, made(places or Places.of_environment()))
+        return Finding(name, made(places or MeterSources.of_environment()))
     except (NoReading, OSError, ValueError, InvalidInput) as error:
         return Finding(name, None, str(error))
 
 
-def try_all(places: Places | None = None) -> list[Finding]:
+def try_all(places: MeterSources | None = None) -> list[Finding]:
     """Try every known meter; each is open or has its reason. The caller closes what it does not keep."""
     return [try_meter(name, places) for name in meter_names()]
 
 
-def open_node_meter(places: Places | None = None) -> Meter:
+def open_node_meter(places: MeterSources | None = None) -> Meter:
     """Open the first meter that counts the node's joules, else the first that samples its watts.
 
     Raises:
@@ -117,7 +117,7 @@ def _is_sampled(meter: Meter) -> bool:
     return not all(domain.counter for domain in node_domains(meter.domains))
 
 
-def find_node_meter(places: Places | None = None) -> Meter | None:
+def find_node_meter(places: MeterSources | None = None) -> Meter | None:
     """Find the meter as `open_node_meter` does, but absence is None."""
     try:
         return open_node_meter(places)

@@ -22,6 +22,7 @@ from wattflow.kube.dra.device_objects import (
     Constraint,
     Device,
     DeviceClass,
+    DeviceRequest,
     DeviceToleration,
     Given,
     GivenConfig,
@@ -29,7 +30,6 @@ from wattflow.kube.dra.device_objects import (
     ResourceClaim,
     ResourceSlice,
     Selector,
-    Wish,
 )
 from wattflow.kube.filters import selectors
 from wattflow.model.errors import InvalidInput
@@ -147,7 +147,7 @@ def allocate(
 class _Chosen:
     offered: Offered
     request: str
-    wish: Wish
+    wish: DeviceRequest
 
 
 @dataclass(slots=True)
@@ -183,7 +183,7 @@ class _Search:
         # In the order of preference; the first alternative that lets everything else fit is taken.
         return any(self._wish(number, index, f"{asked.name}/{one.name}", one) for one in asked.first_available)
 
-    def _wish(self, number: int, index: int, name: str, wish: Wish) -> bool:
+    def _wish(self, number: int, index: int, name: str, wish: DeviceRequest) -> bool:
         if wish.allocation_mode == "All":
             every = [one for one in self.offer.devices if self._selects(wish, one)]
             # "All" of nothing, or of a pool that is still being published, is not satisfied.
@@ -194,7 +194,9 @@ class _Search:
             raise Unallocatable(f"request {name}: the allocation mode {wish.allocation_mode!r} is not supported")
         return self._fill(number, index, name, wish, self.offer.devices, wish.count)
 
-    def _fill(self, number: int, index: int, name: str, wish: Wish, among: Sequence[Offered], count: int) -> bool:
+    def _fill(
+        self, number: int, index: int, name: str, wish: DeviceRequest, among: Sequence[Offered], count: int
+    ) -> bool:
         """Choose so many devices more for a wish, then go on with the next request."""
         if count == 0:
             return self._request(number, index + 1)
@@ -213,7 +215,7 @@ class _Search:
             self._give_back(number)
         return False
 
-    def _choose(self, number: int, name: str, wish: Wish, one: Offered) -> bool:
+    def _choose(self, number: int, name: str, wish: DeviceRequest, one: Offered) -> bool:
         mine = self.chosen[number]
         if wish.admin_access:
             # An administrator's claim may look at a taken device, but not get the same one twice.
@@ -259,7 +261,7 @@ class _Search:
                 if key in counters:
                     counters[key] += sign * quantity.exact(counter.value)
 
-    def _selects(self, wish: Wish, one: Offered) -> bool:
+    def _selects(self, wish: DeviceRequest, one: Offered) -> bool:
         # By identity within one search: encoding a wish takes longer than looking it up.
         text = self._texts.get(id(wish))
         if text is None:
@@ -272,7 +274,7 @@ class _Search:
         return found
 
 
-def selects(wish: Wish, classes: Mapping[str, DeviceClass], one: Offered) -> bool:
+def selects(wish: DeviceRequest, classes: Mapping[str, DeviceClass], one: Offered) -> bool:
     """Tell whether a device is of the class that a wish names, meets its selectors, and has no taint against it."""
     kind = classes.get(wish.device_class_name)
     if kind is None:

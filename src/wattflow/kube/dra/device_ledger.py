@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from wattflow.kube import objects
 from wattflow.kube.dra import allocation, cel
-from wattflow.kube.dra.device_objects import Allocation, DeviceClass, ResourceClaim, ResourceSlice, Wish
+from wattflow.kube.dra.device_objects import Allocation, DeviceClass, DeviceRequest, ResourceClaim, ResourceSlice
 from wattflow.kube.filters import selectors
 from wattflow.model.errors import InvalidInput
 
@@ -278,6 +278,6 @@ def unsupported(pod: objects.Pod, devices: Devices | None) -> str | None:
     return devices.against(pod)
 
 
-def _wishes(claim: ResourceClaim) -> Iterator[Wish]:
+def _wishes(claim: ResourceClaim) -> Iterator[DeviceRequest]:
     for request in claim.spec.devices.requests:
         yield from (request.exactly,) if request.exactly is not None else request.first_available

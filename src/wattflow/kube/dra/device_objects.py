@@ -33,7 +33,7 @@ class CapacityWish(Object):
     requests: dict[str, str] = {}
 
 
-class Wish(Object):
+class DeviceRequest(Object):
     """Hold what one request, or one alternative of it, asks for."""
 
     name: str = ""
@@ -48,8 +48,8 @@ class Wish(Object):
 
 class Request(Object):
     name: str = ""
-    exactly: Wish | None = None
-    first_available: list[Wish] = []
+    exactly: DeviceRequest | None = None
+    first_available: list[DeviceRequest] = []
 
 
 class Constraint(Object):

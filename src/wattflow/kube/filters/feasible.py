@@ -20,7 +20,7 @@ class Question:
     ports: tuple[ports.Port, ...]
     counts: interpod.Counts
     spreads: list[spread.Spread]
-    gpu: gpus.Wish | None
+    gpu: gpus.GpuShare | None
     reach: tuple[objects.PersistentVolume, ...]
     storage: volumes.Storage | None
     claim_taken: bool

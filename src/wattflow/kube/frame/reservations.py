@@ -55,7 +55,7 @@ class Page(objects.ClusterWide):
 
 
 @dataclass(slots=True)
-class Ledger:
+class Reservations:
     """The pages as one placer sees them.
 
     Attributes:

@@ -58,14 +58,14 @@ _HEADS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RelativeChange:
     """After over before, and the half width of its interval; None where a value is unknown or 0."""
 
     ratio: float
     half: float | None
 
 
-def change(comparison: Results, policy: str, metric: str) -> Change | None:
+def change(comparison: Results, policy: str, metric: str) -> RelativeChange | None:
     """Geometric mean over workloads of after / before, averaged over seeds.
 
     The interval is over seeds; where seeds make no difference and there are several workloads, it is over those.
@@ -86,8 +86,8 @@ def change(comparison: Results, policy: str, metric: str) -> Change | None:
     if len(logs) > 1 and max(by_seed) == min(by_seed):
         mean, half = mean_interval(logs)
         # A symmetric interval of the logarithm; sinh is half its width as a ratio.
-        return Change(math.exp(mean), None if half is None else math.exp(mean) * math.sinh(half))
-    return Change(*mean_interval(by_seed))
+        return RelativeChange(math.exp(mean), None if half is None else math.exp(mean) * math.sinh(half))
+    return RelativeChange(*mean_interval(by_seed))
 
 
 def leader(comparison: Results) -> str | None:
@@ -178,12 +178,12 @@ def _of_flagship(comparison: Results) -> str:
     return f"{text}, but {100 * max(waits)[0]:.1f} % longer {max(waits)[1]}." if waits else f"{text}."
 
 
-def _is_noise(found: Change) -> bool:
+def _is_noise(found: RelativeChange) -> bool:
     # Below a twentieth of a per cent nobody would call it a change.
     return found.half is not None and abs(found.ratio - 1.0) <= max(found.half, 0.0005)
 
 
-def _words(found: Change, what: str, below: str, above: str) -> str:
+def _words(found: RelativeChange, what: str, below: str, above: str) -> str:
     if _is_noise(found):
         return f"{what} the same within noise"
     # Percentages above a hundred are hard to read.

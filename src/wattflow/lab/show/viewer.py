@@ -47,7 +47,7 @@ _FOR_GOOD = "public, max-age=31536000, immutable"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ViewerAnswer:
     """A status, headers and bytes."""
 
     status: int
@@ -55,10 +55,10 @@ class Answer:
     data: bytes
 
 
-def page(path: str) -> Answer | None:
+def page(path: str) -> ViewerAnswer | None:
     """Answer for a path of the page; None where it is none."""
     if path == "/":
-        missing = Answer(404, HEADERS | {"content-type": "text/html; charset=utf-8"}, NOT_BUILT)
+        missing = ViewerAnswer(404, HEADERS | {"content-type": "text/html; charset=utf-8"}, NOT_BUILT)
         return _answer("index.html", "no-cache") or missing
     folder, _, name = path[1:].rpartition("/")
     # One folder deep and plain names: no path leads out of the package.
@@ -68,7 +68,7 @@ def page(path: str) -> Answer | None:
     return _answer(path[1:], _FOR_GOOD if folder else "no-cache")
 
 
-def _answer(path: str, caching: str) -> Answer | None:
+def _answer(path: str, caching: str) -> ViewerAnswer | None:
     data = _compressed(path)
     if data is None:
         return None
@@ -76,7 +76,9 @@ def _answer(path: str, caching: str) -> Answer | None:
     if kind in ("text/html", "text/css", "text/javascript"):
         kind += "; charset=utf-8"
     # Every browser of today takes gzip, and nobody else asks for the page.
-    return Answer(200, HEADERS | {"cache-control": caching, "content-encoding": "gzip", "content-type": kind}, data)
+    return ViewerAnswer(
+        200, HEADERS | {"cache-control": caching, "content-encoding": "gzip", "content-type": kind}, data
+    )
 
 
 @functools.lru_cache(maxsize=64)
@@ -223,13 +225,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer the login; there is nothing else to be changed."""
         self._send(self._checked() or self._login())
 
-    def _checked(self) -> Answer | None:
+    def _checked(self) -> ViewerAnswer | None:
         """Refuse a browser that was led here by another name: a site that calls this machine its own."""
         # The name by which it was asked, without the port: DNS rebinding leads here by another one.
         host = self.headers.get("host", "").rsplit(":", 1)[0]
         return None if host in ("127.0.0.1", "localhost") else _error(403, "this page answers to 127.0.0.1 alone")
 
-    def _get(self, path: str) -> Answer:
+    def _get(self, path: str) -> ViewerAnswer:
         if path == "/v1/page":
             return _json(
                 {"mode": "files", "wattflow": _version(), "session": self._session(), "policies": [], "clusters": []}
@@ -248,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
             return _error(404, f"nothing at {path}: files have runs alone")
         return _document(run)
 
-    def _login(self) -> Answer:
+    def _login(self) -> ViewerAnswer:
         size = self.headers.get("content-length", "0")
         # Bounded before it is read.
         if urlsplit(self.path).path != "/v1/session" or not size.isdecimal() or int(size) > LOGIN_BYTES:
@@ -262,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
             return _error(401, "this code is another page's: open the address that `wattflow view` printed")
         cookie = f"{COOKIE}={self.server.secret}; Path=/; HttpOnly; SameSite=Strict"
         found = _json({"name": "you", "role": "viewer", "expires_s": None})
-        return Answer(200, found.headers | {"set-cookie": cookie}, found.data)
+        return ViewerAnswer(200, found.headers | {"set-cookie": cookie}, found.data)
 
     def _session(self) -> dict[str, Any] | None:
         try:
@@ -273,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
         # Nobody can change anything here.
         return {"name": "you", "role": "viewer", "expires_s": None} if good else None
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: ViewerAnswer) -> None:
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
@@ -283,22 +285,22 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer.data)
 
 
-def _document(run: Saved) -> Answer:
+def _document(run: Saved) -> ViewerAnswer:
     try:
         data = gzip.compress(run.columns(), 6)
     except (WattflowError, OSError) as error:
         return _error(422, str(error))
     # Files may change: a browser must ask again.
     headers = {"content-type": MEDIA_TYPE, "content-encoding": "gzip", "cache-control": "no-store"}
-    return Answer(200, HEADERS | headers, data)
+    return ViewerAnswer(200, HEADERS | headers, data)
 
 
-def _json(value: object, status: int = 200) -> Answer:
+def _json(value: object, status: int = 200) -> ViewerAnswer:
     headers = HEADERS | {"content-type": "application/json", "cache-control": "no-store"}
-    return Answer(status, headers, json.dumps(value, allow_nan=False).encode())
+    return ViewerAnswer(status, headers, json.dumps(value, allow_nan=False).encode())
 
 
-def _error(status: int, sentence: str) -> Answer:
+def _error(status: int, sentence: str) -> ViewerAnswer:
     return _json({"error": sentence}, status)
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from wattflow.runtime.aside import Background
 from wattflow.runtime.executors import zygote as child
-from wattflow.runtime.executors.limits import Group
+from wattflow.runtime.executors.limits import ControlGroup
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.messages import Ending
 
@@ -47,11 +47,11 @@ class Process:
 
     def __init__(self, number: int, channel: socket.socket, pipe: int) -> None:
         self.number, self.channel, self.pipe = number, channel, pipe
-        self.group: Group | None = None
+        self.group: ControlGroup | None = None
         self.pid: int | None = None
         self.joins: list[str] = []
         self.terms: dict[str, Any] = {}
-        self.hold: Group | None = None
+        self.hold: ControlGroup | None = None
         self.forked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stop_reason: tuple[Ending, str] | None = None
         loop = asyncio.get_running_loop()
@@ -121,7 +121,7 @@ class Zygote:
         self._process: asyncio.subprocess.Process | None = None
         self._children: dict[int, Process] = {}
         self._spares: deque[Process] = deque()
-        self._released: list[Group] = []
+        self._released: list[ControlGroup] = []
         self._number = 0
         self._ready: asyncio.Future[None] | None = None
         self._loading: asyncio.Future[dict[str, Any]] | None = None
@@ -180,7 +180,7 @@ class Zygote:
         return float(loaded["seconds"])
 
     async def fork(
-        self, limits: dict[str, Any], group: Group | None, owner: str, hold: Callable[[], Group | None]
+        self, limits: dict[str, Any], group: ControlGroup | None, owner: str, hold: Callable[[], ControlGroup | None]
     ) -> Process:
         """A child of an owner's: one that was made ahead, or a new one. It becomes theirs with the call it is sent.
 
@@ -197,7 +197,7 @@ class Zygote:
         process.terms = {"limits": limits, "become": who}
         return process
 
-    async def fork_ahead(self, hold: Callable[[], Group | None]) -> None:
+    async def fork_ahead(self, hold: Callable[[], ControlGroup | None]) -> None:
         """Make children for the tasks to come, each in a control group, which takes the kernel milliseconds to join."""
         if self._control is None or len(self._spares) > SPARES // 2:
             return
@@ -212,7 +212,7 @@ class Zygote:
         # Only after they are in their groups: a spare that is taken must need nothing more.
         self._spares += made
 
-    def released(self) -> list[Group]:
+    def released(self) -> list[ControlGroup]:
         """Groups of children that were made ahead and died before they were needed."""
         left, self._released = self._released, []
         return left

@@ -29,7 +29,7 @@ END_S = 0.5
 
 
 @dataclass(slots=True)
-class Group:
+class ControlGroup:
     """One control group: its folders by controller (one folder for all in version 2)."""
 
     folders: dict[str, Path]
@@ -94,16 +94,16 @@ def _pids(folder: Path) -> list[int]:
         return []
 
 
-class Groups:
+class ControlGroups:
     """A pool of control groups below one name."""
 
     def __init__(self, roots: dict[str, Path], unified: bool) -> None:
         self._roots, self._unified = roots, unified
-        self._free: dict[bool, list[Group]] = {True: [], False: []}
-        self._made: list[Group] = []
+        self._free: dict[bool, list[ControlGroup]] = {True: [], False: []}
+        self._made: list[ControlGroup] = []
 
     @classmethod
-    def find(cls, name: str, root: Path = Path("/sys/fs/cgroup")) -> Groups | None:
+    def find(cls, name: str, root: Path = Path("/sys/fs/cgroup")) -> ControlGroups | None:
         """Groups where this user may make them; None where not. What an earlier life left in them is ended."""
         label = f"wattflow-{name}"
         for top in (root / label, *(one / label for one in root.glob("*") if (one / label).is_dir())):
@@ -130,17 +130,17 @@ class Groups:
         except OSError:
             return None
 
-    def take(self, cpus: float | None, memory_bytes: int) -> Group:
+    def take(self, cpus: float | None, memory_bytes: int) -> ControlGroup:
         """A group with these limits."""
         group = self._free[True].pop() if self._free[True] else self._make(_V1)
         group.limit(cpus, memory_bytes)
         return group
 
-    def hold(self) -> Group:
+    def hold(self) -> ControlGroup:
         """A group without limits."""
         return self._free[False].pop() if self._free[False] else self._make((_HOLD,))
 
-    def give_back(self, group: Group) -> None:
+    def give_back(self, group: ControlGroup) -> None:
         """The group's task has ended; so does what it left behind."""
         # A group with something unkillable in it (a process in the kernel's hands) is never given to another task.
         if group.end():
@@ -154,12 +154,12 @@ class Groups:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    def _make(self, controllers: Sequence[str]) -> Group:
+    def _make(self, controllers: Sequence[str]) -> ControlGroup:
         number = len(self._made)
         folders = {controller: self._roots[controller] / f"slot-{number}" for controller in controllers}
         for folder in folders.values():
             folder.mkdir(exist_ok=True)
-        group = Group(folders, self._unified)
+        group = ControlGroup(folders, self._unified)
         self._made.append(group)
         return group
 
@@ -178,7 +178,7 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text)
 
 
-class Places:
+class CpuBinding:
     """Processors that tasks are bound to where no group limits them: each gets as many as it asked for, the least
     used ones. It costs microseconds and holds, but it is coarse: half a processor is a whole one."""
 
@@ -202,7 +202,7 @@ class Places:
             self._used[processor] -= 1
 
 
-def process_limits(memory_bytes: int, group: Group | None, pinned: Sequence[int]) -> dict[str, object]:
+def process_limits(memory_bytes: int, group: ControlGroup | None, pinned: Sequence[int]) -> dict[str, object]:
     """Tell a new process what to keep to: its group, or what it can limit by itself."""
     if group is not None:
         return {"groups": group.joins}

@@ -20,7 +20,7 @@ from wattflow.energy.virtual import process_cpu_s
 from wattflow.runtime.aside import Background
 from wattflow.runtime.executors import zygote as child
 from wattflow.runtime.executors.forking import COLD_S, KEEP_S, Process, Templates, Zygote
-from wattflow.runtime.executors.limits import Group, Groups, Places, Turns, process_limits
+from wattflow.runtime.executors.limits import ControlGroup, ControlGroups, CpuBinding, Turns, process_limits
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.messages import Ending
 
@@ -136,13 +136,15 @@ class ProcessExecutor:
         keep_s: How long a function that had a cold start, or was ordered, is held warm without being used.
     """
 
-    def __init__(self, zygote: Zygote, workers: int, groups: Groups | None = None, keep_s: float = KEEP_S) -> None:
+    def __init__(
+        self, zygote: Zygote, workers: int, groups: ControlGroups | None = None, keep_s: float = KEEP_S
+    ) -> None:
         self.zygote, self._most, self._groups = zygote, workers, groups
         made = zygote.privileges
         self.templates = Templates(lambda owner: Zygote(zygote.python, zygote.preload, made, owner), keep_s)
         self._running: dict[int, Process] = {}
         self._turns = Turns(workers)
-        self._places = Places(sorted(os.sched_getaffinity(0)))
+        self._places = CpuBinding(sorted(os.sched_getaffinity(0)))
         self._workers: list[_Worker] = []
         self._tasks = Background()
 
@@ -241,7 +243,7 @@ class ProcessExecutor:
             for left in (group, process.hold, *zygote.released()):
                 self._give_back(left)
 
-    def _group(self, work: Work | None = None) -> Group | None:
+    def _group(self, work: Work | None = None) -> ControlGroup | None:
         """A control group that limits an attempt, or that only holds what is in it (None), where there are any."""
         if self._groups is None:
             return None
@@ -251,7 +253,7 @@ class ProcessExecutor:
             log.warning("no control group: %s", error)
             return None
 
-    def _give_back(self, group: Group | None) -> None:
+    def _give_back(self, group: ControlGroup | None) -> None:
         if group is not None and self._groups is not None:
             self._groups.give_back(group)
 
