@@ -28,6 +28,8 @@ _MOVED = {
     "wattflow.live.preferences": "wattflow.live.constraints",
 }
 """Modules by the name that files of version 0.1.0 know them by."""
+_RENAMED = {"Places": "WorkflowNotes"}
+"""Classes, likewise."""
 _ODD = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -189,7 +191,7 @@ def _name(kind: type) -> str:
 
 def _class(name: str) -> Any:
     module, _, kind = name.partition(":")
-    module = _MOVED.get(module, module)
+    module, kind = _MOVED.get(module, module), _RENAMED.get(kind, kind)
     # A file may come from anywhere: no class of another package, no attribute of a class, is ever looked up.
     if not name.startswith(_ALLOWED) or not kind.isidentifier():
         raise ValueError(f"{name!r} is no class that a saved engine may hold")
