@@ -12,11 +12,7 @@ from numba.np.numpy_support import from_dtype
 
 from wattflow.kernel import jit
 from wattflow.kernel.hooks import ancestry
-<<<<<<< HEAD
 from wattflow.kernel.lowering import BUSY, FIRST, GUARDED, RowType, TablesType
-from wattflow.kernel.memory import block
-=======
-from wattflow.kernel.lowering import BUSY, FIRST, GUARDED, WORDS, RowType, TablesType
 
 _LEAST, _MOST = 1 << 20, 1 << 29
 """Bytes of a block that is worth keeping, and that is too large to be kept for later."""
@@ -51,7 +47,6 @@ def block(size: int) -> Any:
             found = None
     return np.asarray(_Block(np.empty(size, np.uint8) if found is None else found))[:size]
 
->>>>>>> lean
 
 _OWNERS: weakref.WeakValueDictionary[int, Tables] = weakref.WeakValueDictionary()
 """Tables by the address of their directory: how a plain-Python policy finds the State that it is asked about."""

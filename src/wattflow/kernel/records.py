@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import functools
-=======
 import hashlib
 import io
->>>>>>> lean
 import weakref
 import zipfile
 from typing import IO, Any, TypeVar
