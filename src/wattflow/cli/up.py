@@ -150,7 +150,10 @@ def up(
     if place.server() is not None:
         if agent and driver == "agents" and _lacks_agent(place):
             _start_agent(place, cpus, tls_cert, for_agent)
-            remark(f"the server at {place.url()} was running without its agent, which is started", quiet)
+            remark(
+                f"the server at {place.url()} was running without its agent, which is started; settings of a server are those it began with",
+                quiet,
+            )
             return
         raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
     # One without the other is a mistake in every case.
@@ -203,10 +206,10 @@ def up(
     log = place.folder / "server.log"
     # What earlier servers logged is not this one's.
     begun = log.stat().st_size if log.exists() else 0
-    process = _spawn(command, log, (listener.fileno(),), secret)
-    # The server has its own copy by now; ours would keep the port after its end.
-    listener.close()
-    with _ended_with_us(place, process):
+    with _ended_with_us(place) as ours:
+        ours.append(process := _spawn(command, log, (listener.fileno(),), secret))
+        # The server has its own copy by now; ours would keep the port after its end.
+        listener.close()
         _wait_for_server(place, process, quiet, begun)
         if standby:
             remark(f"wattflow stands by at {place.url()}; its folder is {place.folder}", quiet)
@@ -236,17 +239,20 @@ def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
 
 
 @contextlib.contextmanager
-def _ended_with_us(place: Home, server: subprocess.Popen[bytes]) -> Iterator[None]:
+def _ended_with_us(place: Home) -> Iterator[list[subprocess.Popen[bytes]]]:
     """End what this command started when it is interrupted: a server without its agent takes work and never runs it."""
+    started: list[subprocess.Popen[bytes]] = []
     try:
-        yield
+        yield started
     except KeyboardInterrupt:
         _end_agent(place)
-        server.terminate()
-        try:
-            server.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            server.kill()  # the store is right whenever it ends
+        for server in started:
+            server.terminate()
+            try:
+                server.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                server.kill()  # the store is right whenever it ends
+                server.wait()
         raise
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from wattflow.live import FINISHED, NODE, STARTED, TASK, Engine, Power
-from wattflow.model.cluster import Node
-from wattflow.model.profile import PowerProfile
-from wattflow.model.workflow import Variant
+if TYPE_CHECKING:
+    from wattflow.live import Engine
 
 
 def rehearse(engine: Engine) -> int:
     """A node, a task, its end, and why another one waits; returns how many tasks were placed."""
+    # Not above: the command line loads this module while the kernel itself is being loaded.
+    from wattflow.live import FINISHED, NODE, STARTED, TASK, Power
+    from wattflow.model.cluster import Node
+    from wattflow.model.profile import PowerProfile
+    from wattflow.model.workflow import Variant
+
     power = PowerProfile((0.0, 1.0), (10.0, 20.0))
     node = engine.node(Node("rehearsal", cores=1, memory_bytes=1 << 30, power=power, allocatable_cores=1.0))
     engine.put(NODE, node, state=int(Power.ON))
