@@ -150,10 +150,8 @@ def up(
     if place.server() is not None:
         if agent and driver == "agents" and _lacks_agent(place):
             _start_agent(place, cpus, tls_cert, for_agent)
-            remark(
-                f"the server at {place.url()} was running without its agent, which is started; settings of a server are those it began with",
-                quiet,
-            )
+            began = "was running without its agent, which is started; its own settings are those it began with"
+            remark(f"the server at {place.url()} {began}", quiet)
             return
         raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
     # One without the other is a mistake in every case.
