@@ -27,7 +27,7 @@ GRID, LOWEST = 8, 0.5
 """Clocks that are announced, evenly spaced from full to half."""
 
 
-class NodeLevels:
+class AgentLevels:
     """The levels of one agent's node; without a holder it can set nothing and says so.
 
     Args:

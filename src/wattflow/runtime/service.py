@@ -23,11 +23,11 @@ from wattflow.runtime.accounts import Accounts
 from wattflow.runtime.actions import Actions
 from wattflow.runtime.checks import check_submission, unmet
 from wattflow.runtime.clock import Clock
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.gate import Gate
 from wattflow.runtime.learned_facts import Learning
-from wattflow.runtime.ledger import Joules, Ledger
+from wattflow.runtime.ledger import Joules, RowLedger
 from wattflow.runtime.logs import Logs, plain
 from wattflow.runtime.records import (
     AttemptRecord,
@@ -65,7 +65,7 @@ class Service:
         on_fault: Called then, once; whoever owns the service must end it, and a start mends it.
     """
 
-    def __init__(self, decider: Decider, writer: Writer, driver: Driver, folder: Path, clock: Clock) -> None:
+    def __init__(self, decider: JournaledEngine, writer: Writer, driver: Driver, folder: Path, clock: Clock) -> None:
         self.decider, self.writer, self.driver, self.clock = decider, writer, driver, clock
         self.workflows: dict[str, WorkflowRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
@@ -73,7 +73,7 @@ class Service:
         self.nodes, self.aside = Nodes(), decider.aside
         self.learning = Learning(decider)
         self.learning.ahead.held_back = getattr(driver, "queues", False)  # drivers of others may not say it
-        self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
+        self.logs, self.ledger = Logs(folder), RowLedger(decider, writer)
         self.accounts = Accounts(self.ledger.usage, self.now, self.ledger.alert)
         self.gate = self.ledger.gate = Gate(self.accounts, self.nodes, decider, self.learning.estimates.runtime_s)
         self.joules = Joules(self.nodes, self.ledger, self.accounts, self.now)

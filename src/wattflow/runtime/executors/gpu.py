@@ -31,7 +31,7 @@ from wattflow.energy.meters.nvml import NvmlMeter
 from wattflow.energy.meters.port import Meter, NoReading
 from wattflow.model.errors import MissingExtra, WattflowError
 from wattflow.runtime.executors.node_devices import DeviceExecutor
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.executors.process import AttemptWork, Finish, ProcessExecutor
 from wattflow.runtime.messages import Device, GpuUse, Lease
 
 SEVENTHS = 7
@@ -287,7 +287,7 @@ class GpuExecutor(DeviceExecutor):
         """All GPUs."""
         return [gpu.about for gpu in self._gpus]
 
-    async def run(self, lease: Lease, device: int, work: Work, processes: ProcessExecutor) -> Finish:
+    async def run(self, lease: Lease, device: int, work: AttemptWork, processes: ProcessExecutor) -> Finish:
         """Run in a process of its own that sees this GPU with this share."""
         gpu = self._gpus[device]
         variant = lease.spec.variants[lease.variant]
