@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -288,11 +288,11 @@ class Agent:
             self._on_sleep()
         return not orders.announce
 
-    def _sync(self, **news: object) -> m.Sync:
+    def _sync(self, **news: Any) -> m.Sync:
         load = None
         if "wait_s" in news:
             load = self._load.read(self._energy.watts, str(self._energy.provenance), self._devices.busy())
-        return m.Sync(node=self.node.name, boot=self.boot, holding=list(self._tasks), load=load, **news)  # type: ignore[arg-type]
+        return m.Sync(node=self.node.name, boot=self.boot, holding=list(self._tasks), load=load, **news)
 
     async def _announce(self) -> None:
         """Say what this node is, for as long as it takes to reach the server. A name that another agent has is asked

@@ -394,10 +394,13 @@ class Learning:
         off, (at_s, provenance) = known.deviation, self._read[node]
         band = {"low": np.maximum(found - off, 0.0), "high": found + off}
         return {
-            "busy": known.busy.tolist(), "watts": found.tolist(), "provenance": provenance, "measured_s": at_s,
+            "busy": known.busy.tolist(),
+            "watts": found.tolist(),
+            "provenance": provenance,
+            "measured_s": at_s,
             "source": f"learned from {round(float(known.seen.sum()))} readings of the node's counter",
             **{name: [None if math.isnan(w) else w for w in watts.tolist()] for name, watts in band.items()},
-        }  # fmt: skip
+        }
 
     def drew(self, node: m.Node, load: m.Load, at_s: float) -> None:
         """Learn from a node's counter while so much of it was busy. Modelled watts are the curve's own: no news."""

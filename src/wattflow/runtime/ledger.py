@@ -52,9 +52,12 @@ class Chain:
         self.sequence += 1
         # ASCII alone: a name that is no Unicode must not keep the entry out of the store.
         row: dict[str, object] = {
-            "sequence": self.sequence, "at_s": at_s, "who": json.dumps(who)[1:-1], "action": action,
+            "sequence": self.sequence,
+            "at_s": at_s,
+            "who": json.dumps(who)[1:-1],
+            "action": action,
             "about": json.dumps(dict(about), sort_keys=True),
-        }  # fmt: skip
+        }
         self.last = chained(self.last, row)
         return row | {"hash": self.last}
 
@@ -140,13 +143,13 @@ class Feed:
         if kind is None:
             return None
         name, columns = kind
-        told = {_TOLD.get(column, column): row[column] for column in columns}
+        told: dict[str, Any] = {_TOLD.get(column, column): row[column] for column in columns}
         if name in ("nodes", "windows"):
             return name, "", told
         if name == "workflows":
             workflow = self._workflows.get(str(told["id"]))
             return None if workflow is None else (name, workflow.owner, told)
-        task = self._tasks.get(int(told["id" if name == "tasks" else "task"]))  # type: ignore[call-overload]
+        task = self._tasks.get(int(told["id" if name == "tasks" else "task"]))
         if task is None:  # long over: whoever looks at it asks the store
             return None
         if change is Write.TASK:
@@ -316,8 +319,10 @@ class RowLedger:
 
     def workflow_state(self, workflow: WorkflowRecord, ended_s: float | None = None) -> None:
         """A workflow is sealed, or over."""
-        self._put(Write.WORKFLOW_STATE, {"b_id": workflow.id, "state": workflow.state, "ended_s": ended_s,
-                                          "about": m.pack(workflow.about)})  # fmt: skip
+        self._put(
+            Write.WORKFLOW_STATE,
+            {"b_id": workflow.id, "state": workflow.state, "ended_s": ended_s, "about": m.pack(workflow.about)},
+        )
 
     def task(self, task: TaskRecord) -> None:
         """A task is taken."""
@@ -383,8 +388,10 @@ class RowLedger:
 
     def node(self, node: NodeRecord, seen_s: float) -> None:
         """A node and its state."""
-        self._put(Write.NODE, {"name": node.spec.name, "spec": m.pack((node.engine, node.spec)), "state": node.state,
-                                "seen_s": seen_s})  # fmt: skip
+        self._put(
+            Write.NODE,
+            {"name": node.spec.name, "spec": m.pack((node.engine, node.spec)), "state": node.state, "seen_s": seen_s},
+        )
 
     def _put(self, change: Write, row: Row) -> None:
         self._batch.append((change, {name: storable(value) for name, value in row.items()}))

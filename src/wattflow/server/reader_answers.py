@@ -84,9 +84,12 @@ def _announced(database: sa.Engine) -> dict[str, dict[str, Any]]:
 
 def _shown(run: Run, record: RunRecord, about: dict[str, Any], packed: bool, nodes: dict[str, dict[str, Any]]) -> bytes:
     more = More(
-        about=about, states=[task["state"] for task in record.tasks], numbers=[task["id"] for task in record.tasks],
-        flows=[(row["id"], row["owner"], row["state"]) for row in record.flows], nodes=nodes,
-    )  # fmt: skip
+        about=about,
+        states=[task["state"] for task in record.tasks],
+        numbers=[task["id"] for task in record.tasks],
+        flows=[(row["id"], row["owner"], row["state"]) for row in record.flows],
+        nodes=nodes,
+    )
     data = run_columns(run, more)
     return gzip.compress(data, 6) if packed else data
 

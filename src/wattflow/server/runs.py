@@ -98,8 +98,10 @@ def run_of(database: sa.Engine, record: RunRecord, zone: Zone | None = None, who
     cluster = _cluster(database, {attempt["node"] for attempt in rows}, there, whole)
     place = {node.name: index for index, node in enumerate(cluster.nodes)}
     start_s, end_s = record.start_s, record.end_s
-    windows = sorted((w for w in reads.energy(database, start_s, end_s) if w["node"] in place),
-                     key=lambda w: (place[w["node"]], w["began_s"]))  # fmt: skip
+    windows = sorted(
+        (w for w in reads.energy(database, start_s, end_s) if w["node"] in place),
+        key=lambda w: (place[w["node"]], w["began_s"]),
+    )
     carbon_g, cost = _supply(windows, cluster, start_s)
     first = record.flows[0] if record.flows else {}
     about = msgspec.msgpack.decode(first["about"]) if first else {}
@@ -246,10 +248,11 @@ def structure(tasks: Sequence[tuple[object, Task]]) -> dict[str, Any]:
     ]
     shapes = [Shape(names.index(name), tuple(variant_of(v) for v in variants)) for name, variants in forms]
     return {
-        "shapes": shapes or [Shape(0, ())], "shape": np.array(shape, np.int32),
+        "shapes": shapes or [Shape(0, ())],
+        "shape": np.array(shape, np.int32),
         "functions": [Function(name) for name in names] or [Function("task")],
         "edges": tuple(np.array([edge[end] for edge in edges], np.int32) for end in (0, 1)),
-    }  # fmt: skip
+    }
 
 
 def _runtimes(record: RunRecord, specs: dict[int, Task], cluster: Cluster) -> dict[int, float]:

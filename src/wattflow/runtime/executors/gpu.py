@@ -319,8 +319,11 @@ class GpuExecutor(DeviceExecutor):
         if self.sharing != "mps" or mps is None:
             return {"CUDA_VISIBLE_DEVICES": str(index)}
         # The daemon shows its one GPU as number 0.
-        given = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_MPS_PIPE_DIRECTORY": str(mps.folder),
-                 "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{100 * share:g}"}  # fmt: skip
+        given = {
+            "CUDA_VISIBLE_DEVICES": "0",
+            "CUDA_MPS_PIPE_DIRECTORY": str(mps.folder),
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{100 * share:g}",
+        }
         if memory_bytes:
             given["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={max(1, memory_bytes >> 20)}M"
         return given

@@ -221,8 +221,11 @@ class ProcessExecutor:
             return Finish("refused", asked_s, time.monotonic(), reason=f"no process could be made: {error}")
         self._running[work.fence] = process
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(work.timeout_s, process.kill, "time_limit",
-                                f"ran longer than its {work.timeout_s:g} s") if work.timeout_s else None  # fmt: skip
+        timer = (
+            loop.call_later(work.timeout_s, process.kill, "time_limit", f"ran longer than its {work.timeout_s:g} s")
+            if work.timeout_s
+            else None
+        )
         loop.add_reader(process.pipe, _follow, process, work.on_log)
         try:
             answer = await _talk(process, work)
