@@ -416,7 +416,7 @@ def speed(data: Path) -> list[FloorFigure]:
     table = np.log(rows.sizes + 1)
     target = np.log(rows.runtime_s)
     peer = HistGradientBoostingRegressor(max_iter=200, early_stopping=False).fit(table, target)
-    ensemble = trees.Setting(loss="l2", leaves=31, rounds=200)
+    ensemble = trees.BoostSetting(loss="l2", leaves=31, rounds=200)
     flat, row = trees.boost(table, target, ensemble), np.ascontiguousarray(table[0])
     boosted = microseconds(lambda: flat.predict_row(row), 5000)
     theirs = microseconds(lambda: peer.predict(table[:1]), 100)

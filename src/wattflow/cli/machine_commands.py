@@ -52,7 +52,7 @@ def meters(
 
     form = chosen_form(output, out, force)
     rows = [row for finding in try_all() for row in _rows(finding, seconds)]
-    if form is not o.Form.table:
+    if form is not o.OutputForm.table:
         deliver(rows, form, out, {})
         return
     print_tables([plain_table(rows)])
@@ -287,7 +287,7 @@ def profiles(
         raise InvalidInput("profiles", f"none has {search!r} in its name or description")
     if plot is not None:
         _plot_named(found, plot)
-    if form is not o.Form.table:
+    if form is not o.OutputForm.table:
         deliver(rows, form, out, {})
         return
     print_tables([plain_table(rows)])

@@ -110,10 +110,12 @@ def _submit(connection: Connection, file: Path, objective: str | None, retries: 
     from wattflow.traces.wfformat import read_document
 
     # Checked here, so that the message names the option.
-    if objective is not None and objective not in get_args(Objective):
-        raise InvalidInput("--objective", f"{objective!r} is not one of {', '.join(get_args(Objective))}")
+    known: tuple[Objective, ...] = get_args(Objective)
+    chosen = next((one for one in known if one == objective), None)
+    if objective is not None and chosen is None:
+        raise InvalidInput("--objective", f"{objective!r} is not one of {', '.join(known)}")
     name = ""
-    for submission in submissions(read_document(file), objective, retries):  # type: ignore[arg-type]
+    for submission in submissions(read_document(file), chosen, retries):
         name = connection.call("POST", "/v1/submissions", submission, Accepted).workflow
     return name
 

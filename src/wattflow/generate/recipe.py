@@ -17,7 +17,7 @@ from wattflow.model.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RecipeStep:
     """A task to be: its function, parents (earlier steps), and its runtime relative to the family's mean."""
 
     function: str
@@ -25,48 +25,48 @@ class Step:
     weight: float = 1.0
 
 
-Family = Callable[[int, np.random.Generator], list[Step]]
+Family = Callable[[int, np.random.Generator], list[RecipeStep]]
 
 
-def bag(count: int, rng: np.random.Generator) -> list[Step]:
+def bag(count: int, rng: np.random.Generator) -> list[RecipeStep]:
     """Independent tasks."""
-    return [Step("work") for _ in range(count)]
+    return [RecipeStep("work") for _ in range(count)]
 
 
-def chain(count: int, rng: np.random.Generator) -> list[Step]:
+def chain(count: int, rng: np.random.Generator) -> list[RecipeStep]:
     """Each task waits for the one before."""
-    return [Step("work", (i - 1,) if i else ()) for i in range(count)]
+    return [RecipeStep("work", (i - 1,) if i else ()) for i in range(count)]
 
 
-def fork_join(count: int, rng: np.random.Generator) -> list[Step]:
+def fork_join(count: int, rng: np.random.Generator) -> list[RecipeStep]:
     """A fork, as many branches as there is room for, and a join."""
-    steps = [Step("fork", (), 0.5)]
-    steps += [Step("branch", (0,)) for _ in range(count - 2)]
-    return [*steps, Step("join", tuple(range(1, count - 1)), 0.5)]
+    steps = [RecipeStep("fork", (), 0.5)]
+    steps += [RecipeStep("branch", (0,)) for _ in range(count - 2)]
+    return [*steps, RecipeStep("join", tuple(range(1, count - 1)), 0.5)]
 
 
-def map_reduce(count: int, rng: np.random.Generator) -> list[Step]:
+def map_reduce(count: int, rng: np.random.Generator) -> list[RecipeStep]:
     """Split, maps, reducers that each read every map (one per four maps), and a merge."""
     reducers = max(1, (count - 2) // 5)
     maps = count - 2 - reducers
-    steps = [Step("split", (), 0.3)]
-    steps += [Step("map", (0,)) for _ in range(maps)]
-    steps += [Step("reduce", tuple(range(1, maps + 1)), 1.5) for _ in range(reducers)]
-    return [*steps, Step("merge", tuple(range(maps + 1, count - 1)), 0.5)]
+    steps = [RecipeStep("split", (), 0.3)]
+    steps += [RecipeStep("map", (0,)) for _ in range(maps)]
+    steps += [RecipeStep("reduce", tuple(range(1, maps + 1)), 1.5) for _ in range(reducers)]
+    return [*steps, RecipeStep("merge", tuple(range(maps + 1, count - 1)), 0.5)]
 
 
-def in_tree(count: int, rng: np.random.Generator) -> list[Step]:
+def in_tree(count: int, rng: np.random.Generator) -> list[RecipeStep]:
     """A binary tree whose leaves come first and whose root comes last: the task i of the heap joins 2i+1 and 2i+2."""
     steps = []
     # From the heap's last place to its root, so that children, which are parents here, come first.
     for place in range(count - 1, -1, -1):
         below = [child for child in (2 * place + 1, 2 * place + 2) if child < count]
         parents = tuple(sorted(count - 1 - child for child in below))
-        steps.append(Step("join" if parents else "leaf", parents, 0.7 if parents else 1.0))
+        steps.append(RecipeStep("join" if parents else "leaf", parents, 0.7 if parents else 1.0))
     return steps
 
 
-def montage(count: int, rng: np.random.Generator) -> list[Step]:
+def montage(count: int, rng: np.random.Generator) -> list[RecipeStep]:
     """Montage-like mosaic: project, difference of neighbours, one fit, correct each image, add, shrink, picture."""
     room = count - 6
     images = max(2, room // 4)
@@ -76,25 +76,25 @@ def montage(count: int, rng: np.random.Generator) -> list[Step]:
         images += 1
     # Neighbours first: images that overlap are those next to each other.
     pairs = [(i, i + gap) for gap in range(1, images) for i in range(images - gap)][: room - 2 * images]
-    steps = [Step("project", (), 1.5) for _ in range(images)]
-    steps += [Step("difference", pair, 0.3) for pair in pairs]
-    steps.append(Step("concat", tuple(range(images, images + len(pairs))), 0.5))
-    steps.append(Step("model", (len(steps) - 1,), 2.0))
+    steps = [RecipeStep("project", (), 1.5) for _ in range(images)]
+    steps += [RecipeStep("difference", pair, 0.3) for pair in pairs]
+    steps.append(RecipeStep("concat", tuple(range(images, images + len(pairs))), 0.5))
+    steps.append(RecipeStep("model", (len(steps) - 1,), 2.0))
     model = len(steps) - 1
-    steps += [Step("correct", (i, model), 0.5) for i in range(images)]
-    steps.append(Step("index", tuple(range(model + 1, model + 1 + images)), 0.2))
+    steps += [RecipeStep("correct", (i, model), 0.5) for i in range(images)]
+    steps.append(RecipeStep("index", tuple(range(model + 1, model + 1 + images)), 0.2))
     index = len(steps) - 1
-    steps.append(Step("add", (*range(model + 1, model + 1 + images), index), 3.0))
+    steps.append(RecipeStep("add", (*range(model + 1, model + 1 + images), index), 3.0))
     add = len(steps) - 1
     # What is left over becomes shrinks, so that the number of tasks is exact.
-    steps += [Step("shrink", (add,), 0.4) for _ in range(count - len(steps) - 1)]
-    return [*steps, Step("picture", tuple(range(add + 1, len(steps))), 0.3)]
+    steps += [RecipeStep("shrink", (add,), 0.4) for _ in range(count - len(steps) - 1)]
+    return [*steps, RecipeStep("picture", tuple(range(add + 1, len(steps))), 0.3)]
 
 
-def layered(count: int, rng: np.random.Generator) -> list[Step]:
+def layered(count: int, rng: np.random.Generator) -> list[RecipeStep]:
     """Random layers of about √n tasks; each task has one to three parents in the layer above."""
     width = max(1, round(count**0.5))
-    steps: list[Step] = []
+    steps: list[RecipeStep] = []
     above: list[int] = []
     while len(steps) < count:
         size = min(count - len(steps), int(rng.integers(max(1, width // 2), width + width // 2 + 1)))
@@ -103,23 +103,27 @@ def layered(count: int, rng: np.random.Generator) -> list[Step]:
             # The first layer has nobody above.
             wanted = min(len(above), int(rng.integers(1, 4)))
             parents = sorted(rng.choice(above, wanted, replace=False).tolist()) if wanted else []
-            steps.append(Step(f"stage{len(steps) % 4}", tuple(parents)))
+            steps.append(RecipeStep(f"stage{len(steps) % 4}", tuple(parents)))
         above = list(layer)
     return steps
 
 
-def mixed(count: int, rng: np.random.Generator) -> list[Step]:
+def mixed(count: int, rng: np.random.Generator) -> list[RecipeStep]:
     """Streams of filter → align → infer over samples, then train and a summary: CPU, FPGA and GPU work in one DAG."""
     samples = (count - 2) // 3
-    steps: list[Step] = []
+    steps: list[RecipeStep] = []
     for _ in range(samples):
         first = len(steps)
-        steps += [Step("filter", (), 0.6), Step("align", (first,), 1.5), Step("infer", (first + 1,), 2.0)]
-    steps += [Step("filter", (), 0.6) for _ in range(count - 2 - 3 * samples)]
+        steps += [
+            RecipeStep("filter", (), 0.6),
+            RecipeStep("align", (first,), 1.5),
+            RecipeStep("infer", (first + 1,), 2.0),
+        ]
+    steps += [RecipeStep("filter", (), 0.6) for _ in range(count - 2 - 3 * samples)]
     # Filters that did not fill a sample go straight into training.
     ends = tuple(i for i in range(len(steps)) if steps[i].function == "infer" or i >= 3 * samples)
-    steps.append(Step("train", ends, 5.0))
-    return [*steps, Step("summary", (len(steps) - 1,), 0.4)]
+    steps.append(RecipeStep("train", ends, 5.0))
+    return [*steps, RecipeStep("summary", (len(steps) - 1,), 0.4)]
 
 
 FAMILIES: dict[str, Family] = {
@@ -166,7 +170,7 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
 """Ways to run the functions of ``mixed`` that can use a device; every other function has one CPU variant."""
 
 
-def steps_of(family: str, count: int, rng: np.random.Generator) -> list[Step]:
+def steps_of(family: str, count: int, rng: np.random.Generator) -> list[RecipeStep]:
     """``count`` steps of the family, parents before children."""
     if family not in FAMILIES:
         raise unknown_name("workflow family", family, FAMILIES)
@@ -323,7 +327,7 @@ class Recipe:
         return recipe
 
 
-def _ids(steps: list[Step]) -> list[str]:
+def _ids(steps: list[RecipeStep]) -> list[str]:
     seen: dict[str, int] = {}
     ids = []
     for step in steps:
@@ -332,7 +336,7 @@ def _ids(steps: list[Step]) -> list[str]:
     return ids
 
 
-def _critical_path_s(steps: list[Step], runtime_s: list[float]) -> float:
+def _critical_path_s(steps: list[RecipeStep], runtime_s: list[float]) -> float:
     end_s: list[float] = []
     for step, runtime in zip(steps, runtime_s, strict=True):
         # Parents come before children in a list of steps.

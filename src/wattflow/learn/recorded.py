@@ -105,10 +105,13 @@ class _Tape:
             numbers = [named.get(one) for one in ("release_s", "estimate_s", "deadline_s", "input_bytes")]
             release, estimate, deadline, size = numbers
             made = _Task(
-                named["shape"], named.get("workflow", LOOSE) or -int(told),
-                math.nan if release is None else float(release), math.nan if estimate is None else float(estimate),
-                math.inf if deadline is None else float(deadline), float(size or 0.0),
-            )  # fmt: skip
+                named["shape"],
+                named.get("workflow", LOOSE) or -int(told),
+                math.nan if release is None else float(release),
+                math.nan if estimate is None else float(estimate),
+                math.inf if deadline is None else float(deadline),
+                float(size or 0.0),
+            )
             self.tasks[told] = made
             self._new.append(made)
         elif kind == Kind.EDGE and len(who) >= 2:

@@ -279,6 +279,9 @@ def _workflow(state: State, nodes: NodeBook, shapes: ShapeBook, row: int) -> dic
 
 _Tell = Callable[[State, NodeBook, ShapeBook, int], dict[str, Any]]
 _KINDS: dict[int, tuple[str, _Tell]] = {
-    p.NODE_ID: ("node_marks", _node), p.TASK_ID: ("marks", _task), p.ATTEMPT_ID: ("attempts", _attempt),
-    p.SHAPE_ID: ("shapes", _shape), p.WORKFLOW_ID: ("workflows", _workflow),
-}  # fmt: skip
+    p.NODE_ID: ("node_marks", _node),
+    p.TASK_ID: ("marks", _task),
+    p.ATTEMPT_ID: ("attempts", _attempt),
+    p.SHAPE_ID: ("shapes", _shape),
+    p.WORKFLOW_ID: ("workflows", _workflow),
+}

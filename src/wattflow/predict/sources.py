@@ -15,7 +15,7 @@ from wattflow.model.errors import InvalidInput, Problem
 from wattflow.model.profile import Scope
 from wattflow.predict import tasks, watts
 from wattflow.predict.core import INPUTS
-from wattflow.predict.modelfile import Manifest
+from wattflow.predict.modelfile import ModelManifest
 from wattflow.predict.observations import Floats, Observations, Texts, concatenate, of_workload
 from wattflow.predict.runtime import RuntimeModel
 from wattflow.traces import registry
@@ -125,7 +125,7 @@ def task_table(path: Path) -> Observations:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class CounterUsage:
     """Usage counters of a node as the file has them; ``power_w`` is NaN, ``scope`` None, where no watts stand there."""
 
     counters: dict[str, Floats]
@@ -134,7 +134,7 @@ class Usage:
     time: Texts
 
 
-def counter_table(path: Path) -> Usage:
+def counter_table(path: Path) -> CounterUsage:
     """Read a CSV of usage counters; watts are ``power_w`` or ``platform_power`` (wall) or ``package_power``."""
     table = Table(path, watts.COUNTERS)
     counters = {name: table.numbers(name) for name in watts.COUNTERS}
@@ -150,7 +150,7 @@ def counter_table(path: Path) -> Usage:
     _check(table, [*watts.COUNTERS, *([label] if label else [])])
     power = table.numbers(label) if label else np.full(len(table), np.nan)
     time = table.texts("timestamp") if table.has("timestamp") else np.arange(len(table)).astype(np.str_)
-    return Usage(counters, power, _WATTS[label] if label else None, time)
+    return CounterUsage(counters, power, _WATTS[label] if label else None, time)
 
 
 def _check(table: Table, names: Sequence[str]) -> None:
@@ -196,7 +196,7 @@ def rows_of(source: str) -> Observations:
     return of_workload(registry.load(path))
 
 
-def train(source: str, also: Sequence[str] = ()) -> tuple[object, Manifest]:
+def train(source: str, also: Sequence[str] = ()) -> tuple[object, ModelManifest]:
     """Fit the model of one or several sources of one kind and describe it."""
     kind = kind_of(source)
     for other in also:
@@ -209,10 +209,10 @@ def train(source: str, also: Sequence[str] = ()) -> tuple[object, Manifest]:
     rows = concatenate([rows_of(name) for name in (source, *also)])
     fitted = tasks.fit(rows)
     metrics = metrics_of(fitted.runtime) | {"rows": float(len(rows))}
-    return fitted, Manifest("tasks", files, metrics, "; ".join(tasks.not_learned(rows)))
+    return fitted, ModelManifest("tasks", files, metrics, "; ".join(tasks.not_learned(rows)))
 
 
-def _train_watts(source: str, files: tuple[Mapping[str, object], ...]) -> tuple[object, Manifest]:
+def _train_watts(source: str, files: tuple[Mapping[str, object], ...]) -> tuple[object, ModelManifest]:
     usage = counter_table(Path(source))
     if usage.scope is None:
         raise InvalidInput(source, "no watts: the column power_w, platform_power or package_power is needed to fit")
@@ -223,7 +223,7 @@ def _train_watts(source: str, files: tuple[Mapping[str, object], ...]) -> tuple[
     found = watts.fit(counters, usage.power_w[good], usage.scope)
     metrics = {f"left_out_mean_error_{kind.replace(' ', '_')}": cost for kind, cost in found.costs.items()}
     scope = {Scope.WALL: "wall", Scope.PACKAGE: "package"}.get(usage.scope, str(usage.scope))
-    return found, Manifest("watts", files, metrics, f"{scope} watts; most weight: {found.kind}")
+    return found, ModelManifest("watts", files, metrics, f"{scope} watts; most weight: {found.kind}")
 
 
 def _moment(text: str) -> float:

@@ -150,7 +150,7 @@ _REPEATED = (0.7, 0.5)
 the input explains all of the spread (`plain.likeness_of_inputs`). The process over all inputs gets the rest."""
 _REPEAT_ERROR, _REPEAT_SHARE = 0.12, 0.3
 """Then the interval assumes this error, and at most this share of the error on other inputs."""
-# Members that cannot be told from time where all rows are of one run (`Trainer.handicap`).
+# Members that cannot be told from time where all rows are of one run (`CoreTrainer.handicap`).
 _BY_MACHINE, _ONE_RUN = ("process", "backbone", "median here", "last here", "line here", "least squares here"), 0.15
 _CARRIED = ("process", "backbone", "line here", "least squares here")
 _STEADIED = 0.1
@@ -180,7 +180,7 @@ class LeftOut:
         return replace(self, residual=np.where(rows[:, None], self.residual, np.nan))
 
 
-class Trainer:
+class CoreTrainer:
     """One training set; fits cores on parts of it and measures what they miss on the rest."""
 
     def __init__(self, observations: Observations, benchmarks: Benchmarks, seed: int) -> None:

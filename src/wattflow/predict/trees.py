@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class BoostSetting:
     """Settings of boosting. ``loss`` is ``l1`` or ``l2``; no rounds, no trees."""
 
     loss: str = "l1"
@@ -33,7 +33,7 @@ class Setting:
     least_rows: int = 10
 
 
-def boost(rows: Floats, target: Floats, setting: Setting, seed: int = 0) -> trees.Trees:
+def boost(rows: Floats, target: Floats, setting: BoostSetting, seed: int = 0) -> trees.Trees:
     """Train with one setting."""
     if setting.rounds == 0:
         return trees.none()
@@ -47,7 +47,7 @@ def boost(rows: Floats, target: Floats, setting: Setting, seed: int = 0) -> tree
     return trees.renamed(_lightgbm(np.ascontiguousarray(rows[:, varied]), target, setting, seed), varied)
 
 
-def _lightgbm(rows: Floats, target: Floats, setting: Setting, seed: int) -> trees.Trees:
+def _lightgbm(rows: Floats, target: Floats, setting: BoostSetting, seed: int) -> trees.Trees:
     try:
         import lightgbm
     except ImportError:

@@ -25,10 +25,10 @@ _LINES = {
     "line in instructions": (2, 3),
 }
 _BOOSTED = {
-    "boosting": trees.Setting(loss="l2", rounds=150),
-    "flat boosting": trees.Setting(leaves=6, rounds=120),
+    "boosting": trees.BoostSetting(loss="l2", rounds=150),
+    "flat boosting": trees.BoostSetting(leaves=6, rounds=120),
 }
-_CORRECTION = trees.Setting(loss="l2", leaves=8, rounds=60)
+_CORRECTION = trees.BoostSetting(loss="l2", leaves=8, rounds=60)
 _CORRECTED = {
     "line and boosting": ("line", _CORRECTION),
     "line in cycles and boosting": ("line in cycles", _CORRECTION),

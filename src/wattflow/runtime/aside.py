@@ -20,7 +20,7 @@ TOLD = 20
 
 
 @dataclass(slots=True)
-class Aside:
+class SetAside:
     """Keep what was set aside: how many of each kind, and the latest with their reasons.
 
     Attributes:

@@ -7,7 +7,8 @@ is told to the engine with the speed it has.
 Short calls are leased ahead of need, several to a processor: a call of a millisecond holds its processors in the engine
 for ten, from its placement until its end is told. So the engine counts a function whose calls were all short lately by
 a part of the processors it asks for; its node has the next call at hand when one ends, and holds it back until then
-(`executors.limits.Turns`). What is known of one function is never believed of another: it is the code, by its hash.
+(`executors.limits.ProcessorDemand`). What is known of one function is never believed of another: it is the code, by its
+hash.
 
 Of GPUs: duties, how much tasks on one GPU slow each other down, what a lower clock costs a function. *Duty* is the part
 of its run for which a task keeps its share busy (`Variant.device_duty`). *Interference* is a device's: beside others
@@ -36,7 +37,7 @@ from msgspec.structs import replace
 from wattflow.live.protocol import Placement
 from wattflow.predict.online import Corrector, CurveCorrector
 from wattflow.runtime import messages as m
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.runtime.messages import Ended
 from wattflow.runtime.records import AttemptRecord, NodeRecord
 
@@ -194,7 +195,7 @@ EVERY = 8
 ALL_OF_FIRST = 200
 
 
-class Estimates:
+class LearnedEstimates:
     """Estimates for the engine, of tasks that did not say how long they take, and about nodes."""
 
     def __init__(self) -> None:
@@ -305,9 +306,9 @@ that a restart goes on from it."""
 class Learning:
     """Feeds the estimates, and tells the engine of nodes that are not what they said."""
 
-    def __init__(self, decider: Decider) -> None:
+    def __init__(self, decider: JournaledEngine) -> None:
         self._decider = decider
-        self.estimates, self.ahead = Estimates(), Ahead()
+        self.estimates, self.ahead = LearnedEstimates(), Ahead()
         self.gpus, self.levels = GpuLearning(), LevelLearning()
         self._news: dict[str, dict[str, Any]] = {}
         self._curves: dict[str, CurveCorrector] = {}
@@ -393,10 +394,13 @@ class Learning:
         off, (at_s, provenance) = known.deviation, self._read[node]
         band = {"low": np.maximum(found - off, 0.0), "high": found + off}
         return {
-            "busy": known.busy.tolist(), "watts": found.tolist(), "provenance": provenance, "measured_s": at_s,
+            "busy": known.busy.tolist(),
+            "watts": found.tolist(),
+            "provenance": provenance,
+            "measured_s": at_s,
             "source": f"learned from {round(float(known.seen.sum()))} readings of the node's counter",
             **{name: [None if math.isnan(w) else w for w in watts.tolist()] for name, watts in band.items()},
-        }  # fmt: skip
+        }
 
     def drew(self, node: m.Node, load: m.Load, at_s: float) -> None:
         """Learn from a node's counter while so much of it was busy. Modelled watts are the curve's own: no news."""

@@ -52,8 +52,11 @@ class JsonFormatter(logging.Formatter):
         """Write the record as an object."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
         line: dict[str, object] = {
-            "at": at, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage(),
-        }  # fmt: skip
+            "at": at,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
         line |= {name: getattr(record, name) for name in IDS if hasattr(record, name)}
         if "request" not in line and REQUEST.get():
             line["request"] = REQUEST.get()

@@ -239,10 +239,12 @@ class Dashboard:
 
         who = self.sessions.identify(scope)
         return {
-            "mode": "server", "wattflow": __version__,
+            "mode": "server",
+            "wattflow": __version__,
             "session": None if who is None else self.told(who, cookie_of(scope)),
-            "policies": sorted(registry.names()), "clusters": preset_names(),
-        }  # fmt: skip
+            "policies": sorted(registry.names()),
+            "clusters": preset_names(),
+        }
 
     async def _login(self, request: Request) -> Response:
         data = b""

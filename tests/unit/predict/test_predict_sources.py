@@ -164,7 +164,7 @@ def test_fit_then_predict_a_table(tmp_path: Path, app: typer.Typer) -> None:
 
 
 def test_a_source_of_another_kind_is_refused(tmp_path: Path, app: typer.Typer) -> None:
-    modelfile.save(tmp_path / "w", watts.Line(np.ones(3), np.ones(2)), modelfile.Manifest("watts"))
+    modelfile.save(tmp_path / "w", watts.Line(np.ones(3), np.ones(2)), modelfile.ModelManifest("watts"))
     table = write_table(tmp_path / "tasks.csv", TASK_HEAD, task_rows(6))
     result = CliRunner().invoke(app, ["predict", str(tmp_path / "w"), str(table)])
     assert isinstance(result.exception, InvalidInput)

@@ -67,7 +67,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterChoice:
     """A cluster of a design; None stands for each workload's own."""
 
     label: str
@@ -75,9 +75,9 @@ class Place:
     cluster: Cluster | None = field(default=None, compare=False)
 
 
-def place_of(label: str, cluster: Cluster) -> Place:
+def place_of(label: str, cluster: Cluster) -> ClusterChoice:
     """Return a cluster under its label, known by its content."""
-    return Place(label, hashlib.sha256(repr(cluster).encode()).hexdigest(), cluster)
+    return ClusterChoice(label, hashlib.sha256(repr(cluster).encode()).hexdigest(), cluster)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +94,7 @@ class DesignPoint:
     design: str
     factors: Mapping[str, str]
     policy: str
-    place: Place
+    place: ClusterChoice
     source: Source
     seed: int
 
@@ -112,7 +112,7 @@ def described(frame: Frame) -> dict[str, object]:
     return facts
 
 
-def key_of(frame: Frame, policy: str, place: Place, source: Source, seed: int) -> str:
+def key_of(frame: Frame, policy: str, place: ClusterChoice, source: Source, seed: int) -> str:
     """Content hash of a point."""
     facts = {
         # With the code: results of another version are not taken for this one's.
