@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import gc
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -158,3 +159,27 @@ def test_counts_are_what_they_say(sources: ModuleType, tmp_path: Path) -> None:
     assert sources.equal_names(known.values()) == {"a.py": 2}
     assert sources.comment_share(known.values()) == pytest.approx(100 / 19)
     assert sources.callers(known, "functions", "act", ()) == ["wattflow.two.a.h"]
+
+
+def test_lines_belong_to_the_branch_that_brought_them(sources: ModuleType, tmp_path: Path) -> None:
+    def git(*told: str) -> None:
+        who = ["-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", "-C", str(tmp_path), *who, *told], check=True, capture_output=True)
+
+    def commit(name: str, lines: int) -> None:
+        (tmp_path / "src").mkdir(exist_ok=True)
+        (tmp_path / "src" / name).write_text("x = 1\n" * lines)
+        git("add", ".")
+        git("commit", "-m", name)
+
+    git("init", "-b", "main")
+    commit("a.py", 9)
+    git("tag", "before")
+    git("checkout", "-b", "lean")
+    commit("a.py", 4)
+    git("mv", "src/a.py", "moved.py")
+    commit("b.py", 3)
+    git("checkout", "main")
+    commit("c.py", 7)
+    git("merge", "--no-ff", "-m", "Merge branch 'lean' into integ", "lean")
+    assert sources.lines_by_branch(tmp_path, "before") == {"lean": -6, "no branch": 7}

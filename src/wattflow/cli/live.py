@@ -14,7 +14,7 @@ import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.screen import deliver, plain_table, print_tables
-from wattflow.files.reading import small_text
+from wattflow.files.whole import small_text
 from wattflow.model.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:

@@ -172,7 +172,8 @@ def why(
 
 
 def _node(row: dict[str, Any]) -> dict[str, Any]:
-    load = row["load"] or {}
+    # The last that a node said before it went down is no reading of now.
+    load = (row["load"] if row["state"] != "down" else None) or {}
     kinds = [device["kind"] for device in row["devices"]]
     watts = load.get("watts")
     return {
@@ -229,10 +230,10 @@ def agent(
         raise InvalidInput("--gpu-sharing", f"{gpu_sharing!r} is not one of {', '.join(get_args(Sharing))}")
     keep_alive_s = o.measured("--keep-alive", keep_alive, units.duration_s)
     memory_bytes = units.size_bytes(memory) if memory is not None else None
-    from wattflow.runtime import texts
+    from wattflow.runtime import logs
     from wattflow.runtime.executors import privileges
 
-    texts.set_up(None, logging.WARNING)
+    logs.set_up(None, logging.WARNING)
     apart = privileges.choose(tasks_as or os.environ.get("WATTFLOW_TASKS_AS", "auto"), tuple(pass_env.split(",")))
     # Nothing separates tasks from the agent then: worth a warning.
     logging.getLogger("wattflow").log(logging.WARNING if apart.kind == "self" else logging.INFO, "%s", apart.about)

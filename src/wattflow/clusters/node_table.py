@@ -9,8 +9,20 @@ from typing import TypeVar
 
 from wattflow.clusters.power_table import read_device_power, read_power
 from wattflow.files.strict_table import StrictTable
-from wattflow.model.cluster import CPU_SHARING, SHARING, Device, Faults, Frequency, Network, Node, Serverless, Sleep
-from wattflow.model.device_levels import KNOBS, DeviceLevels, FunctionLevels
+from wattflow.model.cluster import (
+    CPU_SHARING,
+    KNOBS,
+    SHARING,
+    Device,
+    DeviceLevels,
+    Faults,
+    Frequency,
+    FunctionLevels,
+    Network,
+    Node,
+    Serverless,
+    Sleep,
+)
 from wattflow.model.profile import Provenance
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from wattflow.files.reading import small_text
 from wattflow.files.strict_table import Problems, StrictTable
+from wattflow.files.whole import small_text
 from wattflow.frames import frame as frames
 from wattflow.frames.frame import Delay, Frame
 from wattflow.frames.frame_rules import CHOICES, problems_of

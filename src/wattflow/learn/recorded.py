@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.live import calls, fork, journal
+from wattflow.live import fork, journal
 from wattflow.live.engine import Engine
 from wattflow.live.object_codec import Decoder
 from wattflow.live.protocol import LOOSE, Kind, Placement, row_of
@@ -201,7 +201,7 @@ def from_journal(
     decoder = Decoder({}, "journal")
     for call in journal.told(place):
         name, arguments, fields = call
-        told = calls.tell(engine, call, policies)
+        told = journal.tell(engine, call, policies)
         if name in ("shape", "workflow", "put", "step"):
             given = [decoder.decode(one) for one in arguments]
             tape.take(name, given, {key: decoder.decode(one) for key, one in fields.items()}, told)

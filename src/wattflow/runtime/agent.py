@@ -30,10 +30,10 @@ from wattflow.runtime.executors.node_devices import Devices
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import Finish, Work
 from wattflow.runtime.levelling import NodeLevels
+from wattflow.runtime.logs import plain
 from wattflow.runtime.machine import LoadReader
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.outbox import FenceNames, Outbox, Output
-from wattflow.runtime.texts import plain
 from wattflow.runtime.tidying import sweep_folders, trim_own_log
 from wattflow.runtime.transport import Denied, Transport, Unreachable
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wattflow.live import Engine, Kind, calls, fork
+from wattflow.live import Engine, Kind, fork, journal
 from wattflow.live.protocol import Step, Why
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
@@ -220,7 +220,7 @@ class Decider:
             if not entry.startswith(b"["):  # no line of JSON: version 0.1.0 packed them otherwise
                 last_s = _tell_earlier(self, entry, last_s)
                 continue
-            name, arguments, fields = calls.decode(entry)
+            name, arguments, fields = journal.decode(entry)
             if name == SHIELD:  # no call of the engine, which decides alike without it
                 self.shield = json.loads(arguments[0])
                 continue
@@ -229,7 +229,7 @@ class Decider:
             elif name in ("use", "step_on"):
                 self.policy = arguments[0]
             # A step that a broken policy did not finish is refused as it was then; `step_on` finishes it.
-            calls.tell(self.engine, ("use" if name == CHOSEN else name, arguments, fields))
+            journal.tell(self.engine, ("use" if name == CHOSEN else name, arguments, fields))
         return last_s
 
     def save(self, path: Path) -> None:
@@ -250,7 +250,7 @@ class Decider:
         return answer
 
     def _note(self, name: str, *arguments: Any, **fields: Any) -> None:
-        self.entries.append(calls.encode(name, arguments, fields))
+        self.entries.append(journal.encode(name, arguments, fields))
 
 
 def _needs(variants: Sequence[m.Variant], duties: Sequence[float]) -> list[Variant]:

@@ -29,9 +29,9 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import Accounts, Usage
 from wattflow.runtime.decider import Decider
 from wattflow.runtime.gate import Gate
+from wattflow.runtime.logs import storable
 from wattflow.runtime.messages import Energy, Node, Window
 from wattflow.runtime.records import AttemptRecord, NodeRecord, Nodes, TaskRecord, Trace, WorkflowRecord
-from wattflow.runtime.texts import storable
 from wattflow.store import journal
 from wattflow.store.schema import Row
 from wattflow.store.statements import Change

@@ -28,7 +28,7 @@ from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.gate import Gate
 from wattflow.runtime.learned_facts import Learning
 from wattflow.runtime.ledger import Joules, Ledger
-from wattflow.runtime.logs import Logs
+from wattflow.runtime.logs import Logs, plain
 from wattflow.runtime.records import (
     AttemptRecord,
     Attempts,
@@ -40,7 +40,6 @@ from wattflow.runtime.records import (
     met,
     waits_for,
 )
-from wattflow.runtime.texts import plain
 from wattflow.runtime.turns import PIECE, Turns, UnderWay, call_in, on_disk, settle
 from wattflow.store.epochs import Fences
 from wattflow.store.schema import Row

@@ -23,10 +23,10 @@ from starlette.responses import JSONResponse, Response
 from wattflow import __version__
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.compaction import take_snapshot
+from wattflow.runtime.logs import REQUEST
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
-from wattflow.runtime.texts import REQUEST
 from wattflow.runtime.tidying import trim_memory, trim_own_log
 from wattflow.runtime.turns import on_disk
 from wattflow.server import admin_routes, agent_routes, bodies, dashboard_routes, routes

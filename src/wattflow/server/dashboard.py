@@ -234,7 +234,7 @@ class Dashboard:
         )
 
     def _first(self, scope: Any) -> dict[str, Any]:
-        from wattflow.clusters.presets import preset_names
+        from wattflow.clusters.toml_file import preset_names
         from wattflow.policy import registry
 
         who = self.sessions.identify(scope)

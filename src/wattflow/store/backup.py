@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from wattflow.files.whole import write_text
 from wattflow.model.errors import InvalidInput
-from wattflow.store import claim, epochs, layout, schema
+from wattflow.store import claim, epochs, schema
 from wattflow.store.database import StoreTrouble, open_store, told
 from wattflow.store.objects import FolderObjects, ObjectDamaged, Objects
 
@@ -176,7 +176,7 @@ def _copied(source: sa.Engine, target: sa.Engine) -> dict[str, int]:
                 reading = reading.execution_options(isolation_level="REPEATABLE READ")
             else:
                 reading.exec_driver_sql("BEGIN")
-            layout.alone(writing)
+            schema.alone(writing)
             for table in schema.metadata.sorted_tables:
                 writing.execute(sa.delete(table))
                 counts[table.name] = _copy_table(reading, writing, table)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.live import COLD, NODE, TASK, Act, Kind, Power, calls
+from wattflow.live import COLD, NODE, TASK, Act, Kind, Power, journal
 from wattflow.live.protocol import Action, Placement, Step
 from wattflow.model.errors import BrokenPolicy, WattflowError
 from wattflow.model.workflow import Function
@@ -448,7 +448,7 @@ def test_what_a_restart_learns_again_of_gpus(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def entry(name: str, *arguments: Any, **fields: Any) -> bytes:
-    return calls.encode(name, arguments, fields)
+    return journal.encode(name, arguments, fields)
 
 
 def test_a_journal_is_replayed_to_its_last_step_and_policy() -> None:

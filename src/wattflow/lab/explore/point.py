@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from wattflow.frames.frame import Frame
 from wattflow.generate.recipe import Recipe
 from wattflow.lab.figures.metrics import carbon_g, energy_figures
-from wattflow.lab.run.code import code_hash
+from wattflow.lab.run.work import code_hash
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.run import Run
