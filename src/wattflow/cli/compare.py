@@ -212,7 +212,7 @@ def show(
     slos: Sequence[Slo] = (),
 ) -> None:
     """Show the answer and tables for people; every figure for programs."""
-    from wattflow.lab.show.answer import clusters_table
+    from wattflow.lab.show.overall import clusters_table
     from wattflow.lab.show.result_tables import comparison_about, comparison_rows
 
     if output is not o.OutputForm.table:
@@ -229,10 +229,10 @@ def show(
 
 def _show_one(comparison: Comparison, metrics: tuple[str, ...], full: bool, slos: Sequence[Slo]) -> None:
     from wattflow.lab.figures.metrics import HEADLINE
-    from wattflow.lab.show import answer
+    from wattflow.lab.show import answer, overall
     from wattflow.lab.show.result_tables import comparison_tables, explanation
 
-    lines = [line for slo in slos for line in answer.slo_lines(comparison, slo)]
+    lines = [line for slo in slos for line in overall.slo_lines(comparison, slo)]
     if metrics != HEADLINE:
         print_tables(comparison_tables(comparison, fitting(metrics, len(comparison.policies))))
         typer.echo("\n".join([*lines, explanation(comparison)]))
@@ -240,7 +240,7 @@ def _show_one(comparison: Comparison, metrics: tuple[str, ...], full: bool, slos
     rows = None if full else answer.ROWS
     typer.echo("\n".join([answer.sentence(comparison), *lines, ""]))
     if len(comparison.workloads) > 1:
-        print_tables([answer.workloads_table(comparison, rows)])
+        print_tables([overall.workloads_table(comparison, rows)])
     print_tables([answer.short_table(comparison, workload, rows) for workload in comparison.workloads])
     typer.echo(explanation(comparison, front=False))
 

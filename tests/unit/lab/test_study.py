@@ -11,7 +11,8 @@ import pytest
 import wattflow as wf
 from wattflow.generate.jitter import Jittered
 from wattflow.lab.compare.study import Slo, costs, read_study, shaken
-from wattflow.lab.show.answer import change, slo_lines
+from wattflow.lab.show.answer import change
+from wattflow.lab.show.overall import slo_lines
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.workload import Workload
 
