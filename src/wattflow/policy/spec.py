@@ -163,12 +163,12 @@ def _module(resolved: str, shown: str) -> object:
     return module
 
 
-# Orders of the queue, for the setting ``order`` of a policy: the workflow of least work or of the shortest critical path
-# first, or the task with the earliest latest start.
+# Orders of the queue, for the setting ``order`` of a policy: the workflow of least work or of the shortest critical
+# path first, or the task with the earliest latest start.
 #
-# The first two keep a stream of workflows moving as SJF keeps a stream of jobs moving. Estimates at the cluster's mean speed;
-# computed once per workload in O(tasks + edges). Ties in the queue go to the task that entered first (so a workflow's
-# own tasks are first in, first out).
+# The first two keep a stream of workflows moving as SJF keeps a stream of jobs moving. Estimates at the cluster's mean
+# speed; computed once per workload in O(tasks + edges). Ties in the queue go to the task that entered first (so a
+# workflow's own tasks are first in, first out).
 
 
 @vectorised
