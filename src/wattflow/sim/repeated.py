@@ -14,8 +14,8 @@ from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.policy.base import Policy
 from wattflow.sim import steering
+from wattflow.sim.sim_options import SimOptions
 from wattflow.sim.simulate import Simulation
-from wattflow.sim.world_build import SimOptions
 
 Prepared = dict[Any, tuple[Any, Any]]
 """The policy's memory and the classes' time-outs as `Policy.prepare` left them, by the policy's numbers and the time of
@@ -58,10 +58,6 @@ class Repeated(Simulation):
             self._set_numbers(policy)
             super()._open()
         return self.run()
-
-    def _manifest(self) -> dict[str, object]:
-        # Simulations that share what was prepared are thousands; nobody looks up how one of them was made.
-        return super()._manifest() if self._prepared is None else {}
 
     def _set_numbers(self, policy: Policy) -> None:
         key = (*policy.params.values(), float(self.state.clock.now[0]))
