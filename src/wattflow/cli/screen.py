@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import math
@@ -36,6 +37,21 @@ _CONTROL = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202
 def clean(text: str) -> str:
     """Make control characters in a text visible."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+_PLAIN = {"₂": "2", "²": "2", "±": "+-", "–": "-", "−": "-", "…": "...", "×": "x", "→": "->", "≤": "<=", "≥": ">=",
+          "µ": "u", "·": "*", "Δ": "d"}  # fmt: skip
+"""Characters of our own texts where an encoding lacks them."""
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """Write what an encoding lacks by what it has: an error handler of codecs."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(one, "?") for one in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("wattflow.plain", _plainly)
 
 
 class CleanStream(io.TextIOBase):
@@ -92,6 +108,10 @@ def clean_output() -> Iterator[None]:
     if isinstance(sys.stdout, CleanStream):
         yield
         return
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or a file of another encoding than UTF-8: no result is worth losing for a sign.
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            stream.reconfigure(errors="wattflow.plain")
     with contextlib.redirect_stdout(CleanStream(sys.stdout)), contextlib.redirect_stderr(CleanStream(sys.stderr)):
         yield
 

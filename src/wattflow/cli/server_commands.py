@@ -172,7 +172,8 @@ def why(
 
 
 def _node(row: dict[str, Any]) -> dict[str, Any]:
-    load = row["load"] or {}
+    # The last that a node said before it went down is no reading of now.
+    load = (row["load"] if row["state"] != "down" else None) or {}
     kinds = [device["kind"] for device in row["devices"]]
     watts = load.get("watts")
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import weakref
@@ -55,7 +56,7 @@ def record_table(dtype: np.dtype[Any], rows: int) -> Any:
     """Make a table of zeros. Memory that is not asked for as zeros may come in large pages, cheaper to touch."""
     size = rows * dtype.itemsize
     if size < LARGE_BYTES:
-        table = np.empty(rows, np.dtype((Row, dtype)))
+        table = np.empty(rows, _with_rows(dtype))
         table.view(np.uint8)[...] = 0
         return table.view(RecordTable)
     memory = _memory(size)
@@ -63,7 +64,13 @@ def record_table(dtype: np.dtype[Any], rows: int) -> Any:
     # When the last view goes; not at the end of the process, where nobody makes another table.
     weakref.finalize(block, _keep, memory).atexit = False
     block[:size] = 0
-    return block[:size].view(np.dtype((Row, dtype))).view(RecordTable)
+    return block[:size].view(_with_rows(dtype)).view(RecordTable)
+
+
+@functools.lru_cache(maxsize=256)
+def _with_rows(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type with our class of rows: the same object each time, for that is compared at once."""
+    return np.dtype((Row, dtype))
 
 
 def _memory(size: int) -> np.ndarray:

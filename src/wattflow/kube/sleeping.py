@@ -29,6 +29,7 @@ from wattflow.kube.kubelet_word import Sign, is_open, ready, sign_of, spoke_sinc
 from wattflow.kube.leader import Lease
 from wattflow.kube.reflect import DELETED
 from wattflow.kube.settings import SchedulerSettings
+from wattflow.kube.taint_writer import drop_taint, put_taint
 from wattflow.kube.tenant import PREFIX
 from wattflow.levels.power_hooks import HookFailed, PowerHook
 from wattflow.live.protocol import Power
@@ -132,7 +133,7 @@ class Sleeper:
         # only of a node that is new to us: the watch may tell of our own mark after we have taken it off
         if first and name not in self.states:
             self.states[name] = Power.ASLEEP
-        keep_off = self._held(node) is not None
+        keep_off = self.held(node) is not None
         rest = [one for one in node.spec.taints if keep_off or (one.key != ASLEEP and one.key not in OF_SLEEP)]
         return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=rest))
 
@@ -155,7 +156,7 @@ class Sleeper:
 
     def wake(self, name: str) -> None:
         """Wake a node that sleeps. One that is on is told to be so, lest the engine waits for it."""
-        if name in self._nodes and self._held(self._nodes[name]) is not None:
+        if name in self._nodes and self.held(self._nodes[name]) is not None:
             self.failed(name)
             return
         if self.states.get(name) in (Power.ASLEEP, Power.FALLING):
@@ -181,7 +182,7 @@ class Sleeper:
         if self.allowance is None:
             return []
         asleep = [name for name in sorted(self.states) if self.states[name] is Power.ASLEEP]
-        free = [name for name in asleep if name in self._nodes and self._held(self._nodes[name]) is None]
+        free = [name for name in asleep if name in self._nodes and self.held(self._nodes[name]) is None]
         woken = self.allowance.wanted(free)
         for name in woken:
             self.wake(name)
@@ -206,7 +207,7 @@ class Sleeper:
         if missing_m <= 0 and not pods:
             return []
         views = late.book.cluster.nodes
-        asleep = late_pods.asleep(self.states, lambda view: self._held(view.node) is None, late.book)
+        asleep = late_pods.asleep(self.states, lambda view: self.held(view.node) is None, late.book)
         woken = late_pods.for_cores(missing_m, views, self.states, asleep)
         states = {**self.states, **dict.fromkeys(woken, Power.WAKING)}
         for name, helped in late_pods.for_pods(pods, views, states, asleep).items():
@@ -218,7 +219,7 @@ class Sleeper:
 
     def wake_for(self, pods: list[objects.Pod], book: Book) -> list[str]:
         """Wake nodes for pods that no node which is on or waking takes; returns which."""
-        asleep = late_pods.asleep(self.states, lambda view: self._held(view.node) is None, book)
+        asleep = late_pods.asleep(self.states, lambda view: self.held(view.node) is None, book)
         woken = list(late_pods.for_pods(pods, book.cluster.nodes, self.states, asleep))
         for name in woken:
             self.wake(name)
@@ -245,7 +246,7 @@ class Sleeper:
             found.append(node)
         return found
 
-    def _held(self, node: objects.Node) -> str | None:
+    def held(self, node: objects.Node) -> str | None:
         """Return why a node is somebody else's business now."""
         other = node.metadata.annotations.get(ASLEEP, self.owner)
         if other != self.owner:
@@ -367,7 +368,7 @@ class Sleeper:
         said = sign_of(node)
         if any(said) and spoke_since(said, self._before.get(name)):
             self._before[name] = said
-        return self._held(node)
+        return self.held(node)
 
     async def _succeeded(self, name: str, back: GivenBack, began_s: float) -> None:
         """A node that was given back has come as another one: the old one leaves our book, its pods choose anew."""
@@ -451,29 +452,12 @@ class Sleeper:
 
     async def _mark(self, name: str, asleep: bool, notes: Mapping[str, str] | None = None) -> bool:
         """Put our taint and annotation on a node, or take both off; cordons and others' taints stay as they are."""
-        path = f"/api/v1/nodes/{name}"
-        mine = [{"key": ASLEEP, "value": self.owner, "effect": "NoSchedule"}] if asleep else []
-        try:
-            for _ in range(_TRIES + 5):
-                node = await self.client.get(path, dict)
-                # the watch may be behind: what stands in the object that is written decides, and a change in between
-                # is answered with 409, since the version that was read goes with the write
-                if asleep and self._held(msgspec.convert(node, objects.Node)) is not None:
-                    return False
-                rest = [one for one in node["spec"].get("taints") or [] if one["key"] != ASLEEP]
-                version = {"resourceVersion": node["metadata"]["resourceVersion"]}
-                noted = {ASLEEP: self.owner if asleep else None, **(notes or {})}
-                body = {"metadata": {"annotations": noted} | version, "spec": {"taints": rest + mine}}
-                try:
-                    await self.client.call("PATCH", path, body, content=MERGE)
-                    return True
-                except ApiError as error:
-                    if error.code != 409:
-                        raise
-            log.error("node %s: changes too often to be marked now", name)
-        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.error("node %s: mark not written: %s", name, error)
-        return False
+        noted = {ASLEEP: self.owner if asleep else None, **(notes or {})}
+        if not asleep:
+            return await drop_taint(self.client, name, ASLEEP, self.owner, notes=noted)
+        # the watch may be behind: what stands in the object that is written decides
+        taken = lambda node: self.held(msgspec.convert(node, objects.Node)) is not None  # noqa: E731
+        return await put_taint(self.client, name, ASLEEP, self.owner, taken, noted)
 
 
 def allow(

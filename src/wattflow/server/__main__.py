@@ -82,7 +82,7 @@ def _load_engine(policy: str) -> None:
     """Load the engine's compiled code, and what it loads at a first use, while the HTTP half, which has nothing in
     common with it, is imported."""
     from wattflow.live import Engine
-    from wattflow.runtime.first_use import rehearse
+    from wattflow.runtime.compile_notice import rehearse
 
     on_compiling(lambda: log.warning("%s", SERVER_COMPILES))
     with contextlib.suppress(Exception):  # whatever is wrong with the policy is told where it is used
