@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 
@@ -44,6 +45,8 @@ _LEASES_PER_S = 25
 _TRIES = 3
 _TAINTS_S = 30.0
 """A woken node's taints of sleep are waited for so long: the controller that puts them there looks every five."""
+_FOUND_S, _LEFT_ON_S = 120.0, 3600.0
+"""A kubelet that speaks so long after it should sleep is that of a machine that is on; it is left on for so long."""
 _WATTS_S = 60.0
 """A machine that was told to sleep draws as much as one that sleeps after this long."""
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -97,6 +100,7 @@ class Sleeper:
     dry_run: bool = False
     usual_s: float = 120.0
     states: dict[str, Power] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
     _nodes: dict[str, objects.Node] = field(default_factory=dict)
     _before: dict[str, Sign] = field(default_factory=dict)
     _ready: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -104,6 +108,9 @@ class Sleeper:
     _tidying: set[str] = field(default_factory=set)
     _away: dict[str, tuple[str, objects.Node] | None] = field(default_factory=dict)
     """Nodes that are given back while they sleep, and the last change that was not passed on."""
+    _first: dict[str, tuple[float, Sign]] = field(default_factory=dict)
+    """Of nodes that sleep: when each was first seen to, and what its kubelet had said by then."""
+    _left_on_s: dict[str, float] = field(default_factory=dict)
 
     def seen(self, kind: str, node: objects.Node) -> objects.Node | None:
         """Return a node as we look at it: one that sleeps by our order lacks what sleep alone put there.
@@ -133,9 +140,23 @@ class Sleeper:
         # only of a node that is new to us: the watch may tell of our own mark after we have taken it off
         if first and name not in self.states:
             self.states[name] = Power.ASLEEP
+        self._look_whether_on(name, node)
         keep_off = self.held(node) is not None
         rest = [one for one in node.spec.taints if keep_off or (one.key != ASLEEP and one.key not in OF_SLEEP)]
         return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=rest))
+
+    def _look_whether_on(self, name: str, node: objects.Node) -> None:
+        """Use a node again that is on although it should sleep: by somebody's hand, or by a leader that was killed
+        between its mark and its order."""
+        if self.states.get(name) is not Power.ASLEEP:
+            self._first.pop(name, None)
+            return
+        now_s, said = self.clock(), sign_of(node)
+        first_s, before = self._first.setdefault(name, (now_s, said))
+        if now_s - first_s > _FOUND_S and ready(node) and spoke_since(said, before):
+            self._left_on_s[name] = now_s + _LEFT_ON_S
+            self._say(name, "FoundAwake", "it is on although it was put to sleep; it is used, and left on for an hour")
+            self._on(name)
 
     def awake(self, name: str) -> bool:
         """Return whether pods may be bound to it."""
@@ -259,6 +280,8 @@ class Sleeper:
             return "it comes for pods that wait"
         if node is not None and self.expected(node):
             return "Kueue is about to admit pods that need it"
+        if self.clock() < self._left_on_s.get(name, 0.0):
+            return "it was on although it should have slept"
         return None if self.allowance is None else self.allowance.against(name)
 
     def _say(self, name: str, reason: str, text: str) -> None:
