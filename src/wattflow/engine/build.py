@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from wattflow.engine import groups, tables
 from wattflow.engine.offer_rows import Offer, device_can, has_level, level_count, level_tables, offers_of
 from wattflow.engine.settings import QUEUES, SELECTIONS, PolicySettings
 from wattflow.engine.tables import MICRO, State
+from wattflow.kernel.handle import as_bytes
 from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.errors import InfeasibleTask, InvalidInput, Problem
@@ -47,6 +49,28 @@ def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tu
     cells = int(tried[np.argmax(exact)]) if exact.any() else _MOST_CELLS
     values = np.interp(np.arange(cells + 1) * top / cells, xs, ys)
     return values, cells / top
+
+
+_MOST_KNOWN = 4096
+"""Kinds of shapes whose offers are kept for the next State."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """The offers of a shape, the bytes of their rows, which classes take them, and which of them need a device."""
+
+    offers: list[Offer]
+    rows: NDArray[np.uint8]
+    fits: NDArray[np.uint8]
+    on_device: tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=16)
+def _offers_to(
+    classes: tuple[Any, ...], guarantees: tuple[float, ...], frequencies: tuple[int, ...]
+) -> dict[Any, _Offered]:
+    """Return what `_Builder` has found out of offers of these to such classes: by variants, filled as it goes."""
+    return {}
 
 
 @dataclass(slots=True)
@@ -203,46 +227,74 @@ class _Builder:
         workload, settings = self.workload, self.settings
         shapes = record_table(tables.SHAPES, max(1, len(workload.shapes)))
         shapes["head"] = shapes["tail"] = -1
-        rows: list[Offer] = []
-        for s, shape in enumerate(workload.shapes):
-            offers = offers_of(shape.variants, shape.function, settings, self.tables["level_seconds"].shape[1])
-            shapes[s].function, shapes[s].parts = shape.function, shape.parts
-            shapes[s].variant_first, shapes[s].variant_n = len(rows), len(offers)
-            rows += offers
-        variants = record_table(tables.VARIANTS, max(1, len(rows)))
-        class_ok = np.zeros((max(1, len(rows)), len(self.tables["classes"])), np.uint8)
-        fill_variants(variants, rows, self.names)
-        if rows:
-            self.tables["rules"].bare |= int(((variants["need_u"] == 0) | (variants["memory"] == 0)).any())
-        # Offers of one variant differ in two numbers alone, and a stream has many shapes with few variants.
-        known: dict[Offer, list[bool]] = {}
-        for v, offer in enumerate(rows):
-            fits = known.get(offer)
-            if fits is None:
-                fits = known[offer] = [
-                    why_not(offer.variant, node, offer.guarantee, offer.frequency) is None
-                    and has_level(offer, node, workload.functions)
-                    for node in self.class_example
-                ]
-            class_ok[v] = fits
+        levels = self.tables["level_seconds"].shape[1]
+        # A device's level is looked up by function; all else that a shape offers goes by its variants.
+        known = self._known_offers() if levels == 1 else {}
+        found: list[_Offered] = []
+        for shape in workload.shapes:
+            key = (shape.variants, shape.function if levels > 1 else 0)
+            one = known.get(key)
+            if one is None:
+                one = known[key] = self._offered(offers_of(*key, settings, levels))
+            found.append(one)
+        variants = record_table(tables.VARIANTS, max(1, sum(len(one.offers) for one in found)))
+        class_ok = np.zeros((len(variants), len(self.tables["classes"])), np.uint8)
+        if found:
+            count = np.array([len(one.offers) for one in found])
+            shapes["function"][:] = [shape.function for shape in workload.shapes]
+            shapes["parts"][:] = [shape.parts for shape in workload.shapes]
+            shapes["variant_first"][:], shapes["variant_n"][:] = np.cumsum(count) - count, count
+            # As bytes: numpy would put records together field by field, which takes a hundred times as long.
+            as_bytes(variants[: count.sum()])[...] = np.concatenate([one.rows for one in found])
+            class_ok[: count.sum()] = np.concatenate([one.fits for one in found])
+            for first, one in zip((np.cumsum(count) - count).tolist(), found, strict=True):
+                for at in one.on_device:
+                    fill_variant(variants[first + at], one.offers[at], self.names)
+            if count.sum():
+                self.tables["rules"].bare |= int(((variants["need_u"] == 0) | (variants["memory"] == 0)).any())
         functions = record_table(tables.FUNCTIONS, max(1, len(workload.functions)))
         functions.first_container = -1
-        for f, function in enumerate(workload.functions):
-            for name in ("cold_start_s", "compute_bound", "failure_rate", "checkpoint_s", "checkpoint_cost_s"):
-                functions[name][f] = getattr(function, name)
+        for name in ("cold_start_s", "compute_bound", "failure_rate", "checkpoint_s", "checkpoint_cost_s"):
+            functions[name][: len(workload.functions)] = [getattr(function, name) for function in workload.functions]
         self.tables |= {"shapes": shapes, "variants": variants, "class_ok": class_ok, "functions": functions}
         self._refuse_impossible()
+
+    def _known_offers(self) -> dict[Any, _Offered]:
+        """Return what is known by now of offers to such classes: races build many tables of the same workflows."""
+        known = _offers_to(
+            tuple(map(class_key, self.class_example)), self.settings.guarantees, self.settings.frequencies
+        )
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+        return known
+
+    def _offered(self, offers: list[Offer]) -> _Offered:
+        rows = np.zeros(len(offers), tables.VARIANTS)
+        fill_variants(rows, offers)
+        fits = [
+            [
+                why_not(offer.variant, node, offer.guarantee, offer.frequency) is None
+                and has_level(offer, node, self.workload.functions)
+                for node in self.class_example
+            ]
+            for offer in offers
+        ]
+        on_device = tuple(at for at, offer in enumerate(offers) if offer.variant.device is not None)
+        shape = (len(offers), len(self.class_example))
+        return _Offered(offers, as_bytes(rows), np.array(fits, np.uint8).reshape(shape), on_device)
 
     def _refuse_impossible(self) -> None:
         """Refuse tasks that no node could run even when empty, and say what is missing."""
         shapes, class_ok = self.tables["shapes"], self.tables["class_ok"]
         problems = []
-        used = np.unique(self.workload.shape)
+        able = np.concatenate([[0], np.cumsum(class_ok.any(axis=1))])
+        first = shapes["variant_first"].astype(np.int64)
+        possible = able[first + shapes["variant_n"]] > able[first]
         # Shapes without a task may ask for what they like.
-        for s in used.tolist():
-            first = shapes.variant_first[s]
-            if class_ok[first : first + shapes.variant_n[s]].any():
-                problems += self._too_many_parts(s, class_ok[first])
+        used = np.unique(self.workload.shape)
+        for s in used[~possible[used] | (shapes["parts"][used] > 1)].tolist():
+            if possible[s]:
+                problems += self._too_many_parts(s, class_ok[first[s]])
                 continue
             task = int(np.flatnonzero(self.workload.shape == s)[0])
             variant = self.workload.shapes[s].variants[0]
@@ -418,11 +470,10 @@ def fill_class(row: Any, node: Node, names: Names) -> None:
     row.price_s = node.price_per_hour / 3600.0
 
 
-def fill_variants(table: Any, offers: list[Offer], names: Names) -> None:
-    """Write offers into rows, by columns: a row at a time takes ten times as long, and races build many tables."""
+def fill_variants(plain: NDArray[np.void], offers: list[Offer]) -> None:
+    """Write offers into rows, by columns, but for what a device's row needs (`fill_variant`)."""
     if not offers:
         return
-    plain = np.asarray(table).view(np.ndarray)
     plain["cores_u"] = [micro(offer.variant.cores) for offer in offers]
     plain["need_u"] = [micro(offer.variant.cores * offer.guarantee) for offer in offers]
     plain["memory"] = [offer.variant.memory_bytes for offer in offers]
@@ -431,9 +482,6 @@ def fill_variants(table: Any, offers: list[Offer], names: Names) -> None:
     plain["origin"], plain["frequency"], plain["level"], plain["function"] = np.array(
         [(offer.base, offer.frequency, offer.level, offer.function) for offer in offers]
     ).T
-    for row, offer in enumerate(offers):
-        if offer.variant.device is not None:
-            fill_variant(table[row], offer, names)
 
 
 def fill_variant(row: Any, offer: Offer, names: Names) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,8 +12,41 @@ from numba.np.numpy_support import from_dtype
 
 from wattflow.kernel import jit
 from wattflow.kernel.hooks import ancestry
-from wattflow.kernel.lowering import BUSY, FIRST, GUARDED, WORDS, RowType, TablesType
-from wattflow.kernel.memory import block
+from wattflow.kernel.lowering import BUSY, FIRST, GUARDED, RowType, TablesType
+
+_LEAST, _MOST = 1 << 20, 1 << 29
+"""Bytes of a block that is worth keeping, and that is too large to be kept for later."""
+_KEPT = 2
+_spare: list[Any] = []
+
+
+class _Block:
+    """Owns a block as long as any array lies in it; then the block is spare."""
+
+    __slots__ = ("memory",)
+
+    def __init__(self, memory: Any) -> None:
+        self.memory = memory
+
+    @property
+    def __array_interface__(self) -> Any:
+        return self.memory.__array_interface__
+
+    def __del__(self) -> None:
+        if _LEAST <= self.memory.nbytes <= _MOST and len(_spare) < _KEPT:
+            _spare.append(self.memory)
+
+
+def block(size: int) -> Any:
+    """So many bytes with any content: of a copy that is no more, or new ones."""
+    found = None
+    if size >= _LEAST and _spare:
+        found = _spare.pop()  # one that does not suit is given back to the system
+        # More than twice as large would be kept for nothing.
+        if not size <= found.nbytes <= 2 * size:
+            found = None
+    return np.asarray(_Block(np.empty(size, np.uint8) if found is None else found))[:size]
+
 
 _OWNERS: weakref.WeakValueDictionary[int, Tables] = weakref.WeakValueDictionary()
 """Tables by the address of their directory: how a plain-Python policy finds the State that it is asked about."""
@@ -27,18 +61,30 @@ class Handle:
 
     __slots__ = ("address", "directory", "kind", "tables")
 
-    def __init__(self, kind: TablesType, tables: tuple[Any, ...]) -> None:
+    def __init__(self, kind: TablesType, tables: tuple[Any, ...], piece: Any = None) -> None:
         self.kind, self.tables = kind, tables
-        self.directory = np.zeros(FIRST + WORDS * len(tables), np.int64)
-        for i, table in enumerate(tables):
-            # A flat table has one column, so that every entry of the directory has the same three words.
-            rows, columns = (*table.shape, 1)[:2]
-            self.directory[FIRST + WORDS * i : FIRST + WORDS * (i + 1)] = table.ctypes.data, rows, columns
+        if piece is None:
+            addresses = [table.ctypes.data for table in tables]
+        else:  # one question instead of sixty
+            first = int(piece.ctypes.data)
+            addresses = [first + at for at in _places(tables)[0]]
+        # A flat table has one column, so that every entry of the directory has the same three words.
+        words = [(at, *(*table.shape, 1)[:2]) for at, table in zip(addresses, tables, strict=True)]
+        self.directory = np.concatenate([np.zeros(FIRST, np.int64), np.array(words, np.int64).reshape(-1)])
         # Directories lie on multiples of eight bytes, so the lowest bit is free to carry the guard.
         self.address = int(self.directory.ctypes.data) | GUARDED
 
     def __reduce__(self) -> Any:
         raise TypeError("a handle holds addresses of this process; copy or pickle the tables it belongs to")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Tables in one piece of memory, and the bytes that were in it."""
+
+    tables: dict[str, Any]
+    piece: Any
+    content: Any
 
 
 class Tables:
@@ -84,10 +130,12 @@ class Tables:
         return self._handle
 
     def _make_handle(self) -> None:
-        tables = tuple(getattr(self, name) for name in self.NAMES)
+        # As plain arrays: a table of records looks for each attribute among its columns first.
+        tables = tuple(getattr(self, name).view(np.ndarray) for name in self.NAMES)
         for name, table in zip(self.NAMES, tables, strict=True):
             _check(name, table)
-        object.__setattr__(self, "_handle", Handle(self._kind(tables), tables))
+        piece = None if self._piece is None else self._piece[1]
+        object.__setattr__(self, "_handle", Handle(self._kind(tables), tables, piece))
         # Weakly: a State that nobody holds any more goes, and its address with it.
         _OWNERS[self.address] = self
 
@@ -163,6 +211,20 @@ class Tables:
         for name in self.NAMES:
             as_bytes(getattr(self, name))[...] = as_bytes(getattr(other, name))
 
+    def keep(self) -> Kept:
+        """Note the content of tables that lie in one piece, for `take_back`."""
+        self._refuse_if_busy("copied")
+        return Kept({name: getattr(self, name) for name in self.NAMES}, self._piece, self._piece[1].copy())
+
+    def take_back(self, kept: Kept) -> None:
+        """Be again what was kept, also where tables have been replaced since: one copy of bytes."""
+        self._refuse_if_busy("changed")
+        if self._piece is not kept.piece:
+            for name, table in kept.tables.items():
+                object.__setattr__(self, name, table)
+            self._moved(kept.piece)
+        kept.piece[1][...] = kept.content
+
     def __copy__(self) -> Any:
         return self.copy()
 
@@ -190,26 +252,32 @@ def as_bytes(table: Any) -> Any:
 
 def _in_one_piece(tables: dict[str, Any]) -> tuple[dict[str, Any], tuple[Any, Any]]:
     """Copies that lie behind each other, each at the start of a cache line; their layout and all their bytes."""
-    places, size = {}, _LINE
-    for name, table in tables.items():
-        places[name] = size
-        # Rounded up to whole cache lines: the next table begins a line of its own.
-        size += -(-table.nbytes // _LINE) * _LINE
-    memory = block(size)
-    # numpy aligns to sixteen bytes only; a line's room was set aside in front for this shift.
-    shift = -memory.ctypes.data % _LINE - _LINE
+    places, size = _places(tuple(tables.values()))
+    memory = block(size + _LINE)
+    # numpy aligns to sixteen bytes only; a line's room was set aside for this shift.
+    memory = memory[-memory.ctypes.data % _LINE :][:size]
     made = {}
-    for name, table in tables.items():
-        piece = memory[places[name] + shift : places[name] + shift + table.nbytes]
+    for (name, table), at in zip(tables.items(), places, strict=True):
+        piece = memory[at : at + table.nbytes]
         piece[...] = as_bytes(table)
         made[name] = piece.view(table.dtype).reshape(table.shape).view(type(table))
     layout = tuple((table.shape, table.dtype) for table in tables.values())
-    return made, (layout, memory[_LINE + shift : size + shift])
+    return made, (layout, memory)
+
+
+def _places(tables: tuple[Any, ...]) -> tuple[list[int], int]:
+    """Return where each table begins in one piece of memory, and how large that is."""
+    places, size = [], 0
+    for table in tables:
+        places.append(size)
+        # Rounded up to whole cache lines: the next table begins a line of its own.
+        size += -(-table.nbytes // _LINE) * _LINE
+    return places, size
 
 
 def _check(name: str, table: Any) -> None:
     """Compiled code counts rows from the table's address on, and writes."""
-    if not (table.flags.c_contiguous and table.flags.writeable and table.flags.aligned):
+    if not table.flags.carray:
         raise ValueError(f"table {name} must be contiguous, aligned and writeable; pass a copy of it")
 
 

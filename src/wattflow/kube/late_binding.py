@@ -51,7 +51,7 @@ class LateBinding:
         """Put back what waits for a node that is on now, and for others: the next step chooses for all of them."""
         others = (one for name, some in self._nodes.items() if name != node for one in some)
         looked = [*self._nodes.get(node, ()), *itertools.islice(others, _MOST)]
-        again = {one for one in looked if self._moves(*one[:2], now_s)}
+        again = {one for one in looked if self._moves(one[0], one[1], now_s)}
         for name in {meant for _, meant, _ in again}:
             self._nodes[name] = [one for one in self._nodes[name] if one not in again]
         for uid in sorted(uid for uid, _, _ in again):

@@ -206,10 +206,13 @@ class Inbox:
     def _double_events(self) -> None:
         made, rows = self.desk, 2 * self._room
         made.replace(
-            events=growth.grown(made.events, rows), order=np.zeros(rows, np.int32),
-            arrivals=np.zeros(rows, np.int32), fresh=np.zeros(rows, np.int32), changed=np.zeros(rows, np.int32),
+            events=growth.grown(made.events, rows),
+            order=np.zeros(rows, np.int32),
+            arrivals=np.zeros(rows, np.int32),
+            fresh=np.zeros(rows, np.int32),
+            changed=np.zeros(rows, np.int32),
             rejected=growth.grown(made.rejected, rows),
-        )  # fmt: skip
+        )
         self.refresh()
 
 

@@ -80,7 +80,7 @@ def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workl
     if submit_s is not None:
         parts = [_moved(part, at) for part, at in zip(parts, submit_s.tolist(), strict=True)]
     shapes: dict[Shape, int] = {}
-    number = [_numbered(part, shapes) for part in parts]
+    number = _numbers(parts, shapes)
     sizes = np.array([len(part) for part in parts])
     base = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     flows = np.concatenate([[0], np.cumsum([len(part.workflow_names) for part in parts])[:-1]])
@@ -112,13 +112,25 @@ def together(parts: Sequence[Workload], submit_s: Floats | None = None) -> Workl
     )
 
 
-def _numbered(part: Workload, shapes: dict[Shape, int]) -> NDArray[np.int32]:
-    """Return the number of each of a part's shapes, those that it uses put into the list."""
-    # A workflow of a long stream carries the shapes of all others, and each costs rows of an engine's tables.
-    number = np.zeros(len(part.shapes), np.int32)
-    for shape in np.unique(part.shape).tolist():
-        number[shape] = shapes.setdefault(part.shapes[shape], len(shapes))
-    return number
+def _numbers(parts: Sequence[Workload], shapes: dict[Shape, int]) -> list[NDArray[np.int32]]:
+    """Return for each part the number of each of its shapes, those that it uses put into the list."""
+    found = []
+    # By object first: a shape's own hash goes through all its variants, and parts of one stream share their shapes.
+    by_object: dict[int, int] = {}
+    alike: dict[tuple[int, int], NDArray[np.int32]] = {}
+    for part in parts:
+        key = id(part.shapes), id(part.shape)
+        if key not in alike:
+            # A workflow of a long stream carries the shapes of all others, and each costs rows of an engine's tables.
+            number = np.zeros(len(part.shapes), np.int32)
+            for at in np.unique(part.shape).tolist():
+                shape = part.shapes[at]
+                if id(shape) not in by_object:
+                    by_object[id(shape)] = shapes.setdefault(shape, len(shapes))
+                number[at] = by_object[id(shape)]
+            alike[key] = number
+        found.append(alike[key])
+    return found
 
 
 def _moved(part: Workload, submit_s: float) -> Workload:

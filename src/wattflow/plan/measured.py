@@ -66,8 +66,17 @@ def result_of(run: Run) -> Result:
     np.minimum.at(due_s, workload.workflow, np.where(given_up, -np.inf, workload.deadline_s))
     response_s = end_s - workload.workflow_submit_s
     late = frozenset(np.flatnonzero(end_s > due_s + 1e-6).tolist())
-    p95_s, tail_s = float(np.quantile(response_s, 0.95)), tail_of(response_s)
-    return Result(run.total_j, float(response_s.mean()), p95_s, run.makespan_s, late, tail_s)
+    return Result(run.total_j, float(response_s.mean()), p95_of(response_s), run.makespan_s, late, tail_of(response_s))
+
+
+def p95_of(response_s: Floats) -> float:
+    """Return numpy's 95th percentile, to the bit: its own way there takes longer than simulating fifty tasks."""
+    ordered = np.sort(response_s)
+    at = 0.95 * (len(ordered) - 1)
+    low = int(at)
+    share = at - low
+    below, above = float(ordered[low]), float(ordered[min(low + 1, len(ordered) - 1)])
+    return above - (above - below) * (1.0 - share) if share >= 0.5 else below + (above - below) * share
 
 
 def mean(results: Sequence[Result]) -> Result:

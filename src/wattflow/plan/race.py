@@ -26,8 +26,8 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import joining, measured
 from wattflow.policy.base import Policy
-from wattflow.policy.portfolio import FLAGSHIP, REFERENCE, SOONEST, SPREAD, THRIFT
-from wattflow.sim.repeated import Repeated
+from wattflow.policy.portfolio import FLAGSHIP, REFERENCE, SOONEST, SPREAD, THRIFT, with_own_offers
+from wattflow.sim.repeated import Prepared, Repeated
 
 Dials = Mapping[str, float]
 Floats = NDArray[np.float64]
@@ -114,12 +114,36 @@ class Tried:
     worst: float = 1.0
 
 
+class Trial:
+    """One stream, and what the reference does on it.
+
+    The flagship and plain rules take different offers, so each has tables of its own: what a rule never takes would be
+    looked at in every decision.
+    """
+
+    def __init__(self, workload: Workload, race: Race, seed: int) -> None:
+        self.workload, self._race, self._seed = workload, race, seed
+        self._tables: dict[bool, Repeated] = {}
+        self.usual = self.outcome(race.reference)
+
+    def outcome(self, dials: Dials) -> measured.Result:
+        """Simulate a candidate."""
+        policy = self._race.base.with_params(**dials)
+        flagship = policy.params["rule"] == FLAGSHIP
+        if flagship not in self._tables:
+            own = with_own_offers(policy, self._race.cluster)
+            shared = self._race.prepared[flagship]
+            self._tables[flagship] = Repeated(self.workload, self._race.cluster, own, seed=self._seed, prepared=shared)
+        return measured.result_of(self._tables[flagship].again(policy))
+
+
 class Race:
     """Streams like these workflows, and who ran on them.
 
     Args:
         rest_of: A rule's ratio of waiting with all nodes on, to the least time-out of its candidates.
         reference: Dials that all others are compared with.
+        prepared: What other races of the policy on the cluster have found out about its numbers.
     """
 
     def __init__(
@@ -129,9 +153,11 @@ class Race:
         base: Policy,
         rest_of: Callable[[float], float],
         reference: Dials = REFERENCE,
+        prepared: dict[bool, Prepared] | None = None,
     ) -> None:
-        self._flows, self._cluster, self._base, self._rest_of = flows, cluster, base, rest_of
-        self._reference = reference
+        self.cluster, self.base, self.reference = cluster, base, reference
+        self.prepared: dict[bool, Prepared] = {False: {}, True: {}} if prepared is None else prepared
+        self._flows, self._rest_of = flows, rest_of
         self._idle_w = idle_w(cluster)
 
     def run(self, tries: Mapping[str, Dials]) -> list[Tried]:
@@ -140,33 +166,30 @@ class Race:
         for streams, stay, tasks in ROUNDS:
             trials = [self._trial(number + i, tasks) for i in range(streams)]
             if number == 0:
-                wide = max(len(trial.workload) for trial, _ in trials) > WIDE
+                wide = max(len(trial.workload) for trial in trials) > WIDE
                 named = {name: dials for name, dials in named.items() if not wide or dials.get("rule") != FLAGSHIP}
                 named = self._careful(named, trials)
                 rows = {name: [] for name in named}
-            for trial, usual in trials:
+            for trial in trials:
                 for name, dials in named.items():
-                    rows[name].append(self._beside(trial, dials, usual))
+                    rows[name].append(self._beside(trial, dials))
             best = sorted(named, key=lambda name: (_price(rows[name]), name))[:stay]
             named, number = {name: named[name] for name in best}, number + streams
         sure = NormalDist().inv_cdf(1.0 - DOUBT / max(1, len(rows)))
         found = [_summed(name, dials, np.array(rows[name]), sure) for name, dials in named.items()]
         return sorted(found, key=lambda one: one.energy)
 
-    def _trial(self, seed: int, tasks: int) -> tuple[Repeated, measured.Result]:
-        trial = Repeated(stream_of(self._flows, seed, tasks), self._cluster, self._base, seed=seed)
-        return trial, self._outcome(trial, self._reference)
+    def _trial(self, seed: int, tasks: int) -> Trial:
+        return Trial(stream_of(self._flows, seed, tasks), self, seed)
 
-    def _careful(
-        self, tries: Mapping[str, Dials], trials: Sequence[tuple[Repeated, measured.Result]]
-    ) -> dict[str, Dials]:
+    def _careful(self, tries: Mapping[str, Dials], trials: Sequence[Trial]) -> dict[str, Dials]:
         """Candidates with no time-out below what their rule's sleep is priced at, each once."""
         rest_s: dict[str, float] = {}
         found: dict[str, tuple[str, Dials]] = {}
         for name, dials in tries.items():
             awake = sleepless(dials)
             if str(awake) not in rest_s:
-                rows = np.array([self._beside(trial, awake, usual) for trial, usual in trials])
+                rows = np.array([self._beside(trial, awake) for trial in trials])
                 rest_s[str(awake)] = float(f"{self._rest_of(float(rows[:, 1:3].mean(axis=0).max())):.2g}")
             careful = {**dials, "rest_s": rest_s[str(awake)]}
             if dials.get("reserve", -1.0) < 0.0:  # time-outs below the least are the same
@@ -174,11 +197,8 @@ class Race:
             found.setdefault(str(careful), (name, careful))
         return dict(found.values())
 
-    def _beside(self, trial: Repeated, dials: Dials, usual: measured.Result) -> Row:
-        return beside(self._outcome(trial, dials), usual, self._idle_w)
-
-    def _outcome(self, trial: Repeated, dials: Dials) -> measured.Result:
-        return measured.result_of(trial.again(self._base.with_params(**dials)))
+    def _beside(self, trial: Trial, dials: Dials) -> Row:
+        return beside(trial.outcome(dials), trial.usual, self._idle_w)
 
 
 def beside(ours: measured.Result, usual: measured.Result, idle: float) -> Row:

@@ -43,6 +43,7 @@ from wattflow.plan.reference_replay import MOST_TASKS, Shadow, backlog_grows, fi
 from wattflow.policy import registry
 from wattflow.policy.base import Policy, Seen, Steering
 from wattflow.policy.portfolio import PORTFOLIO, REFERENCE
+from wattflow.sim.repeated import Prepared
 
 Floats = NDArray[np.float64]
 KEPT = 100
@@ -161,6 +162,7 @@ class Shield:
         self._ranking: list[race.Tried] = []
         self._broke: frozenset[str] = frozenset()
         self._recent: dict[int, Workload] = {}
+        self._prepared: dict[bool, Prepared] = {False: {}, True: {}}
         self._name, self._dials = "reference", dict(REFERENCE)
         self._saves, self._saved, self._forbidden = 0.0, 0.0, ""
 
@@ -182,6 +184,7 @@ class Shield:
         """Nodes came or left: what was rehearsed without them says nothing."""
         if cluster != self._cluster:
             self._cluster, self._race_at, self._ranking = cluster, FIRST, []
+            self._prepared = {False: {}, True: {}}
             for shadow in self._shadows.values():
                 shadow.cluster = cluster
 
@@ -209,7 +212,8 @@ class Shield:
             # Of all that the race draws from: that of the last few alone would drift by chance.
             self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load_of(some or flows)
             self._ease()
-            held = race.Race(some, self._cluster, replace(self._policy, steer=None), self._rest_s, self._reference)
+            base = replace(self._policy, steer=None)
+            held = race.Race(some, self._cluster, base, self._rest_s, self._reference, self._prepared)
             # One race is seven streams: who broke in the race before is not trusted yet, however well it does now.
             self._broke = frozenset(one.name for one in self._ranking if one.worst > WORST)
             self._ranking = held.run(self._tries) if len(some) >= EVERY else []

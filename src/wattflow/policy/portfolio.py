@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from wattflow.engine.offer_rows import level_count
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster
 from wattflow.policy import effects, kubernetes, learned, view, wattflow, weights
@@ -252,5 +253,21 @@ PORTFOLIO = Policy(
     slack=True,
     ready=weights.check,
 )
+
+
+def with_own_offers(policy: Policy, cluster: Cluster) -> Policy:
+    """Return the policy with the offers alone that `score` takes under its rule, at levels that the cluster has.
+
+    It decides as before, and in a third of the time; but its rule must stay what it is.
+    """
+    offered = policy.settings.guarantees
+    whole = tuple(share for share in offered if share >= 1.0)
+    cut = tuple(share for share in offered if share < 1.0)
+    own = (whole if policy.params["rule"] > FLAGSHIP else cut) or offered
+    most = max(max(len(node.frequencies), *map(level_count, node.devices), 1) for node in cluster.nodes)
+    levels = tuple(level for level in policy.settings.frequencies if level < most)
+    return policy.with_settings(guarantees=own, frequencies=levels)
+
+
 REFERENCE = {"rule": SPREAD, "after_s": math.inf}
 """Dials of the reference: kube-scheduler's choice, all nodes on."""

@@ -14,12 +14,21 @@ import sqlalchemy as sa
 
 from wattflow.live import past_decision
 from wattflow.live.protocol import Explained
+from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import Replayed, load_snapshot
-from wattflow.runtime.decider import Decider
-from wattflow.server.not_there import Missing, NotKept
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.store import journal, reads
 from wattflow.store.reads import Found
+
+
+class NotKept(WattflowError):
+    """Raised where it is not kept any more."""
+
+
+class Missing(WattflowError):
+    """Raised where there is no such thing."""
+
 
 MOST_CANDIDATES = 100
 _SPEC = msgspec.msgpack.Decoder(tuple[int, m.Task])
@@ -54,7 +63,7 @@ def explained(database: sa.Engine, task: int, number: int) -> dict[str, Any]:
     return about | {"candidates": shown(candidates, names, spec.variants, place)} | _in_the_end(attempt)
 
 
-def shield_note(decider: Decider) -> str | None:
+def shield_note(decider: JournaledEngine) -> str | None:
     """Tell the shield's choice by then, what it forbade and whose lateness was paid for; None without a shield."""
     note = decider.shield.get("note")
     if not note:
@@ -95,7 +104,7 @@ def _in_the_end(attempt: Found) -> dict[str, Any]:
     }
 
 
-def before(database: sa.Engine, at_s: float) -> Decider:
+def before(database: sa.Engine, at_s: float) -> JournaledEngine:
     """The engine as it was when it was about to decide at a time."""
     decider, begun = _begun(database, at_s)
     for entry in journal.entries(database, begun.sequence, begun.checksum):
@@ -115,9 +124,9 @@ def is_step(call: bytes, at_s: float) -> bool:
     return call.startswith(b"\x92\xa4step") and bool(msgspec.msgpack.decode(call)[1] == at_s)  # of version 0.1.0
 
 
-def _begun(database: sa.Engine, at_s: float) -> tuple[Decider, Replayed]:
+def _begun(database: sa.Engine, at_s: float) -> tuple[JournaledEngine, Replayed]:
     """The engine of the last snapshot before a time; a new one where the journal still has its first entry."""
-    decider = Decider("fifo")  # the journal's first call, or the snapshot, says which policy it really was
+    decider = JournaledEngine("fifo")  # the journal's first call, or the snapshot, says which policy it really was
     older = [one for one in journal.snapshots(database) if one.time_s < at_s]
     if older:
         return decider, load_snapshot(decider, database, older[-1])

@@ -109,13 +109,6 @@ def test_mechanisms_are_listed() -> None:
     assert "mechanism" in typed("lab", "frames", "--mechanisms").splitlines()[0]
 
 
-@pytest.mark.data
-def test_profiles_of_the_data_folder_are_listed_where_all_are_asked_for(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WATTFLOW_DATA", str(data_dir))
-
-
 class Server:
     """What the commands that watch ask of a server."""
 

@@ -227,6 +227,27 @@ def test_a_cap_is_held_by_levels_first_and_by_holding_back_last() -> None:
         assert cap_kept(done, series) == CapKept(0.0, 0.0)
 
 
+def test_room_of_a_lower_cap_to_come_is_kept_free_of_long_tasks() -> None:
+    # 30 W from 50 s on allow two tasks; 40 W before would allow four, but nobody ends one that runs on.
+    series = Series(50.0, (40.0, 30.0, 30.0, 30.0))
+    for seconds, starts in ((100.0, [0.0, 0.0, 100.0, 100.0]), (50.0, [0.0] * 4), (60.0, [0.0, 0.0, 60.0, 60.0])):
+        done = simulate(
+            jobs([seconds] * 4), Cluster("by-hand", (node("a", 4, core_w=5.0, idle_w=20.0),)),
+            power_cap.following(series), options=SimOptions(record_power=True),
+        )  # fmt: skip
+        assert sorted(done.start_s_by_task().tolist()) == starts
+        assert cap_kept(done, series) == CapKept(0.0, 0.0)
+
+
+def test_the_clock_rises_first_where_the_last_end_is_expected() -> None:
+    # 40 W idle: 8 W allow two tasks at half clock; from 50 s on 15 W allow one of them its full clock, the longer one.
+    steps = (Frequency(), Frequency(0.5, 0.4))
+    nodes = tuple(node(name, 1, core_w=10.0, idle_w=20.0, frequencies=steps) for name in ("a", "b"))
+    capped = power_cap.following(Series(50.0, (48.0, *[55.0] * 9)))
+    done = simulate(jobs([100.0, 200.0]), Cluster("by-hand", nodes), capped)
+    assert done.end_s_by_task().tolist() == pytest.approx([200.0, 225.0])
+
+
 def test_a_cap_that_is_not_kept_is_told() -> None:
     # One task draws 5 W above idle for 100 s; 22 W allow 2 of them.
     done = simulate(
