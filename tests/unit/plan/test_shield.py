@@ -340,7 +340,7 @@ def test_while_the_references_backlog_grows_the_quicker_one_is_meant(monkeypatch
     asked: list[race.Dials] = []
 
     def run(held: race.Race, _: object) -> list[race.Tried]:
-        asked.append(held._reference)
+        asked.append(held.reference)
         return [SAVER]
 
     one = steered(monkeypatch)
