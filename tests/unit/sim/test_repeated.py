@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from wattflow import generate
 from wattflow.clusters import load_cluster
+from wattflow.model.run import Run
 from wattflow.plan import joining
 from wattflow.policy import registry
 from wattflow.policy.portfolio import PORTFOLIO
@@ -58,3 +60,17 @@ def test_tables_that_grew_in_a_run_are_small_again_in_the_next() -> None:
     assert np.array_equal(first.attempts, second.attempts) and len(again.state.timers) == len(
         again._before[0].tables["timers"]
     )
+
+
+def test_starts_and_ends_by_task_are_the_same_by_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = simulate(generate.workload("montage", 25, 1), CLUSTER, "kubernetes")
+    assert run._went_well
+    short = run.start_s_by_task(), run.end_s_by_task()
+    monkeypatch.setattr(Run, "_went_well", False)
+    assert np.array_equal(short, (run.start_s_by_task(), run.end_s_by_task()))
+
+
+def test_a_run_with_a_task_that_failed_first_goes_the_long_way() -> None:
+    again = SimOptions(task_faults=((3, 0, 0.5),))
+    run = simulate(generate.workload("montage", 25, 1), CLUSTER, "kubernetes", options=again)
+    assert not run._went_well and np.isfinite(run.end_s_by_task()).all()
