@@ -203,9 +203,8 @@ class Scheduler:
 
     def _released(self) -> None:
         # at the loop's next turn, so that pods are not looked at from within a look at them
-        loop = asyncio.get_running_loop()
-        loop.call_soon(self.book.look_again)
-        loop.call_soon(self._wake.set)
+        for job in (self.book.look_again, self._wake.set):
+            asyncio.get_running_loop().call_soon(job)
 
     def _on_profile(self, kind: str, profile: NodePowerProfile) -> None:
         self.watts.on_profile(kind, profile)
@@ -286,6 +285,7 @@ class Scheduler:
                 await asyncio.sleep(_GATHER_S)
             self._wake.clear()
             wake_at_s = self.decide()
+            await asyncio.sleep(0)  # an event that is set lets nobody else in: the lease would not be renewed
 
     def decide(self) -> float:
         """One round: settle bindings, tell the decider what changed, step, assume; returns when to come again."""
@@ -353,15 +353,17 @@ class Scheduler:
         if state is Power.ASLEEP and view is not None:
             self.watts.asleep_w[name] = sleep_facts.of(view.node, self.settings.sleep_state).watts
         elif state is Power.ON:
-            self.watts.asleep_w.pop(name, None)
+            slept = self.watts.asleep_w.pop(name, None) is not None
             self._until_awake.decide_again(name, self.clock())
-            for waiting, record in self._until_awake.take(name):
+            for waiting, record in (waited := self._until_awake.take(name)):
                 # minutes have passed since the node was chosen: a cordon or a taint that came meanwhile wins
                 reason = self.book.against(record)
                 if reason is None:
                     self._send(waiting)
                 else:
                     self._give_back(waiting[0], reason)
+            if not slept and not waited:
+                return  # it was not let sleep: the policy may want that again at once, and again
         self._wake.set()
 
     def _unwoken(self, name: str) -> None:

@@ -411,7 +411,7 @@ def test_tasks_die_with_a_zygote_that_dies_with_its_agent() -> None:
     code = """
 import asyncio, cloudpickle, sys
 from wattflow.runtime.executors.forking import Zygote
-from wattflow.runtime.executors.process import ProcessExecutor, AttemptWork
+from wattflow.runtime.executors.process import AttemptWork, ProcessExecutor
 async def main():
     executor = ProcessExecutor(Zygote(), workers=1)
     await executor.start()
