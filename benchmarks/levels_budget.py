@@ -1,7 +1,7 @@
 """Levels under a budget, simulated (a part of `make bench-levels`): a cap on the cluster's watts, and Joulie's setting.
 
-Cap: twelve equal nodes with `mixed`'s levels, a stream of map-reduces that asks for more than the cap allows; `power-
-cap:order=start` (levels first, holding back last) beside every node capped alike under kube-scheduler's placing.
+Cap: twelve equal nodes with `mixed`'s levels, a stream of map-reduces that asks for more than the cap allows;
+`power-cap:order=start` (levels first, holding back last) beside every node capped alike under kube-scheduler's placing.
 Joulie: its 41 nodes and 48 hours (`experiments/joulie.toml`) without sleep; one task a job, so nobody has slack. Ends
 with one line per figure.
 """

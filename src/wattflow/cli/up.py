@@ -44,6 +44,9 @@ def up(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8765,
     policy: Annotated[str, typer.Option("--policy", "-p", help="What decides; `wattflow policies` lists.")] = POLICY,
+    cap_w: Annotated[
+        float | None, typer.Option("--cap-w", metavar="W", help="Keep all nodes below W watts: -p power-cap.")
+    ] = None,
     learn: Annotated[
         bool, typer.Option("--learn", help="Go on learning from what ends here; for the policy `learned`.")
     ] = False,
@@ -134,6 +137,10 @@ def up(
     from wattflow.server.settings import ServerSettings, listen
 
     place = home_of(home)
+    if cap_w is not None:
+        from wattflow.cli import cap_option
+
+        policy = cap_option.held_live(cap_w, policy, POLICY)
     # The default is known to be there; loading policies takes longer than the rest of this command.
     if policy != POLICY:
         policy = _served(policy)

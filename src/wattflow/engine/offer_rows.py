@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wattflow.engine import tables
 from wattflow.engine.settings import PolicySettings
+from wattflow.kernel.handle import as_bytes
 from wattflow.model.cluster import Device, Node
 from wattflow.model.workflow import Function, Variant
 
@@ -17,6 +20,11 @@ MOST_LEVELS = 64
 """More than a device has, for whoever does not know how many there will be."""
 LEAST_POWER = 0.01
 """Watts above idle at a level, over those at full clock, are at least this."""
+
+
+def micro(amount: float) -> int:
+    """Convert cores or shares to whole millionths."""
+    return round(amount * tables.MICRO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +116,78 @@ def device_can(variant: Variant, device: Device) -> bool:
     if device.kind != variant.device or variant.device_memory_bytes > device.memory_bytes:
         return False
     return not variant.device_models or device.model in variant.device_models
+
+
+MOST_KNOWN = 4096
+"""Kinds of shapes whose offers are kept for the next State."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeOffers:
+    """The offers of a shape, the bytes of their rows, which classes take them, and which of them need a device."""
+
+    offers: list[Offer]
+    rows: NDArray[np.uint8]
+    fits: NDArray[np.uint8]
+    on_device: tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=16)
+def offers_to(
+    classes: tuple[Any, ...], guarantees: tuple[float, ...], frequencies: tuple[int, ...]
+) -> dict[Any, ShapeOffers]:
+    """Return what was found out of offers of these to such classes: by variants, filled as it goes."""
+    return {}
+
+
+def shape_offers(offers: list[Offer], examples: Sequence[Node], functions: Sequence[Function]) -> ShapeOffers:
+    """Find out of a shape's offers what does not depend on the State: rows, and which classes take them."""
+    rows = np.zeros(len(offers), tables.VARIANTS)
+    fill_variants(rows, offers)
+    fits = [
+        [
+            why_not(offer.variant, node, offer.guarantee, offer.frequency) is None and has_level(offer, node, functions)
+            for node in examples
+        ]
+        for offer in offers
+    ]
+    on_device = tuple(at for at, offer in enumerate(offers) if offer.variant.device is not None)
+    shape = (len(offers), len(examples))
+    return ShapeOffers(offers, as_bytes(rows), np.array(fits, np.uint8).reshape(shape), on_device)
+
+
+def fill_variants(plain: NDArray[np.void], offers: list[Offer]) -> None:
+    """Write offers into rows, by columns, but for what a device's row needs (`build.fill_variant`)."""
+    if not offers:
+        return
+    plain["cores_u"] = [micro(offer.variant.cores) for offer in offers]
+    plain["need_u"] = [micro(offer.variant.cores * offer.guarantee) for offer in offers]
+    plain["memory"] = [offer.variant.memory_bytes for offer in offers]
+    plain["factor"] = [offer.variant.runtime_factor for offer in offers]
+    plain["guarantee"] = [offer.guarantee for offer in offers]
+    plain["origin"], plain["frequency"], plain["level"], plain["function"] = np.array(
+        [(offer.base, offer.frequency, offer.level, offer.function) for offer in offers]
+    ).T
+
+
+def why_not(variant: Variant, node: Node, guarantee: float, level: int) -> str | None:
+    """Why a variant can never run on a node, in words; None when an empty node would take it."""
+    # In millionths, as `fit` compares: ten tasks of 0.1 cores fit on one core.
+    if micro(variant.cores * guarantee) > micro(node.request_cores):
+        return f"needs {variant.cores:g} cores, the most on one node is {node.request_cores:g}"
+    if variant.memory_bytes > node.memory_bytes:
+        return f"needs {variant.memory_bytes} bytes of memory, a node has {node.memory_bytes}"
+    if variant.architecture is not None and variant.architecture != node.architecture:
+        return f"needs architecture {variant.architecture}, nodes have {node.architecture}"
+    missing = [f for f in variant.features if f not in node.features]
+    if missing:
+        return f"needs the feature {missing[0]!r}, which no suitable node has"
+    if level >= len(node.frequencies):
+        return f"needs frequency level {level}"
+    if variant.device is None:
+        return None
+    fitting = [d for d in node.devices if device_can(variant, d)]
+    if len(fitting) < max(1, variant.devices):
+        models = f" of model {' or '.join(variant.device_models)}" if variant.device_models else ""
+        return f"needs {max(1, variant.devices)} {variant.device}(s){models} that fit, a node has {len(fitting)}"
+    return None

@@ -51,8 +51,8 @@ LATE, TAIL, RECOVERED = 0.016, 1.02, (0.012, 1.018)
 """Lateness in sum as a share of the shadow's responses, and p95 over the shadow's, that spend the budget (the promise
 is 2 % of each; what is seen late is paid late), and below which it is open again."""
 PROMISED = 0.02
-ENOUGH = 20
-"""Workflows from which on p95 says something."""
+ENOUGH, REDRAWN = 20, 64
+"""Workflows from which on p95 says something, and how often these are drawn again for its error."""
 PRIOR = 40
 """Workflows that the ledger counts at least: while fewer are known, the others are taken to be on time."""
 PRICED, CAREFUL, EASIER = 0.25, 3.0, 0.5
@@ -69,6 +69,10 @@ BOUND, STRICTER = 1.015, 0.005
 WORST = 1.06
 """The ratio that waiting may reach in any stream of a race: where a wake takes longer than a workflow, means and their
 errors over seven streams do not tell what one bad stream in seven costs."""
+CALM, CALM_WORST = 1.01, 1.03
+"""The same for nodes that sleep although the budget is spent: well within what is promised, so that it is won back."""
+ROUSED_S = 60.0
+"""Seconds within which a driver has taken up a choice that begins with all nodes on."""
 RECENT, LARGEST = 32, 1_500
 """Workflows that a race draws from, at most, and tasks of the largest of them."""
 
@@ -136,6 +140,16 @@ class Ledger:
             return 0.0
         return float((rows[:, 0] - rows[:, 1]).std(ddof=1) * math.sqrt(len(rows)) / max(1e-9, self._whole_s(rows)))
 
+    @property
+    def tail_doubt(self) -> float:
+        """Standard error of the tail: five of a hundred workflows make it, and each of them may be any of several."""
+        rows = self._table()
+        if len(rows) < ENOUGH:
+            return 0.0
+        drawn = rows[np.random.default_rng(len(rows)).integers(len(rows), size=(REDRAWN, len(rows)))]
+        tails = np.quantile(drawn, 0.95, axis=1)
+        return float((tails[:, 0] / np.maximum(1e-9, tails[:, 1])).std(ddof=1))
+
     def latest(self, count: int = 3) -> list[int]:
         """Numbers of the workflows that are late by the most seconds: theirs is the lateness that was paid."""
         late = sorted(self._rows, key=lambda n: self._rows[n][1] - self._rows[n][0])
@@ -165,6 +179,7 @@ class Shield:
         self._prepared: dict[bool, Prepared] = {False: {}, True: {}}
         self._name, self._dials = "reference", dict(REFERENCE)
         self._saves, self._saved, self._forbidden = 0.0, 0.0, ""
+        self._on_until_s = -1.0
 
     @property
     def ledger(self) -> Ledger:
@@ -178,7 +193,7 @@ class Shield:
     @property
     def choice(self) -> Policy:
         """The policy with the dials that hold now."""
-        return self._policy.with_params(**self._dials)
+        return self._policy.with_params(**{**self._dials, "on_until_s": self._on_until_s})
 
     def move_to(self, cluster: Cluster) -> None:
         """Nodes came or left: what was rehearsed without them says nothing."""
@@ -206,12 +221,13 @@ class Shield:
         drifted = arrived >= self._raced + RARELY and self._has_drifted(load)
         # Before some tasks have ended, runtimes are hearsay: estimates may be off by any factor.
         measurable = not math.isnan(error) and all(node.power is not None for node in self._cluster.nodes)
-        # While the budget is spent the reference decides, whatever a race would find.
-        if measurable and not self._spent and (arrived >= self._race_at or drifted):
+        # While the budget is spent, too: a race tells whether nodes may sleep late meanwhile (`_calm`).
+        if measurable and (arrived >= self._race_at or drifted):
             some = [self._recent[number] for number in sorted(self._recent)]
             # Of all that the race draws from: that of the last few alone would drift by chance.
             self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load_of(some or flows)
-            self._ease()
+            if not self._spent:
+                self._ease()
             base = replace(self._policy, steer=None)
             held = race.Race(some, self._cluster, base, self._rest_s, self._reference, self._prepared)
             # One race is seven streams: who broke in the race before is not trusted yet, however well it does now.
@@ -268,7 +284,7 @@ class Shield:
         self.ledger.note_open(float(late_s), float(open_s))
         self._response_s = float(shadow_s[np.isfinite(shadow_s)].mean())
         late, tail, noise = self.ledger.late, self.ledger.tail, self.ledger.doubt
-        if not self._spent and (late > LATE + noise or tail > TAIL + 2.0 * noise):
+        if not self._spent and (late > LATE + noise or tail > TAIL + max(2.0 * noise, self.ledger.tail_doubt)):
             self._spent = True
             if self._name != "reference":
                 self._times, self._care = self._times + 1, self._care * CAREFUL
@@ -286,7 +302,10 @@ class Shield:
         """The cheapest that keeps the bound by its interval, or the reference."""
         why, found = "no candidate keeps the bound for certain", self._permitted()
         if self._spent:
-            why, found = "the budget is spent", None
+            found = self._calm()
+            why = "the budget is spent"
+            if found is not None:
+                why += ", and nodes that sleep so late cost little of it"
         elif not self._ranking:
             why, found = "too little is known", None
         elif found is not None:
@@ -296,14 +315,28 @@ class Shield:
         if (name, dials) == (self._name, self._dials):
             return None
         self._name, self._dials = name, dials
+        # A race begins with all nodes on. Those that sleep by the choice before would stay asleep while the others are
+        # crowded, for kube-scheduler's points count what is free, not what is slow.
+        self._on_until_s = now_s + ROUSED_S if found is not None and found.steady else -1.0
         self._note(now_s, arrived, why)
         return self.choice
+
+    def _calm(self) -> race.Tried | None:
+        """The reference with nodes that sleep late, if by the last race it keeps the bound with room to spare: what was
+        spent is won back without having all nodes on."""
+        for one in self._ranking:
+            within = max(one.mean_high, one.tail_high) <= CALM and one.worst <= CALM_WORST
+            if one.steady and within and one.energy_high < 0.0 and one.missed == 0:
+                return one
+        return None
 
     def _permitted(self) -> race.Tried | None:
         """The first of the ranking that keeps the bound; note the first that does not and would save more."""
         self._forbidden = ""
         for one in self._ranking:
-            waits, limit = max(one.mean_high, one.tail_high), BOUND - STRICTER * self._times
+            # What is the reference but for late sleep has spent no budget: others have.
+            limit = BOUND if one.steady else BOUND - STRICTER * self._times
+            waits = max(one.mean_high, one.tail_high)
             steady = one.worst <= WORST and one.name not in self._broke
             if waits <= limit and steady and one.energy_high < 0.0 and one.missed == 0:
                 return one

@@ -12,8 +12,8 @@ With ``reserve`` ≥ 0 a *pool* of nodes is on: the decayed peak of busy capacit
 ``least`` of all capacity at least, the frugal nodes first; tasks go to the pool's nodes before others, whatever the
 rule. Else nodes sleep by time-out: the flagship's own, or ``after_s`` under the other rules. ``rest_s`` is the least
 time-out of the slowest waker, and of others by the square of their wake times; ``after_s`` = ∞ wakes all nodes, to stay
-on. Plain rules take requests as they are, in order of arrival. O(candidates × attempts on a node); ties go to the
-lower index.
+on, and until ``on_until_s`` all are woken, to fall asleep by their time-out. Plain rules take requests as they are, in
+order of arrival. O(candidates × attempts on a node); ties go to the lower index.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ DIAL = view.dials(
     decay_s=600.0,
     rest_s=0.0,
     least=0.0,
+    on_until_s=-1.0,
 )
 LIMITS = {
     **learned.LIMITS,
@@ -50,6 +51,7 @@ LIMITS = {
     "decay_s": (1.0, math.inf),
     "rest_s": (0.0, math.inf),
     "least": (0.0, 1.0),
+    "on_until_s": (-1.0, math.inf),
 }
 NOTES = view.notes(*learned.NOTES._fields, "order", "peak", "place")
 """The learned policy's in their places; ``order``: node and capacity, the frugal first; ``peak``: of busy capacity, and
@@ -179,7 +181,7 @@ def act(state):
     """Wake all, keep a pool, or watch as the learned policy does."""
     if view.param(state, DIAL.rule) == FLAGSHIP:
         learned.watch_and_doze(state)
-    elif view.param(state, DIAL.after_s) == math.inf:
+    elif view.param(state, DIAL.after_s) == math.inf or view.now_s(state) <= view.param(state, DIAL.on_until_s):
         wake_all(state)
     elif view.param(state, DIAL.reserve) >= 0.0:
         keep_pool(state)

@@ -9,9 +9,9 @@ holding back last: a task that even the slowest clocks leave no room for waits u
 does one that would still run at a lower step of the series and leave none then. A cluster without anything running
 takes a task even above the cap, so that nothing waits for ever.
 
-`following` makes the policy for a series in watts; the registered one caps the whole cluster at a share of its full
-watts. Watts are those of the profiles at the present allocation. O(nodes) per task and instant. Ties go to the lower
-index. A node without a profile counts nothing and is used only where none with one fits.
+`following` makes the policy for a series in watts; the registered one caps the whole cluster at so many ``watts``, or
+at a ``share`` of its full watts. Watts are those of the profiles at the present allocation. O(nodes) per task and
+instant. Ties go to the lower index. A node without a profile counts nothing and is used only where none with one fits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from wattflow.policy import effects, series, terms, view
 from wattflow.policy.base import Policy
 from wattflow.policy.jit import jit
 
-DIAL = view.dials(share=0.8)
+DIAL = view.dials(share=0.8, watts=0.0)
+"""Of all nodes' full watts; or, where it is above 0, the cap itself."""
 NOTES = view.notes(*series.BLOCKS, "capped", "level")
 CAP = 0
 """The one series: watts."""
@@ -253,18 +254,20 @@ def act(state):
 
 
 def _lay_out(state: Any, cluster: Cluster, cap: Series, zone: str | None) -> None:
+    # A live engine lays out anew when a node comes or changes: clocks that were ordered stand.
     # The cluster lists the nodes that are there in the order of their rows; rows of nodes that left are empty.
     capped = np.zeros(len(state.nodes))
     capped[np.asarray(state.nodes["pos"]) >= 0] = [float(zone is None or node.zone == zone) for node in cluster.nodes]
-    view.lay_out(state, NOTES, capped=capped, level=np.zeros(len(capped)), **series.blocks([cap]))
+    view.lay_out(state, NOTES, capped=capped, level=np.asarray(state.nodes["frequency"]), **series.blocks([cap]))
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """Lay out a constant cap: a share of all nodes' full watts."""
+    """Lay out a constant cap: in watts, or as a share of all nodes' full watts."""
     classes = state.classes
     # ``full_w`` is without devices; they idle at least.
     full_w = float(((classes.full_w + classes.device_idle_w) * classes.count).sum())
-    _lay_out(state, cluster, Series(3600.0, (float(state.params[DIAL.share]) * full_w,)), None)
+    cap_w = float(state.params[DIAL.watts]) or float(state.params[DIAL.share]) * full_w
+    _lay_out(state, cluster, Series(3600.0, (cap_w,)), None)
 
 
 def following(cap_w: Series, zone: str | None = None, policy: Policy | None = None) -> Policy:
@@ -287,7 +290,7 @@ POWER_CAP = Policy(
     settings=PolicySettings(wakes=True, alike=True),
     params=DIAL.defaults,
     # Above 1, too: full watts are without those of busy devices.
-    limits={"share": (0.01, 10.0)},
+    limits={"share": (0.01, 10.0), "watts": (0.0, 1e12)},
     prepare=prepare,
     terms=terms.JOULES,
 )

@@ -14,21 +14,12 @@ import sqlalchemy as sa
 
 from wattflow.live import past_decision
 from wattflow.live.protocol import Explained
-from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import Replayed, load_snapshot
 from wattflow.runtime.decider import JournaledEngine
+from wattflow.server.not_there import Missing, NotKept
 from wattflow.store import journal, reads
 from wattflow.store.reads import Found
-
-
-class NotKept(WattflowError):
-    """Raised where it is not kept any more."""
-
-
-class Missing(WattflowError):
-    """Raised where there is no such thing."""
-
 
 MOST_CANDIDATES = 100
 _SPEC = msgspec.msgpack.Decoder(tuple[int, m.Task])

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from starlette.exceptions import HTTPException
 
 from wattflow.model.errors import InvalidInput, WattflowError
-from wattflow.server.decision_replay import Missing, NotKept
+from wattflow.server.not_there import Missing, NotKept
 
 IDLE_S = 300.0
 NICE = 5

@@ -15,6 +15,7 @@ from wattflow.model.workload import Workload
 from wattflow.policy.base import Policy
 from wattflow.sim import steering
 from wattflow.sim.simulate import Simulation
+from wattflow.sim.world_build import SimOptions
 
 Prepared = dict[Any, tuple[Any, Any]]
 """The policy's memory and the classes' time-outs as `Policy.prepare` left them, by the policy's numbers and the time of
@@ -30,10 +31,17 @@ class Repeated(Simulation):
     """
 
     def __init__(
-        self, workload: Workload, cluster: Cluster, policy: Policy, *, seed: int = 0, prepared: Prepared | None = None
+        self,
+        workload: Workload,
+        cluster: Cluster,
+        policy: Policy,
+        *,
+        seed: int = 0,
+        options: SimOptions | None = None,
+        prepared: Prepared | None = None,
     ) -> None:
         self._prepared = prepared
-        super().__init__(workload, cluster, policy, seed=seed)
+        super().__init__(workload, cluster, policy, seed=seed, options=options)
 
     def _open(self) -> None:
         # Before `_open`, which writes the first events. In one piece, so that to begin anew is one copy of bytes.
@@ -50,10 +58,6 @@ class Repeated(Simulation):
             self._set_numbers(policy)
             super()._open()
         return self.run()
-
-    def _manifest(self) -> dict[str, object]:
-        # One of thousands of runs that nobody looks up.
-        return {}
 
     def _set_numbers(self, policy: Policy) -> None:
         key = (*policy.params.values(), float(self.state.clock.now[0]))

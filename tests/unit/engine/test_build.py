@@ -10,6 +10,7 @@ import pytest
 
 from reference.hand import edges, node, nodes, tasks
 from wattflow.engine.build import build_state, class_key, container_table, uniform_grid
+from wattflow.engine.offer_rows import offers_to
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Device, Faults, Frequency, Network, Node, Serverless, Sleep, Zone
 from wattflow.model.errors import InfeasibleTask
@@ -203,3 +204,23 @@ def test_tasks_edges_and_workflows_are_those_of_the_workload() -> None:
         2,
         [4.0, 0.0],
     )
+
+
+def test_offers_that_are_known_already_are_those_of_a_first_look() -> None:
+    """Kept from State to State: other nodes, settings or shapes must not meet what was found for these."""
+    wide, narrow = (Shape(0, (Variant(cores=cores), Variant(name="b", memory_bytes=50))) for cores in (3.0, 1.0))
+    gpu = Shape(0, (Variant(device="gpu", devices=1, device_models=("a",)),))
+    roomy = nodes(node(8, memory_bytes=100, devices=(Device("gpu", "b"), Device("gpu", "a"))), node(2))
+    small = nodes(node(4, memory_bytes=100, devices=(Device("gpu", "a"),)))
+    kinds = [(roomy, PolicySettings()), (small, PolicySettings()), (roomy, PolicySettings(guarantees=(0.5, 1.0)))]
+    found: list[list[bytes]] = []
+    for warm in (False, True):
+        seen = []
+        for cluster, settings in kinds:
+            for shapes in ((wide, narrow, gpu), (gpu, wide)):
+                if not warm:
+                    offers_to.cache_clear()
+                state = build_state(tasks([1.0, 1.0], shapes=shapes), cluster, settings)
+                seen += [getattr(state, name).tobytes() for name in ("shapes", "variants", "class_ok")]
+        found.append(seen)
+    assert found[0] == found[1] and len(set(found[0])) > 6

@@ -14,6 +14,7 @@ import pytest
 
 from wattflow.kernel import jit
 from wattflow.kernel.handle import Tables
+from wattflow.kernel.lowering import FIRST, WORDS
 from wattflow.kernel.records import record_table
 from wattflow.model.workload import Workload
 from wattflow.policy.base import Policy
@@ -228,3 +229,22 @@ def test_copies_of_copies_are_taken_over_as_one_piece_until_a_table_is_replaced(
     third.replace(grid=np.zeros((3, 2)))
     with pytest.raises(ValueError, match="another size"):
         third.copy_from(second)
+
+
+def test_tables_that_were_kept_come_back_also_after_one_was_replaced() -> None:
+    one = Pair(rows=record_table(ROW, 3), grid=np.arange(4.0).reshape(2, 2)).copy()
+    kept = one.keep()
+    one.rows.a[1], one.grid[1, 0] = 7, 9.0
+    one.take_back(kept)
+    assert one.rows.a.tolist() == [0, 0, 0] and one.grid.tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    one.replace(grid=np.zeros((3, 2)))
+    one.take_back(kept)
+    assert one.grid.tolist() == [[0.0, 1.0], [2.0, 3.0]]
+
+
+@compiled_only
+def test_a_handle_of_one_piece_names_the_address_of_each_table() -> None:
+    one = Pair(rows=record_table(ROW, 3), grid=np.arange(6.0).reshape(3, 2)).copy()
+    words = one.handle().directory[FIRST:].reshape(-1, WORDS)
+    expected = [[table.ctypes.data, len(table), *(table.shape[1:] or (1,))] for table in (one.grid, one.rows)]
+    assert sorted(words.tolist()) == sorted(expected)

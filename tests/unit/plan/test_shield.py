@@ -340,7 +340,7 @@ def test_while_the_references_backlog_grows_the_quicker_one_is_meant(monkeypatch
     asked: list[race.Dials] = []
 
     def run(held: race.Race, _: object) -> list[race.Tried]:
-        asked.append(held._reference)
+        asked.append(held.reference)
         return [SAVER]
 
     one = steered(monkeypatch)
@@ -356,3 +356,62 @@ def test_while_the_references_backlog_grows_the_quicker_one_is_meant(monkeypatch
     monkeypatch.setattr(shield, "backlog_grows", lambda *_: False)
     again = one.consider(1e6, seen_of(workload, 1.0, 36))
     assert one.ledger is usual and again is not None and again.params["after_s"] == SAVER.dials["after_s"]
+
+
+STEADY = race.Tried("late sleep", {"rule": 3.0, "after_s": 600.0}, -0.2, -0.1, 1.004, 1.006, 0, 1.01, steady=True)
+
+
+def test_the_candidate_nearest_to_the_reference_runs_every_race_to_its_end() -> None:
+    cluster = equal()
+    flows = [flow for _, flow in arrivals.workflows(stream(16, 60.0, cluster))]
+    base = replace(registry.load("wattflow:shield=kubernetes"), steer=None)
+    tries = {f"soonest {after_s:g}": {"rule": 1.0, "after_s": after_s} for after_s in (30.0, 31.0, 32.0, 33.0, 34.0)}
+    tries |= {f"spread {after_s:g}": {"rule": 3.0, "after_s": after_s} for after_s in (600.0, 1e6)}
+    found = race.Race(flows, cluster, base, lambda _: 0.0).run(tries)
+    assert [one.name for one in found if one.steady] == ["spread 1e+06"]
+    assert race.steadiest({"soonest": {"rule": 1.0, "after_s": 30.0}}) == []
+
+
+def test_nodes_may_sleep_late_while_the_budget_is_spent_if_that_keeps_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workload = stream(60, 20.0, equal(), 2)
+    for steady, rule_after_s in ((STEADY, 600.0), (replace(STEADY, mean_high=1.012), math.inf)):
+        one = steered(monkeypatch, SAVER, steady)
+        one.consider(1e6, seen_of(workload, 1.0, 24))
+        spent = one.consider(2e6, seen_of(workload, 1.05, 28))
+        assert spent is not None and spent.params["rule"] == REFERENCE["rule"]
+        assert spent.params["after_s"] == rule_after_s and "the budget is spent" in str(one.notes[-1]["why"])
+        # Those that the choice before let sleep are woken first.
+        assert (spent.params["on_until_s"] > 2e6) is (steady is STEADY)
+
+
+def test_late_sleep_is_held_to_the_bound_alone_where_others_have_spent_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workload, near = stream(60, 20.0, equal(), 2), shield.BOUND - 0.5 * shield.STRICTER
+    one = steered(monkeypatch, replace(SAVER, mean_high=near), replace(STEADY, mean_high=near))
+    assert one.consider(1e6, seen_of(workload, 1.0, 24)) is not None and one.notes[-1]["chosen"] == "saver"
+    one.consider(1e6, seen_of(workload, 1.05, 28))
+    one.consider(1e6, seen_of(workload, 0.9, 48))
+    assert one.notes[-1]["chosen"] == "late sleep"
+
+
+def test_a_tail_is_as_uncertain_as_the_few_workflows_that_make_it() -> None:
+    rng = np.random.default_rng(2)
+    ledger = shield.Ledger()
+    for number in range(100):
+        shadow_s = 100.0 if number % 20 else 1000.0
+        ledger.note(number, shadow_s * float(rng.uniform(0.9, 1.1)), shadow_s)
+    assert ledger.tail_doubt > 4.0 * ledger.doubt > 0.0
+    alike = shield.Ledger()
+    for number in range(100):
+        alike.note(number, 10.0 + number, 10.0 + number)
+    assert alike.tail_doubt == 0.0
+
+
+def test_p95_is_numpys_to_the_bit() -> None:
+    rng = np.random.default_rng(1)
+    for count in (1, 2, 3, 20, 21, 47, 80, 333):
+        some = rng.exponential(100.0, count)
+        assert measured.p95_of(some) == float(np.quantile(some, 0.95))

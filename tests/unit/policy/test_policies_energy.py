@@ -203,6 +203,13 @@ def test_a_power_cap_over_time_is_kept() -> None:
     assert sorted(done.start_s_by_task().tolist()) == [0.0, 0.0, 50.0, 50.0]
 
 
+def test_a_cap_in_watts_takes_the_place_of_the_share() -> None:
+    # 20 W idle and 5 W a core: two tasks fit below 30 W, three below 36 W, all four below the full 40 W.
+    for policy, at_once in (("power-cap:watts=30", 2), ("power-cap:watts=36", 3), ("power-cap:share=1", 4)):
+        done = run(jobs([100.0] * 4), [node("a", 4, core_w=5.0, idle_w=20.0)], policy)
+        assert done.start_s_by_task().tolist().count(0.0) == at_once
+
+
 def test_a_cap_of_a_zone_leaves_the_others_alone() -> None:
     # 30 W for zone z: two of its cores; the other two tasks go to the dearer node of zone y.
     nodes = (node("z", 4, core_w=5.0, idle_w=20.0, zone="z"), node("y", 4, core_w=6.0, idle_w=20.0, zone="y"))

@@ -14,7 +14,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.model.workload import Workload
 from wattflow.plan import joining
 from wattflow.policy import registry
-from wattflow.policy.portfolio import PORTFOLIO, REFERENCE, SOONEST, SPREAD, THRIFT
+from wattflow.policy.portfolio import FLAGSHIP, PORTFOLIO, REFERENCE, SOONEST, SPREAD, THRIFT, with_own_offers
 from wattflow.sim import SimOptions, simulate, steering
 from wattflow.sim.simulate import Simulation
 from wattflow.testing import check_policy
@@ -101,3 +101,27 @@ def test_a_pool_keeps_its_least_share_on(stream: Workload, cluster: Cluster) -> 
         for least in (0.0, 1.0)
     )
     assert few.scalars["sleeps"] > 0 and half.scalars["sleeps"] == 0
+
+
+@pytest.mark.parametrize("rule", [FLAGSHIP, SOONEST, THRIFT, SPREAD])
+def test_a_rule_decides_as_before_with_its_own_offers_alone(rule: float, stream: Workload, cluster: Cluster) -> None:
+    policy = PORTFOLIO.with_params(rule=rule, after_s=30.0)
+    own = with_own_offers(policy, cluster)
+    assert len(own.settings.guarantees) == len(own.settings.frequencies) == 1
+    narrow = replace(cluster, nodes=cluster.nodes[:2])  # somebody waits
+    for machine in (cluster, narrow):
+        ours, theirs = (simulate(stream, machine, one) for one in (own, policy))
+        assert ours.total_j == theirs.total_j
+        for column in ("node", "start_s", "end_s"):
+            assert np.array_equal(ours.attempts[column], theirs.attempts[column])
+
+
+def test_until_a_time_all_nodes_are_woken_and_then_sleep_by_their_time_out(stream: Workload, cluster: Cluster) -> None:
+    one = Simulation(stream, cluster, PORTFOLIO.with_params(rule=SPREAD, after_s=5.0))
+    one.advance(until_s=float(stream.release_s.max()) - 1.0)
+    assert one.state.counts.asleep_n[0] > 0
+    roused = PORTFOLIO.with_params(rule=SPREAD, after_s=1e6, on_until_s=float(stream.release_s.max()))
+    steering.put_in(roused, one.state, one.world, cluster, one._sleep_after_s)
+    one.policy = roused
+    one.advance(until_s=float(stream.release_s.max()) + 1.0)
+    assert one.state.counts.asleep_n[0] == 0

@@ -411,11 +411,11 @@ def test_tasks_die_with_a_zygote_that_dies_with_its_agent() -> None:
     code = """
 import asyncio, cloudpickle, sys
 from wattflow.runtime.executors.forking import Zygote
-from wattflow.runtime.executors.process import ProcessExecutor, Work
+from wattflow.runtime.executors.process import AttemptWork, ProcessExecutor
 async def main():
     executor = ProcessExecutor(Zygote(), workers=1)
     await executor.start()
-    asyncio.ensure_future(executor.run(Work(fence=1, command=["sleep", "60"])))
+    asyncio.ensure_future(executor.run(AttemptWork(fence=1, command=["sleep", "60"])))
     while not executor.running():
         await asyncio.sleep(0.01)
     print(executor.zygote._process.pid, *executor.running().values(), flush=True)

@@ -14,7 +14,7 @@ from wattflow.live import FINISHED, NODE, TASK, Power
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import JournaledEngine
 from wattflow.server import decision_replay
-from wattflow.server.decision_replay import Missing, NotKept
+from wattflow.server.not_there import Missing, NotKept
 from wattflow.server.reader_answers import ANSWERS
 from wattflow.store import journal, schema
 from wattflow.store.database import open_store
