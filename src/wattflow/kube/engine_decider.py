@@ -133,16 +133,14 @@ class EngineDecider:
             name,
             cores=threads,
             memory_bytes=offered.get(accounting.MEMORY, 0),
-            # A cap may leave none, and a node of no cores is refused (`model.cluster.Node`); a thousandth takes
-            # no pod.
+            # A cap may leave none, and a node of no cores is refused (`model.cluster.Node`); a thousandth takes no pod.
             allocatable_cores=max(1e-3, accounting.cores(offered)),
             speed=power.speed_of(node),
             architecture=node.status.node_info.architecture or "amd64",
             power=profile,
             sleep=self._sleep_of(node),
         )
-        # Sorted, since the first few names that come are the ones that the engine counts.
-        for resource in sorted(offered):
+        for resource in sorted(offered):  # the first few names that come are the ones that the engine counts
             self._counts_by(resource)
         counts = {resource: offered.get(resource, 0) for resource in self._resources}
         id = self.engine.node(facts, labels=wishes.labels(node), taints=wishes.taints(node), counts=counts)
@@ -155,8 +153,7 @@ class EngineDecider:
         id = self._nodes.pop(name, None)
         if id is None:
             return
-        for uid in list(self._on_node.pop(name, ())):
-            # Copied: `ended` takes out of it.
+        for uid in list(self._on_node.pop(name, ())):  # copied: `ended` takes out of it
             self.ended(uid)
         self._names.pop(id, None)
         for known in (self._curves, self._loads, self._offered, self._later):
@@ -216,8 +213,7 @@ class EngineDecider:
             return
         self._needs[uid] = wanted.amounts
         shape = self._shape(wanted)
-        # A pod that is offered certain nodes needs a constraint of its own, which a task in the graph
-        # cannot get.
+        # A pod that is offered certain nodes needs a constraint of its own, which a task in the graph cannot get.
         found = self._structure.enter(wanted.pod, shape, self._now_s) if self._structure and not wanted.nodes else None
         if found is None:
             tag = next(self._tags)
@@ -346,7 +342,7 @@ class EngineDecider:
         if chosen is not None:
             self.use(chosen)
         wake_at_s = result.wake_at if chosen is None else now_s  # another policy decides at once
-        choices = []
+        choices, short = list[Choice](), dict[str, gangs.Gang]()
         for placement in result.placements:
             whose = self._uids.get(placement.tag)
             name = self._names.get(placement.node)
@@ -354,12 +350,18 @@ class EngineDecider:
                 self.engine.put(protocol.REFUSED, placement.attempt)
                 continue
             gang = self._gangs.named(whose)
+            if gang is not None and not gang.complete:  # members went while it waited for its nodes
+                self.engine.put(protocol.REFUSED, placement.attempt)
+                short[whose] = gang
+                continue
             # `uids` sorts them, so part i is the same pod at every call.
             uid = whose if gang is None else gang.uids()[placement.part]
             if gang is not None:
                 self._needs[uid] = gang.amounts()
             self._hold(uid, name, placement.attempt)
             choices.append(Choice(uid, name, 0 if gang is None else placement.tag))
+        for gang in short.values():  # those that are left wait for a full number again
+            self.want(next(iter(gang.members.values())))
         ordered: dict[protocol.Act, list[str]] = {protocol.Act.SLEEP: [], protocol.Act.WAKE: []}
         for action in result.actions:
             if action.kind in ordered and action.who in self._names:
@@ -422,8 +424,8 @@ class EngineDecider:
         """Take a pod out of its gang. Before the gang has started, the others wait for a full number again."""
         gang = self._gangs.of(uid)
         gone, again = self._gangs.leave(uid, ended)
-        if gang is not None and again:
-            assert gang.task is not None
+        unstarted = gang is not None and not gang.started and (again or (gone is not None and not ended))
+        if gang is not None and gang.task is not None and unstarted:
             self.engine.put(protocol.CANCEL, gang.task)
         if gone is not None or again:
             self._forget(gang.key if gang is not None else "")
@@ -482,8 +484,7 @@ class EngineDecider:
         variant = Variant(cores=accounting.cores(amounts), memory_bytes=amounts.get(accounting.MEMORY, 0))
         # By what the engine is told, so that one key has one shape: a drop would take it from another key, too.
         key = (variant, tuple(sorted(counts.items())), wish, function, level, parts, groups)
-        # A shape with a list of nodes belongs to one pod and is dropped with it; others are shared by all
-        # equal pods.
+        # A shape with a list of nodes belongs to one pod and is dropped with it; others are shared by all equal pods.
         if wanted.nodes is None and key in self._shapes:
             self._shapes.move_to_end(key)
             return self._shapes[key]

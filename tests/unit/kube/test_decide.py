@@ -161,6 +161,38 @@ def member(name: str, size: int = 3) -> objects.Pod:
     return msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, annotations=notes))
 
 
+@pytest.mark.parametrize("how", ["deleted", "its node is"])
+def test_a_gang_that_loses_a_member_while_its_nodes_wake_waits_for_a_full_number(how: str) -> None:
+    decider = EngineDecider("least-energy")
+    for name in ("a", "b"):
+        add(decider, node(name))
+    want(decider, member("x", 2), member("y", 2))
+    (where,) = {found["x"] for found in [chosen(decider, 1.0)]}
+    if how == "deleted":
+        decider.ended("uid-x")
+    else:
+        decider.drop_node(where)
+        add(decider, node(where))
+    decider.refused("uid-y", 0.0)
+    assert chosen(decider, 2.0) == {} and chosen(decider, 3.0) == {}
+    assert decider.why("uid-y") == "its gang has 1 of 2 pods"
+    want(decider, member("z", 2))
+    assert set(chosen(decider, 4.0)) == {"y", "z"}
+
+
+def test_of_a_gang_whose_last_member_goes_nothing_is_left() -> None:
+    decider = EngineDecider("least-energy")
+    for name in ("a", "b"):
+        add(decider, node(name))
+    want(decider, member("x", 2), member("y", 2))
+    assert set(chosen(decider, 1.0)) == {"x", "y"}
+    decider.ended("uid-x")
+    decider.refused("uid-y", 0.0)
+    decider.unwant("uid-y")
+    assert chosen(decider, 2.0) == {}
+    assert not decider.engine.step(3.0).placements
+
+
 def test_a_gang_starts_whole_or_not_at_all() -> None:
     decider = EngineDecider("least-energy")
     for name in ("a", "b"):
