@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from research.stream_bound import wake_j
-from wattflow.engine.build import why_not
+from wattflow.engine.offer_rows import why_not
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import MissingExtra
 from wattflow.model.workload import Workload

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.engine import groups, tables
-from wattflow.engine.offer_rows import Offer, device_can, has_level, level_count, level_tables, offers_of
+from wattflow.engine.offer_rows import (
+    KINDS,
+    MOST_KNOWN,
+    Names,
+    Offered,
+    fill_variant,
+    level_count,
+    level_tables,
+    micro,
+    offered,
+    offers_of,
+    offers_to,
+    why_not,
+)
 from wattflow.engine.settings import QUEUES, SELECTIONS, PolicySettings
 from wattflow.engine.tables import MICRO, State
 from wattflow.kernel.handle import as_bytes
 from wattflow.kernel.records import record_table
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.errors import InfeasibleTask, InvalidInput, Problem
-from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 
 # A group's bit set has a word for each 64 nodes of its class: with classes
@@ -26,12 +36,6 @@ _CLASS_CHUNK = 4096
 _BLOCK = 4096
 _MOST_CELLS = 8192
 _SHARING = {"exclusive": 0, "time-slice": 1, "mps": 2, "mig": 3}
-_KINDS = {"gpu": tables.GPU, "fpga": tables.FPGA}
-
-
-def micro(amount: float) -> int:
-    """Convert cores or shares to whole millionths."""
-    return round(amount * MICRO)
 
 
 def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tuple[NDArray[np.float64], float]:
@@ -49,37 +53,6 @@ def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tu
     cells = int(tried[np.argmax(exact)]) if exact.any() else _MOST_CELLS
     values = np.interp(np.arange(cells + 1) * top / cells, xs, ys)
     return values, cells / top
-
-
-_MOST_KNOWN = 4096
-"""Kinds of shapes whose offers are kept for the next State."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Offered:
-    """The offers of a shape, the bytes of their rows, which classes take them, and which of them need a device."""
-
-    offers: list[Offer]
-    rows: NDArray[np.uint8]
-    fits: NDArray[np.uint8]
-    on_device: tuple[int, ...]
-
-
-@functools.lru_cache(maxsize=16)
-def _offers_to(
-    classes: tuple[Any, ...], guarantees: tuple[float, ...], frequencies: tuple[int, ...]
-) -> dict[Any, _Offered]:
-    """Return what `_Builder` has found out of offers of these to such classes: by variants, filled as it goes."""
-    return {}
-
-
-@dataclass(slots=True)
-class Names:
-    """Numbers given to architectures, features and device models."""
-
-    architectures: dict[str, int]
-    features: dict[str, int]
-    models: dict[str, int]
 
 
 def build_state(workload: Workload, cluster: Cluster, settings: PolicySettings | None = None) -> State:
@@ -230,12 +203,12 @@ class _Builder:
         levels = self.tables["level_seconds"].shape[1]
         # A device's level is looked up by function; all else that a shape offers goes by its variants.
         known = self._known_offers() if levels == 1 else {}
-        found: list[_Offered] = []
+        found: list[Offered] = []
         for shape in workload.shapes:
             key = (shape.variants, shape.function if levels > 1 else 0)
             one = known.get(key)
             if one is None:
-                one = known[key] = self._offered(offers_of(*key, settings, levels))
+                one = known[key] = offered(offers_of(*key, settings, levels), self.class_example, workload.functions)
             found.append(one)
         variants = record_table(tables.VARIANTS, max(1, sum(len(one.offers) for one in found)))
         class_ok = np.zeros((len(variants), len(self.tables["classes"])), np.uint8)
@@ -259,29 +232,14 @@ class _Builder:
         self.tables |= {"shapes": shapes, "variants": variants, "class_ok": class_ok, "functions": functions}
         self._refuse_impossible()
 
-    def _known_offers(self) -> dict[Any, _Offered]:
+    def _known_offers(self) -> dict[Any, Offered]:
         """Return what is known by now of offers to such classes: races build many tables of the same workflows."""
-        known = _offers_to(
+        known = offers_to(
             tuple(map(class_key, self.class_example)), self.settings.guarantees, self.settings.frequencies
         )
-        if len(known) > _MOST_KNOWN:
+        if len(known) > MOST_KNOWN:
             known.clear()
         return known
-
-    def _offered(self, offers: list[Offer]) -> _Offered:
-        rows = np.zeros(len(offers), tables.VARIANTS)
-        fill_variants(rows, offers)
-        fits = [
-            [
-                why_not(offer.variant, node, offer.guarantee, offer.frequency) is None
-                and has_level(offer, node, self.workload.functions)
-                for node in self.class_example
-            ]
-            for offer in offers
-        ]
-        on_device = tuple(at for at, offer in enumerate(offers) if offer.variant.device is not None)
-        shape = (len(offers), len(self.class_example))
-        return _Offered(offers, as_bytes(rows), np.array(fits, np.uint8).reshape(shape), on_device)
 
     def _refuse_impossible(self) -> None:
         """Refuse tasks that no node could run even when empty, and say what is missing."""
@@ -470,45 +428,9 @@ def fill_class(row: Any, node: Node, names: Names) -> None:
     row.price_s = node.price_per_hour / 3600.0
 
 
-def fill_variants(plain: NDArray[np.void], offers: list[Offer]) -> None:
-    """Write offers into rows, by columns, but for what a device's row needs (`fill_variant`)."""
-    if not offers:
-        return
-    plain["cores_u"] = [micro(offer.variant.cores) for offer in offers]
-    plain["need_u"] = [micro(offer.variant.cores * offer.guarantee) for offer in offers]
-    plain["memory"] = [offer.variant.memory_bytes for offer in offers]
-    plain["factor"] = [offer.variant.runtime_factor for offer in offers]
-    plain["guarantee"] = [offer.guarantee for offer in offers]
-    plain["origin"], plain["frequency"], plain["level"], plain["function"] = np.array(
-        [(offer.base, offer.frequency, offer.level, offer.function) for offer in offers]
-    ).T
-
-
-def fill_variant(row: Any, offer: Offer, names: Names) -> None:
-    """Write one offer into a row."""
-    variant, guarantee = offer.variant, offer.guarantee
-    row.cores_u, row.need_u = micro(variant.cores), micro(variant.cores * guarantee)
-    row.memory, row.factor, row.guarantee = variant.memory_bytes, variant.runtime_factor, guarantee
-    row.origin, row.frequency = offer.base, offer.frequency
-    row.level, row.function = offer.level, offer.function
-    if variant.device is not None:
-        row.device, row.devices = _KINDS[variant.device], max(1, variant.devices)
-        row.share_u, row.device_memory = micro(variant.device_share), variant.device_memory_bytes
-        row.duty_u = micro(variant.device_duty)
-        bits = [names.models[m] for m in variant.device_models if m in names.models]
-        if variant.device_models:
-            # Models that no device here has: 0 would mean "any".
-            row.models = sum(1 << b for b in bits) or (1 << 63)
-
-
-def is_bare(row: Any) -> int:
-    """1 for a variant without a request for cores or for memory."""
-    return int(row.need_u == 0 or row.memory == 0)
-
-
 def fill_device_class(row: Any, device: Device, names: Names) -> None:
     """Make the row of what the devices of one class share."""
-    row.kind, row.model = _KINDS[device.kind], names.models[device.model]
+    row.kind, row.model = KINDS[device.kind], names.models[device.model]
     row.sharing, row.slots, row.memory = _SHARING[device.sharing], device.slots, device.memory_bytes
     row.speed, row.interference, row.reconfigure_s = device.speed, device.interference, device.reconfigure_s
     row.switch_loss = device.switch_loss
@@ -517,27 +439,4 @@ def fill_device_class(row: Any, device: Device, names: Names) -> None:
     row.level_n = level_count(device)
 
 
-def why_not(variant: Variant, node: Node, guarantee: float, level: int) -> str | None:
-    """Why a variant can never run on a node, in words; None when an empty node would take it."""
-    # In millionths, as `fit` compares: ten tasks of 0.1 cores fit on one core.
-    if micro(variant.cores * guarantee) > micro(node.request_cores):
-        return f"needs {variant.cores:g} cores, the most on one node is {node.request_cores:g}"
-    if variant.memory_bytes > node.memory_bytes:
-        return f"needs {variant.memory_bytes} bytes of memory, a node has {node.memory_bytes}"
-    if variant.architecture is not None and variant.architecture != node.architecture:
-        return f"needs architecture {variant.architecture}, nodes have {node.architecture}"
-    missing = [f for f in variant.features if f not in node.features]
-    if missing:
-        return f"needs the feature {missing[0]!r}, which no suitable node has"
-    if level >= len(node.frequencies):
-        return f"needs frequency level {level}"
-    if variant.device is None:
-        return None
-    fitting = [d for d in node.devices if device_can(variant, d)]
-    if len(fitting) < max(1, variant.devices):
-        models = f" of model {' or '.join(variant.device_models)}" if variant.device_models else ""
-        return f"needs {max(1, variant.devices)} {variant.device}(s){models} that fit, a node has {len(fitting)}"
-    return None
-
-
-__all__ = ["build_state", "uniform_grid", "why_not"]
+__all__ = ["build_state", "uniform_grid"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wattflow.engine import tables
 from wattflow.engine.settings import PolicySettings
+from wattflow.engine.tables import MICRO
+from wattflow.kernel.handle import as_bytes
 from wattflow.model.cluster import Device, Node
 from wattflow.model.workflow import Function, Variant
 
@@ -17,6 +21,9 @@ MOST_LEVELS = 64
 """More than a device has, for whoever does not know how many there will be."""
 LEAST_POWER = 0.01
 """Watts above idle at a level, over those at full clock, are at least this."""
+KINDS = {"gpu": tables.GPU, "fpga": tables.FPGA}
+MOST_KNOWN = 4096
+"""Kinds of shapes whose offers are kept for the next State."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +115,109 @@ def device_can(variant: Variant, device: Device) -> bool:
     if device.kind != variant.device or variant.device_memory_bytes > device.memory_bytes:
         return False
     return not variant.device_models or device.model in variant.device_models
+
+
+def micro(amount: float) -> int:
+    """Convert cores or shares to whole millionths."""
+    return round(amount * MICRO)
+
+
+@dataclass(slots=True)
+class Names:
+    """Numbers given to architectures, features and device models."""
+
+    architectures: dict[str, int]
+    features: dict[str, int]
+    models: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """The offers of a shape, the bytes of their rows, which classes take them, and which of them need a device."""
+
+    offers: list[Offer]
+    rows: NDArray[np.uint8]
+    fits: NDArray[np.uint8]
+    on_device: tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=16)
+def offers_to(
+    classes: tuple[Any, ...], guarantees: tuple[float, ...], frequencies: tuple[int, ...]
+) -> dict[Any, Offered]:
+    """Return what a builder has found out of offers of these to such classes: by variants, filled as it goes."""
+    return {}
+
+
+def offered(offers: list[Offer], classes: Sequence[Node], functions: Sequence[Function]) -> Offered:
+    """Look up what offers ask for, and which of the classes, each by one of its nodes, would take them."""
+    rows = np.zeros(len(offers), tables.VARIANTS)
+    fill_variants(rows, offers)
+    fits = [
+        [
+            why_not(offer.variant, node, offer.guarantee, offer.frequency) is None and has_level(offer, node, functions)
+            for node in classes
+        ]
+        for offer in offers
+    ]
+    on_device = tuple(at for at, offer in enumerate(offers) if offer.variant.device is not None)
+    return Offered(offers, as_bytes(rows), np.array(fits, np.uint8).reshape(len(offers), len(classes)), on_device)
+
+
+def fill_variants(plain: NDArray[np.void], offers: list[Offer]) -> None:
+    """Write offers into rows, by columns, but for what a device's row needs (`fill_variant`)."""
+    if not offers:
+        return
+    plain["cores_u"] = [micro(offer.variant.cores) for offer in offers]
+    plain["need_u"] = [micro(offer.variant.cores * offer.guarantee) for offer in offers]
+    plain["memory"] = [offer.variant.memory_bytes for offer in offers]
+    plain["factor"] = [offer.variant.runtime_factor for offer in offers]
+    plain["guarantee"] = [offer.guarantee for offer in offers]
+    plain["origin"], plain["frequency"], plain["level"], plain["function"] = np.array(
+        [(offer.base, offer.frequency, offer.level, offer.function) for offer in offers]
+    ).T
+
+
+def fill_variant(row: Any, offer: Offer, names: Names) -> None:
+    """Write one offer into a row."""
+    variant, guarantee = offer.variant, offer.guarantee
+    row.cores_u, row.need_u = micro(variant.cores), micro(variant.cores * guarantee)
+    row.memory, row.factor, row.guarantee = variant.memory_bytes, variant.runtime_factor, guarantee
+    row.origin, row.frequency = offer.base, offer.frequency
+    row.level, row.function = offer.level, offer.function
+    if variant.device is not None:
+        row.device, row.devices = KINDS[variant.device], max(1, variant.devices)
+        row.share_u, row.device_memory = micro(variant.device_share), variant.device_memory_bytes
+        row.duty_u = micro(variant.device_duty)
+        bits = [names.models[m] for m in variant.device_models if m in names.models]
+        if variant.device_models:
+            # Models that no device here has: 0 would mean "any".
+            row.models = sum(1 << b for b in bits) or (1 << 63)
+
+
+def is_bare(row: Any) -> int:
+    """1 for a variant without a request for cores or for memory."""
+    return int(row.need_u == 0 or row.memory == 0)
+
+
+def why_not(variant: Variant, node: Node, guarantee: float, level: int) -> str | None:
+    """Why a variant can never run on a node, in words; None when an empty node would take it."""
+    # In millionths, as `fit` compares: ten tasks of 0.1 cores fit on one core.
+    if micro(variant.cores * guarantee) > micro(node.request_cores):
+        return f"needs {variant.cores:g} cores, the most on one node is {node.request_cores:g}"
+    if variant.memory_bytes > node.memory_bytes:
+        return f"needs {variant.memory_bytes} bytes of memory, a node has {node.memory_bytes}"
+    if variant.architecture is not None and variant.architecture != node.architecture:
+        return f"needs architecture {variant.architecture}, nodes have {node.architecture}"
+    missing = [f for f in variant.features if f not in node.features]
+    if missing:
+        return f"needs the feature {missing[0]!r}, which no suitable node has"
+    if level >= len(node.frequencies):
+        return f"needs frequency level {level}"
+    if variant.device is None:
+        return None
+    fitting = [d for d in node.devices if device_can(variant, d)]
+    if len(fitting) < max(1, variant.devices):
+        models = f" of model {' or '.join(variant.device_models)}" if variant.device_models else ""
+        return f"needs {max(1, variant.devices)} {variant.device}(s){models} that fit, a node has {len(fitting)}"
+    return None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wattflow.engine import kinds
-from wattflow.engine.build import micro
+from wattflow.engine.offer_rows import micro
 from wattflow.engine.tables import State
 from wattflow.live import growth
 from wattflow.live import protocol as p

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine.build import why_not
+from wattflow.engine.offer_rows import why_not
 from wattflow.kernel import random
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.build import why_not
+from wattflow.engine.offer_rows import why_not
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.workflow import Function, Variant

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from reference.hand import edges, node, nodes, tasks
-from wattflow.engine.build import _offers_to, build_state, class_key, container_table, uniform_grid
+from wattflow.engine.build import build_state, class_key, container_table, uniform_grid
+from wattflow.engine.offer_rows import offers_to
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Device, Faults, Frequency, Network, Node, Serverless, Sleep, Zone
 from wattflow.model.errors import InfeasibleTask
@@ -218,7 +219,7 @@ def test_offers_that_are_known_already_are_those_of_a_first_look() -> None:
         for cluster, settings in kinds:
             for shapes in ((wide, narrow, gpu), (gpu, wide)):
                 if not warm:
-                    _offers_to.cache_clear()
+                    offers_to.cache_clear()
                 state = build_state(tasks([1.0, 1.0], shapes=shapes), cluster, settings)
                 seen += [getattr(state, name).tobytes() for name in ("shapes", "variants", "class_ok")]
         found.append(seen)
