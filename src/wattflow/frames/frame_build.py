@@ -12,6 +12,7 @@ from wattflow.engine.build import uniform_grid
 from wattflow.engine.offer_rows import micro, why_not
 from wattflow.frames import frame as frames
 from wattflow.frames import hashing, workloads
+from wattflow.frames.frame import Frame
 from wattflow.frames.kernel import frame_tables
 from wattflow.frames.kernel.frame_tables import State
 from wattflow.frames.policies import SCORES, FramePolicy
@@ -27,7 +28,7 @@ _LARGEST_CACHE_TABLE = 1 << 28
 Arrays = dict[str, NDArray[Any]]
 
 
-def build(frame: frames.Frame, workload: Workload, cluster: Cluster, policy: FramePolicy, seed: int) -> State:
+def build(frame: Frame, workload: Workload, cluster: Cluster, policy: FramePolicy, seed: int) -> State:
     """Make the state before the first event. The frame has been validated."""
     return _Builder(frame, workload, cluster, policy, seed).build()
 
@@ -35,12 +36,9 @@ def build(frame: frames.Frame, workload: Workload, cluster: Cluster, policy: Fra
 class _Builder:
     """Collects the arrays of a State."""
 
-    def __init__(
-        self, frame: frames.Frame, workload: Workload, cluster: Cluster, policy: FramePolicy, seed: int
-    ) -> None:
+    def __init__(self, frame: Frame, workload: Workload, cluster: Cluster, policy: FramePolicy, seed: int) -> None:
         self.frame, self.workload, self.cluster, self.policy, self.seed = frame, workload, cluster, policy, seed
-        self.i = np.zeros(frame_tables.INTS, np.int64)
-        self.f = np.zeros(frame_tables.FLOATS)
+        self.i, self.f = np.zeros(frame_tables.INTS, np.int64), np.zeros(frame_tables.FLOATS)
         self.tasks, self.hosts, self.placers = len(workload), len(cluster.nodes), frame.placers.count
         self.has_dag = workload.edge_count > 0 or (frame.barriers is not None and frame.barriers.levels)
         self.arrays: Arrays = {"i": self.i, "f": self.f, "served": np.zeros(frame_tables.SERVERS)}
