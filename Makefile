@@ -39,7 +39,7 @@ tools: ## Outside programs that tests use (PCP, stress-ng, Verilator, Chromium, 
 	sh scripts/install-tools.sh pcp stress-ng verilator chromium openssl
 
 test: check tools ## Set up, all checks and all tests that need no cluster
-	$(BIN)/pytest -n 2 --dist loadgroup --ignore tests/cluster
+	$(BIN)/pytest -n 2 --dist loadgroup --ignore tests/cluster --durations 40
 
 test-fast: $(BIN)/.dev ## The unit part, under two minutes
 	$(BIN)/pytest -n 2 --dist loadgroup tests/unit -m "not slow"

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from research import activity
 from wattflow.energy import virtual
-from wattflow.energy.attribution import Attribution, Attributor, Sample
+from wattflow.energy.attribution import Attribution, Attributor, MeterSample
 from wattflow.energy.meters.powercap import PowercapMeter
 from wattflow.model.profile import PowerProfile
 
@@ -251,7 +251,7 @@ def _watched(named: dict[str, int], seconds: float, every_s: float) -> tuple[vir
 
         def sample() -> None:
             reading = reader.read()
-            attributor.add(Sample(reading.time_s, reading.joules["package-0"], cpu()))
+            attributor.add(MeterSample(reading.time_s, reading.joules["package-0"], cpu()))
 
         sample()
         end_s = time.monotonic() + seconds + 0.5

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wattflow.energy.enrich import Busy, node_energy
+from wattflow.energy.enrich import BusyStretch, node_energy
 from wattflow.model.load_curve import threads_profile
 from wattflow.model.profile import PowerProfile, Scope
 
@@ -37,7 +37,7 @@ def load_curves(data: Path) -> dict[Key, tuple[int, list[tuple[float, float]]]]:
     return curves
 
 
-def traces(data: Path) -> dict[tuple[str, str, str], list[Busy]]:
+def traces(data: Path) -> dict[tuple[str, str, str], list[BusyStretch]]:
     """Busy threads of every task, in seconds from the first submission of its run."""
     rows: dict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
     with gzip.open(data / "energy_labelled" / "ichnos_ampliseq" / "task_traces.csv.gz", "rt") as file:
@@ -47,7 +47,7 @@ def traces(data: Path) -> dict[tuple[str, str, str], list[Busy]]:
     for key, tasks in rows.items():
         begin_s = min(int(row["submit"]) for row in tasks) / 1000
         work[key] = [
-            Busy(row["task_id"], start_s, start_s + int(row["realtime"]) / 1000, float(row["%cpu"]) / 100)
+            BusyStretch(row["task_id"], start_s, start_s + int(row["realtime"]) / 1000, float(row["%cpu"]) / 100)
             for row in tasks
             if row["%cpu"] not in ("", "-")
             for start_s in [int(row["start"]) / 1000 - begin_s]

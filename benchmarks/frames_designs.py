@@ -39,4 +39,4 @@ def twelve() -> dict[str, Frame]:
 
 def with_caches(frame: Frame) -> Frame:
     """The frame with object caches, remote storage and messages that cost joules."""
-    return replace(frame, data=CACHES, metadata=frames.Metadata(), messages=MESSAGES)
+    return replace(frame, data=CACHES, metadata=frames.MetadataService(), messages=MESSAGES)

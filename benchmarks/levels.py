@@ -16,13 +16,14 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 from levels_gpu import KILLS, against_sweep, figure
 
 import wattflow
 from research.played_sysfs import FULL_KHZ, ceiling_khz, play_sysfs
 from wattflow.levels import sysfs
 from wattflow.levels.holder import Holder
-from wattflow.levels.response import LevelRun
+from wattflow.levels.response import LevelRun, Response
 
 RECORDED = Path(wattflow.__file__).parent / "data" / "gpu" / "h200_clocks.csv"
 IDLE_W = 124.0
@@ -55,6 +56,21 @@ def recorded() -> dict[str, dict[float, LevelRun]]:
     return kernels
 
 
+def against_caps(kernels: dict[str, dict[float, LevelRun]]) -> None:
+    """Print how far seconds and joules under recorded power limits are from those that clocks alone predict."""
+    errors = []
+    with RECORDED.open() as file:
+        for row in csv.DictReader(file):
+            if row["kind"] == "limit_w":
+                found = Response(list(kernels[row["kernel"]].values()), IDLE_W).under_cap(float(row["value"]))
+                if found is not None:
+                    measured = (float(row["seconds"]), float(row["joules"]))
+                    errors += [abs(one.value / value - 1) for one, value in zip(found, measured, strict=True)]
+    middle, most = 100 * float(np.median(errors)), 100 * max(errors)
+    figure("levels.recorded.caps_predicted_median", middle, f"% of {len(errors)}", "≤ 5", middle <= 5)
+    figure("levels.recorded.caps_predicted_worst", most, "%", "none", True)
+
+
 def kill(number: int, tree: Path, notes: Path) -> float:
     """Kill one owner; seconds until clocks and limits are as before."""
     environment = {**os.environ, "WATTFLOW_SYSFS": str(tree), "WATTFLOW_LEVELS": str(notes)}
@@ -78,6 +94,7 @@ def kill(number: int, tree: Path, notes: Path) -> float:
 def main() -> None:
     """Print the figures."""
     against_sweep(recorded(), IDLE_W, "recorded")
+    against_caps(recorded())
     with tempfile.TemporaryDirectory() as folder:
         tree = play_sysfs(Path(folder) / "sys")
         took_s = [kill(number, tree, Path(folder) / "notes") for number in range(KILLS)]

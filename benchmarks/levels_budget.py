@@ -1,9 +1,9 @@
 """Levels under a budget, simulated (a part of `make bench-levels`): a cap on the cluster's watts, and Joulie's setting.
 
 Cap: twelve equal nodes with `mixed`'s levels, a stream of map-reduces that asks for more than the cap allows;
-`power-cap` (levels first, holding back last) beside every node capped alike under kube-scheduler's placing. Joulie: its
-41 nodes and 48 hours (`experiments/joulie.toml`) without sleep; one task a job, so nobody has slack. Ends with one line
-per figure.
+`power-cap:order=start` (levels first, holding back last) beside every node capped alike under kube-scheduler's placing.
+Joulie: its 41 nodes and 48 hours (`experiments/joulie.toml`) without sleep; one task a job, so nobody has slack. Ends
+with one line per figure.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from levels_gpu import figure
 from levels_simulated import FREQUENCIES, OFF, ON, bound_by_name
 
-from research.judge import Stream
+from research.judge import Stream, estimated
 from research.papers import joulie_paper
 from wattflow.lab.figures.power_series import cap_kept
 from wattflow.model.cluster import Cluster, Series
 from wattflow.model.workload import Workload
-from wattflow.policy import power_cap
+from wattflow.policy import power_cap, registry
 from wattflow.sim import SimOptions, simulate
 
 SHARES = (0.6, 0.7, 0.8)
@@ -43,9 +43,10 @@ def tell_cap() -> None:
     """Overshoot, time above, and throughput beside nodes that are capped alike."""
     cluster, work, full_w = ground_of_the_cap()
     options, more = SimOptions(record_power=True), []
+    rule = registry.load("power-cap:order=start")
     constant = {f"{share:g}": Series(3600.0, (share * full_w,)) for share in SHARES}
     for name, series in {**constant, "changing": Series(600.0, tuple(share * full_w for share in STEPS))}.items():
-        run = simulate(work, cluster, power_cap.following(series), options=options)
+        run = simulate(work, cluster, power_cap.following(series, policy=rule), options=options)
         kept = cap_kept(run, series)
         figure(f"levels.cap.{name}.overshoot", 100 * kept.over, "% of watt-seconds", "≤ 1", kept.over <= 0.01)
         figure(f"levels.cap.{name}.time_above", 100 * kept.time, "%", "≤ 1", kept.time <= 0.01)
@@ -57,6 +58,16 @@ def tell_cap() -> None:
             figure(f"levels.cap.{name}.capped_alike.overshoot", over, "% of watt-seconds", "none", True)
     gained = 100 * (float(np.exp(np.mean(np.log(more)))) - 1)
     figure("levels.cap.throughput_over_capped_alike", gained, "%", "≥ 10", gained >= 10)
+
+
+def tell_errors() -> None:
+    """Print how the changing cap is kept where estimates err by 20 %."""
+    cluster, work, full_w = ground_of_the_cap()
+    series = Series(600.0, tuple(share * full_w for share in STEPS))
+    rule = power_cap.following(series, policy=registry.load("power-cap:order=start"))
+    run = simulate(estimated(work, "20", 0), cluster, rule, options=SimOptions(record_power=True))
+    kept = cap_kept(run, series)
+    figure("levels.cap.changing.estimates_err.time_above", 100 * kept.time, "%", "≤ 1", kept.time <= 0.01)
 
 
 def tell_joulie() -> None:
@@ -78,4 +89,5 @@ def tell_joulie() -> None:
 
 if __name__ == "__main__":
     tell_cap()
+    tell_errors()
     tell_joulie()

@@ -29,8 +29,7 @@ from levels_gpu import figure
 from policy_runs import sources
 
 from research.judge import Judge, Stream, Verdict
-from wattflow.model.cluster import Cluster, Device, Frequency, Node
-from wattflow.model.device_levels import DeviceLevels, FunctionLevels
+from wattflow.model.cluster import Cluster, Device, DeviceLevels, Frequency, FunctionLevels, Node
 from wattflow.model.profile import DeviceProfile
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload

@@ -88,8 +88,13 @@ def offline(options: argparse.Namespace) -> Portion:
     import operator_sleep
 
     began_s = time.monotonic()
-    worst = operator_sleep.offline(options.nodes or 1000, options.minutes, options.seed)
-    return _portion("offline", options.seed, began_s, {}, [], worst)
+    number = options.day or operator_sleep.DAY
+    worst = operator_sleep.offline(options.nodes or 1000, options.minutes, options.seed, number, options.lag)
+    # of another day, or with a lag: kept, but no part of the row
+    own = number == operator_sleep.DAY and not options.lag
+    name = "offline" if own else f"offline of day {number} with a lag of {options.lag:g} s"
+    print(name, *(f"{key}: {value:.4g}" for key, value in worst.items()), sep="\n  ", flush=True)
+    return _portion(name, options.seed, began_s, {}, [], worst)
 
 
 def _portion(
@@ -151,7 +156,7 @@ def report(record: Path) -> None:
     _stateful_lines(summed.get("stateful"))
     _sleep_lines(summed.get("sleep"))
     simulated = summed["offline"].worst if "offline" in summed else {}
-    for name in ("at_most", "simulated"):
+    for name in ("at_most", "simulated", "decided"):
         for rival in ("all_on", "kubernetes_600"):
             figure(f"{name}_against_{rival}", simulated.get(f"{name}_against_{rival}"), "%", "none", ok=True)
     found = summed.get("curves")
@@ -216,6 +221,8 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=SEQUENCES)
     parser.add_argument("--minutes", type=float, default=0.0, help="at most, of one part")
     parser.add_argument("--policy", default="", help="of the day of sleep, other than its own")
+    parser.add_argument("--day", type=int, default=0, help="of the log, for the day without a rig")
+    parser.add_argument("--lag", type=float, default=0.0, help="seconds that each word takes, on the day without a rig")
     parser.add_argument("--again", action="store_true", help="run parts that have been measured, too")
     parser.add_argument("--record", type=Path, default=RECORD)
     options = parser.parse_args()

@@ -37,7 +37,7 @@ from research import call_energy as serverless
 from research import prediction_sets as datasets
 from research.floors import FloorFigure, leave_one_out
 from wattflow.model.profile import Scope
-from wattflow.predict import boosting, needs, online, runtime, serving, watts
+from wattflow.predict import needs, online, runtime, serving, trees, watts
 from wattflow.predict.evaluate import HeldOut, Split, group_folds
 from wattflow.predict.observations import Benchmarks, Floats, Observations, Texts, concatenate, of_workload
 from wattflow.traces import registry
@@ -416,8 +416,8 @@ def speed(data: Path) -> list[FloorFigure]:
     table = np.log(rows.sizes + 1)
     target = np.log(rows.runtime_s)
     peer = HistGradientBoostingRegressor(max_iter=200, early_stopping=False).fit(table, target)
-    ensemble = boosting.Setting(loss="l2", leaves=31, rounds=200)
-    flat, row = boosting.fit(table, target, ensemble), np.ascontiguousarray(table[0])
+    ensemble = trees.BoostSetting(loss="l2", leaves=31, rounds=200)
+    flat, row = trees.boost(table, target, ensemble), np.ascontiguousarray(table[0])
     boosted = microseconds(lambda: flat.predict_row(row), 5000)
     theirs = microseconds(lambda: peer.predict(table[:1]), 100)
     print(f"# scikit-learn, one row through 200 trees: {theirs:.0f} µs; LightGBM's flattened: {boosted:.1f} µs")

@@ -26,7 +26,7 @@ from research import call_energy as serverless
 from research import prediction_sets as datasets
 from research.floors import FloorFigure, leave_one_out
 from wattflow.model.profile import Scope
-from wattflow.predict import needs, runtime, user_tables, watts
+from wattflow.predict import needs, runtime, sources, watts
 from wattflow.predict.evaluate import HeldOut, relative_errors
 from wattflow.predict.observations import Floats, Ints, Observations
 
@@ -233,7 +233,7 @@ def watts_of_calls(calls: serverless.Calls, lags: Floats, train: Ints, test: Int
 
 def repeats(data: Path) -> Judged:
     """The next run of four tools on fifteen machine settings, with the runs before it known."""
-    table = user_tables.Table(
+    table = sources.Table(
         data / "nextflow_traces/glasgow_tasks_by_machine/tasks.csv",
         ("tool", "machine", "governor", "rep", "realtime"),
     )

@@ -21,7 +21,7 @@ from wattflow.energy.meters.nvml import NvmlMeter
 from wattflow.runtime import messages as m
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.gpu import GpuExecutor, Sharing, slices_of
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.executors.process import AttemptWork, Finish, ProcessExecutor
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 GIB = 1 << 30
@@ -70,7 +70,7 @@ async def run(
     gpu: GpuExecutor, processes: ProcessExecutor, asked: m.Lease, function: Callable[..., Any], *args: object
 ) -> Finish:
     blobs = (cloudpickle.dumps(function), cloudpickle.dumps((args, {})))
-    work = Work(fence=asked.fence, python=PYTHON, function=str(hash(blobs[0])), blobs=blobs)
+    work = AttemptWork(fence=asked.fence, python=PYTHON, function=str(hash(blobs[0])), blobs=blobs)
     return await gpu.run(asked, 0, work, processes)
 
 

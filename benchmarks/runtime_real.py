@@ -40,7 +40,7 @@ from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.simulated import model_curve
 from wattflow.runtime.executors.forking import Zygote
-from wattflow.runtime.executors.node_devices import Devices
+from wattflow.runtime.executors.node_devices import NodeDevices
 from wattflow.runtime.executors.process import ProcessExecutor
 from wattflow.runtime.facts import node_message
 from wattflow.runtime.node_energy import NodeEnergy
@@ -138,7 +138,7 @@ def _agent(node: Node, driver: AgentsDriver, objects: FolderObjects, folder: Pat
     told = node_message(node)
     energy = NodeEnergy(model_curve(told), folder / f"meter-{node.name}")
     processes = ProcessExecutor(Zygote(), node.cores)
-    return Agent(DirectTransport(driver, objects), told, processes, energy, Devices(), folder / f"work-{node.name}")
+    return Agent(DirectTransport(driver, objects), told, processes, energy, NodeDevices(), folder / f"work-{node.name}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from trust_tally import Portion
 
 from wattflow.store import reads, schema
 from wattflow.store.database import open_store
-from wattflow.store.thinning import SUMS, pieces
+from wattflow.store.thinning import pieces
 from wattflow.store.writer import Writer
 
 DAY, DAYS, START = 86400, 7, 20_000 * 86400
@@ -39,7 +39,7 @@ def portion(folder: Path, seed: int) -> Portion:
         writer.wait()
     writer.close()
     after, thin = totals(database), size_bytes(database, folder) - empty
-    failures = [f"the sum of {name} was {before[name]!r} and is {after[name]!r}" for name in SUMS
+    failures = [f"the sum of {name} was {before[name]!r} and is {after[name]!r}" for name in reads.JOULES
                 if not math.isclose(before[name], after[name], rel_tol=1e-12)]  # fmt: skip
     database.dispose()
     return Portion(part="windows", seed=seed, took_s=time.monotonic() - began_s, failures=failures,
@@ -48,7 +48,7 @@ def portion(folder: Path, seed: int) -> Portion:
 
 def totals(database: sa.Engine) -> dict[str, float]:
     """Joules of all windows."""
-    (row,) = reads.rows(database, sa.select(*(sa.func.sum(schema.energy.c[name]).label(name) for name in SUMS)))
+    (row,) = reads.rows(database, sa.select(*(sa.func.sum(schema.energy.c[name]).label(name) for name in reads.JOULES)))
     return row
 
 

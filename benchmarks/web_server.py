@@ -29,7 +29,7 @@ from wattflow.files.columns import unpack
 from wattflow.live import FINISHED, NODE, TASK, Power
 from wattflow.runtime import messages as m
 from wattflow.runtime.connection import Connection
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.runtime.home import Home
 from wattflow.server.reader_process import ReaderProcess
 from wattflow.store import journal, schema
@@ -221,7 +221,7 @@ def _children_s() -> float:
 
 def write_journal(folder: Path, entries: int) -> int:
     """A store with a journal of so many turns, each with an arrival and an end, and the task that was placed last."""
-    decider, rows, running, seal = Decider("least-energy"), [], list[int](), 0
+    decider, rows, running, seal = JournaledEngine("least-energy"), [], list[int](), 0
     decider.began_with("least-energy")
     decider.room()
     for i in range(16):

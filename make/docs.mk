@@ -18,5 +18,5 @@ $(DOCS_ENV)/.ready: constraints.txt
 
 .PHONY: docs
 docs: $(DOCS_ENV)/.ready ## The documentation as a site with search in out/site; a dead link is an error
-	$(DOCS_ENV)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(DOCS_ENV)/bin/mkdocs build --strict --quiet
 	@echo 'the site: out/site/index.html'

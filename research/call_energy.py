@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from research.calls_seen import HISTORY, LOAD, MEMBERS, Calls, Seen, observe, waves
-from wattflow.predict import blend, boosting, conformal, trees
+from wattflow.predict import blend, conformal, trees
 from wattflow.predict.evaluate import group_folds
 from wattflow.predict.observations import Floats, Ints, Texts
 
@@ -25,7 +25,7 @@ _SURE, _SEEDS = 2.0, 3
 _CLASSES, _BUSY, _SCATTERED = 5, 10, 0.3
 _SHARES = (0.25, 0.5, 0.75, 1.0)
 # Few rounds and leaves: training sets are small.
-SETTINGS = (boosting.Setting(leaves=7, rounds=40), boosting.Setting(leaves=7, rounds=80))
+SETTINGS = (trees.BoostSetting(leaves=7, rounds=40), trees.BoostSetting(leaves=7, rounds=80))
 """Trees that may correct the blend; none at all is always among the choices."""
 
 
@@ -85,7 +85,7 @@ def fit(
     seen: Seen,
     group: Texts,
     history: bool = True,
-    settings: tuple[boosting.Setting, ...] = SETTINGS,
+    settings: tuple[trees.BoostSetting, ...] = SETTINGS,
 ) -> CallModel:
     """Fit on finished calls; inner folds keep ``group`` together. ``history`` lets predictions use finished calls."""
     energy = np.log(calls.energy_j)
@@ -143,7 +143,7 @@ def _corrected(
     seen: Seen,
     folds: list[Folds],
     missed: Floats,
-    settings: tuple[boosting.Setting, ...],
+    settings: tuple[trees.BoostSetting, ...],
 ) -> tuple[trees.Trees, Floats]:
     """Train trees, shrunk, of least error on groups and on blocks of time left out, taken together, or none.
 
@@ -168,9 +168,9 @@ def _corrected(
     return shrunk(found, chosen[1]), residual
 
 
-def _trees(rows: Floats, missed: Floats, setting: boosting.Setting) -> trees.Trees:
+def _trees(rows: Floats, missed: Floats, setting: trees.BoostSetting) -> trees.Trees:
     """Average a few ensembles, each on another sample: readings scatter by factors, and one tree's luck with it."""
-    return mean([boosting.fit(rows, missed, setting, seed) for seed in range(_SEEDS)])
+    return mean([trees.boost(rows, missed, setting, seed) for seed in range(_SEEDS)])
 
 
 def _both(residual: Floats) -> float:

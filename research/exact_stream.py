@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from research.stream_bound import wake_j
-from wattflow.engine.offer_rows import why_not
+from wattflow.engine.build import why_not
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import MissingExtra
 from wattflow.model.workload import Workload
-from wattflow.plan.node_offers import Floats, Offers, offers
+from wattflow.plan.node_offers import Floats, PlanOffers, offers
 
 _MJ = 1000
 
@@ -64,7 +64,7 @@ def least_joules(
     return solver.objective_value / _MJ + standing_j if status == cp_model.OPTIMAL else None
 
 
-def _standing(model: Any, on: list[Any], node: Node, offered: Offers, cls: int) -> list[Any]:
+def _standing(model: Any, on: list[Any], node: Node, offered: PlanOffers, cls: int) -> list[Any]:
     """Return joules above the stillest watts of being on, falling asleep and waking, second by second."""
     awake_w = max(0.0, float(offered.idle_w[cls] - offered.still_w[cls]))
     found = []
@@ -79,7 +79,9 @@ def _standing(model: Any, on: list[Any], node: Node, offered: Offers, cls: int) 
     return found
 
 
-def _places(workload: Workload, cluster: Cluster, task: int, offered: Offers) -> Iterator[tuple[int, int, int, int]]:
+def _places(
+    workload: Workload, cluster: Cluster, task: int, offered: PlanOffers
+) -> Iterator[tuple[int, int, int, int]]:
     """(node, seconds, millijoules, cores) of each node that can take the task in its first variant."""
     shape = int(workload.shape[task])
     variant, option, own_s = workload.shapes[shape].variants[0], int(offered.first[shape]), workload.runtime_s[task]

@@ -9,7 +9,7 @@ import numpy as np
 from research import call_energy as serverless
 from wattflow.model.errors import MissingData
 from wattflow.predict.observations import Floats, Observations, concatenate
-from wattflow.predict.user_tables import Table
+from wattflow.predict.sources import Table
 
 LOTARU = "nextflow_traces/lotaru_heterogeneous"
 GREENFAAS = "energy_labelled/greenfaas_sebs/task_energy.csv.gz"

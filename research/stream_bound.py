@@ -22,7 +22,7 @@ from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import MissingExtra
 from wattflow.model.workload import Workload
 from wattflow.plan import relaxation
-from wattflow.plan.node_offers import Floats, Longs, Offers, idle_w, least_by_task, offers, still_w
+from wattflow.plan.node_offers import Floats, Longs, PlanOffers, idle_w, least_by_task, offers, still_w
 
 CUTS, LIMIT_S, GAP = 64, 20.0, 0.005
 """Instants at which time is cut, seconds for the solver, and how near to its best answer it stops."""
@@ -64,7 +64,7 @@ def least_joules(workload: Workload, cluster: Cluster, due_s: Floats, horizon_s:
     return float(least) * programme.unit_j + programme.standing_j
 
 
-def windows(workload: Workload, offered: Offers, due_s: Floats) -> _Windows:
+def windows(workload: Workload, offered: PlanOffers, due_s: Floats) -> _Windows:
     """Between what must come before a task and what must follow, each as quick as can be."""
     run_s = least_by_task(workload, offered.seconds, offered)
     # Absolute times: dues are.
@@ -239,7 +239,7 @@ class _Group:
         return self.steps * len(self.cls)
 
 
-def _groups(workload: Workload, offered: Offers, found: _Windows, at: Floats) -> tuple[list[_Group], float]:
+def _groups(workload: Workload, offered: PlanOffers, found: _Windows, at: Floats) -> tuple[list[_Group], float]:
     """Return tasks alike in window and options, and the unit of their seconds."""
     tables = []
     for first, count in zip(offered.first.tolist(), offered.count.tolist(), strict=True):
@@ -278,7 +278,7 @@ def _chains(workload: Workload, found: _Windows, at: Floats) -> list[tuple[int, 
     return [(int(a), int(b), float(s)) for a, b, s in zip(first, stop, longest, strict=True) if s > 0]
 
 
-def _least_cores(workload: Workload, offered: Offers) -> Floats:
+def _least_cores(workload: Workload, offered: PlanOffers) -> Floats:
     """Return cores that each task takes whichever option is chosen."""
     least = np.zeros(len(workload.shapes))
     for shape, (first, count) in enumerate(zip(offered.first.tolist(), offered.count.tolist(), strict=True)):

@@ -13,7 +13,7 @@ import pytest
 import typer.testing
 from hypothesis import settings
 
-from required import data_dir, pytest_make_collect_report, pytest_runtest_makereport
+from required import data_dir, pytest_make_collect_report, pytest_runtest_makereport, ungrouped
 
 __all__ = ["data_dir", "pytest_make_collect_report", "pytest_runtest_makereport"]
 
@@ -41,8 +41,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(room))
 
 
-def pytest_collection_finish() -> None:
-    """Keep what was imported out of later collections of garbage: numba and compiled code are millions of objects."""
+@pytest.hookimpl(tryfirst=True)  # before xdist tells what was collected
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse groups without effect; then keep what was imported out of later collections of garbage."""
+    if session.config.getoption("loadgroup", False) and (lost := ungrouped(session.items)):
+        raise RuntimeError(
+            f"this pytest-xdist cannot group tests under this pytest: {lost[0]} and {len(lost) - 1} more"
+        )
+    freeze()
+
+
+def freeze() -> None:
+    """Keep what is loaded out of later collections of garbage: numba and compiled code are millions of objects."""
     gc.collect()
     gc.freeze()
 
@@ -71,5 +81,5 @@ def _leaves_no_process() -> Iterator[None]:
         time.monotonic() < until
     ):
         time.sleep(0.05)  # one that was told to end may take a while
-    pytest_collection_finish()  # what a module loaded stays loaded
+    freeze()  # what a module loaded stays loaded
     assert not left, f"processes that the tests of this module left behind: {left}"

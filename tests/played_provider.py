@@ -138,8 +138,10 @@ def certificates(folder: Path) -> None:
         subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=folder)
 
     key = ("-newkey", "rsa:2048", "-nodes", "-days", "2")
-    openssl("req", "-x509", *key, "-subj", "/CN=played", "-keyout", "ca.key", "-out", "ca.crt")
-    (folder / "san").write_text("subjectAltName=DNS:localhost")
+    # Python 3.13 asks of an authority what it may be used for, and of a certificate whose it is.
+    usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    openssl("req", "-x509", *key, *usage, "-subj", "/CN=played", "-keyout", "ca.key", "-out", "ca.crt")
+    (folder / "san").write_text("subjectAltName=DNS:localhost\nauthorityKeyIdentifier=keyid")
     for name in ("server", "client"):
         openssl("req", *key[:3], "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
         signed = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "san")

@@ -7,7 +7,7 @@ With WATTFLOW_REQUIRE=1 (`.ci/run` sets it) a test that skips, or a file that sk
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,6 +37,11 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     return _required((yield))
+
+
+def ungrouped(items: Sequence[pytest.Item]) -> list[str]:
+    """Return the tests of a group whose name does not end with it: xdist would deal them out one by one."""
+    return [item.nodeid for item in items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid]
 
 
 def _required(report: Report) -> Report:

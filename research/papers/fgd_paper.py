@@ -22,7 +22,7 @@ from research.papers.findings import Figure, Findings, Progress, Sheet
 from research.papers.gpu_rivals import RIVALS
 from wattflow import traces
 from wattflow.clusters import load_cluster
-from wattflow.engine.offer_rows import why_not
+from wattflow.engine.build import why_not
 from wattflow.engine.tables import PLACED
 from wattflow.files.data_folder import data_file
 from wattflow.files.strict_table import StrictTable

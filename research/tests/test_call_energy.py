@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from research import call_energy as serverless
-from wattflow.predict import boosting
+from wattflow.predict import trees
 
-QUICK = (boosting.Setting(rounds=0), boosting.Setting(rounds=20))
+QUICK = (trees.BoostSetting(rounds=0), trees.BoostSetting(rounds=20))
 
 
 def calls(count: int = 160, seed: int = 0) -> serverless.Calls:
@@ -123,7 +123,7 @@ def table(seed: int, rows: int, missing: float) -> tuple[np.ndarray, np.ndarray]
 
 def test_the_mean_of_ensembles_is_the_mean_of_their_predictions() -> None:
     x, y = table(1, 200, 0.1)
-    parts = [boosting.fit(x, y, boosting.Setting(loss=loss, rounds=20)) for loss in ("l1", "l2")]
+    parts = [trees.boost(x, y, trees.BoostSetting(loss=loss, rounds=20)) for loss in ("l1", "l2")]
     both = serverless.mean(parts)
     np.testing.assert_allclose(both.predict(x), (parts[0].predict(x) + parts[1].predict(x)) / 2, atol=1e-12)
 
@@ -131,5 +131,5 @@ def test_the_mean_of_ensembles_is_the_mean_of_their_predictions() -> None:
 def test_shrunk_trees_say_a_share() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(80, 2))
-    some = boosting.fit(rows, rows[:, 0] + 3.0, boosting.Setting(rounds=5))
+    some = trees.boost(rows, rows[:, 0] + 3.0, trees.BoostSetting(rounds=5))
     np.testing.assert_allclose(serverless.shrunk(some, 0.25).predict(rows), 0.25 * some.predict(rows))

@@ -17,7 +17,7 @@ import pytest
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import ControlGroups
 from wattflow.runtime.executors.privileges import FIRST_UID, LAST_UID, LOWERED, choose
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.executors.process import AttemptWork, Finish, ProcessExecutor
 
 PYTHON = Path("/usr/bin/python3")
 pytestmark = [
@@ -65,10 +65,10 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> str:
     return name
 
 
-def call(fence: int, owner: str, function: Callable[..., Any], *args: object) -> Work:
+def call(fence: int, owner: str, function: Callable[..., Any], *args: object) -> AttemptWork:
     blobs = (pickle.dumps(function), pickle.dumps((args, {})))
     version = run(PYTHON, "-c", "import sys; print(*sys.version_info[:2], sep='.')").strip()
-    return Work(fence=fence, owner=owner, python=version, function=str(blobs[0]), blobs=blobs)
+    return AttemptWork(fence=fence, owner=owner, python=version, function=str(blobs[0]), blobs=blobs)
 
 
 def value(finish: Finish) -> Any:
@@ -94,12 +94,12 @@ def test_tasks_run_in_a_container(tmp_path: Path, image: str) -> None:
         assert "NoNewPrivs:\t1" in status
         folder = apart.folder("a", "w")
         log: list[bytes] = []
-        command = Work(fence=5, owner="a", command=["sh", "-c", "echo $PWD; echo x > f"], folder=str(folder),
+        command = AttemptWork(fence=5, owner="a", command=["sh", "-c", "echo $PWD; echo x > f"], folder=str(folder),
                        memory_bytes=256 << 20, cpus=1.0, on_log=log.append)  # fmt: skip
         finish = await executor.run(command)
         assert finish.outcome == "done", (finish, log)
         assert b"".join(log).decode().strip() == str(folder) and (folder / "f").read_text() == "x\n"
-        late = Work(fence=6, owner="a", command=["sh", "-c", "while :; do :; done"], timeout_s=0.5)
+        late = AttemptWork(fence=6, owner="a", command=["sh", "-c", "while :; do :; done"], timeout_s=0.5)
         assert (await executor.run(late)).outcome == "time_limit"
 
     async def main() -> None:

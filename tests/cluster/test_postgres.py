@@ -20,7 +20,7 @@ from wattflow.store import epochs, reads, schema
 from wattflow.store.backup import back_up, put_back
 from wattflow.store.database import open_store, read_store
 from wattflow.store.objects import FolderObjects
-from wattflow.store.statements import Change
+from wattflow.store.statements import Write
 from wattflow.store.thinning import pieces
 from wattflow.store.writer import Writer
 
@@ -143,11 +143,11 @@ def test_a_backup_goes_from_one_database_to_the_other_and_back(empty: str, tmp_p
     node = {"name": "n", "spec": b"\x00\xff", "state": "on", "seen_s": 1.5}
     windows = [{"node": "n", "began_s": float(n), "ended_s": n + 1.0, "counted_j": 1.1, "idle_j": 0.5, "tasks_j": 0.5,
                 "unattributed_j": 0.1, "provenance": "measured"} for n in range(600)]  # fmt: skip
-    writer.put((Change.NODE, node), *((Change.ENERGY, window) for window in windows))
+    writer.put((Write.NODE, node), *((Write.ENERGY, window) for window in windows))
     assert writer.wait()
     for batch in pieces(database, 10_000.0):
         writer.put(*batch)
-    writer.put((Change.ENERGY, windows[7]))  # it came before, and is part of a wider one by now
+    writer.put((Write.ENERGY, windows[7]))  # it came before, and is part of a wider one by now
     assert writer.wait()
     writer.close()
     assert len(reads.energy(database, 0.0, 1e6)) == 60

@@ -41,7 +41,7 @@ def _frame(plan: Plan) -> Frame:
         broker=frames.Broker(split="object") if plan.placers > 1 else None,
         placers=placers,
         hosts=frames.Hosts(queue=True),
-        metadata=frames.Metadata(),
+        metadata=frames.MetadataService(),
         data=frames.DataManager(cache_objects=plan.cache, fetch=fetch, cached="start"),
         stealing=frames.Stealing(slots=plan.slots) if plan.slots else None,
     )

@@ -42,7 +42,7 @@ class Instance:
         self.size = random.uniform(1.0, 30.0, len(self.edges)) if data else np.zeros(len(self.edges))
         self.link = float(random.uniform(0.5, 5.0))
 
-    def ours(self) -> planning.Problem:
+    def ours(self) -> planning.PlanningProblem:
         network = Network(bandwidth_bytes_per_s=self.link)
         nodes = tuple(Node(f"n{i}", 1, 0, speed=float(s), network=network) for i, s in enumerate(self.speed))
         workload = Workload.of_columns(
@@ -63,11 +63,11 @@ class Instance:
         return network, saga.TaskGraph.create(tasks, edges)
 
 
-def heft_s(problem: planning.Problem) -> float:
+def heft_s(problem: planning.PlanningProblem) -> float:
     return planning.makespan_s(problem, planning.schedule(problem, planning.upward_rank(problem)))
 
 
-def cpop_s(problem: planning.Problem) -> float:
+def cpop_s(problem: planning.PlanningProblem) -> float:
     length = cpop.priority(problem)
     only = cpop.path_nodes(problem, length)
     return planning.makespan_s(problem, planning.schedule(problem, length, only=only))

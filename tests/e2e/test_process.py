@@ -48,6 +48,30 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", [["--help"], ["policies"], ["simulate", "chain:tasks=5", "-p", "fifo"]])
+def test_a_full_disk_below_stdout_is_one_line(tmp_path: Path, command: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*WATTFLOW, *command], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+                              env=ENVIRONMENT, timeout=300)  # fmt: skip
+    assert done.returncode == 2 and done.stderr.splitlines()[-1] == "error: No space left on device"
+    assert "Traceback" not in done.stderr
+
+
+def test_a_result_is_not_lost_where_an_encoding_lacks_its_signs(tmp_path: Path) -> None:
+    environment = ENVIRONMENT | {"PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([*WATTFLOW, "policies", "heft"], capture_output=True, encoding="latin-1", cwd=tmp_path,
+                          env=environment, timeout=300)  # fmt: skip
+    assert done.returncode == 0 and "wattflow compare ... -p heft" in done.stdout, done.stderr
+    assert "tasks × node classes" in done.stdout
+
+
+def test_listening_for_the_compiler_loads_nothing_that_compiles() -> None:
+    """The first import of the kernel asks for the notice: were it to import the kernel, every first command failed."""
+    code = "import sys, wattflow.runtime.compile_notice; print('numba' in sys.modules, 'wattflow.live' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False False\n"
+
+
 def read_until(descriptor: int, wanted: bytes, limit_s: float) -> bytes:
     seen, end = b"", time.monotonic() + limit_s
     while wanted not in seen and time.monotonic() < end:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wattflow.energy import machine_facts, virtual
-from wattflow.energy.cpu_load import StressNg
+from wattflow.energy.cpu_profile import StressNg
 from wattflow.energy.meters.powercap import PowercapMeter
 from wattflow.energy.profiler import Profiler, ProfilerSettings
 from wattflow.model.profile import PowerProfile, Provenance

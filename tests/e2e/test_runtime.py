@@ -319,6 +319,52 @@ def test_a_killed_server_goes_on_where_it_was(tmp_path: Path) -> None:
         assert cli(folder, "down").returncode == 0
 
 
+def test_up_after_the_agent_was_killed_starts_it_and_waiting_work_goes_on(tmp_path: Path) -> None:
+    folder, document = tmp_path / "home", tmp_path / "little.json"
+    document.write_text(json.dumps(WORKFLOW))
+    assert cli(folder, "up", "--port", "0", "--no-agent").returncode == 0
+    try:
+        env = os.environ | {"WATTFLOW_HOME": str(folder), "COLUMNS": "200"}
+        command = [sys.executable, "-m", "wattflow.cli", "run", str(document), "--out", str(tmp_path / "out.json")]
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+            assert waiting.stderr is not None
+            told = waiting.stderr.readline()
+            while told and "no node" not in told:
+                told = waiting.stderr.readline()
+            assert "wattflow up" in told
+            again = cli(folder, "up")
+            assert again.returncode == 0 and "without its agent" in again.stderr, again.stderr
+            waiting.communicate(timeout=120)
+            assert waiting.returncode == 0
+        third = cli(folder, "up")
+        assert third.returncode == 2 and "running already" in third.stderr
+        nodes = Connection(Home.of(folder).url(), Home.of(folder).token("operator")).call("GET", "/v1/nodes")
+        assert [row["state"] for row in nodes] == ["on"]
+    finally:
+        assert cli(folder, "down").returncode == 0
+
+
+def test_an_interrupted_up_leaves_no_server(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    env = os.environ | {"WATTFLOW_HOME": str(folder)}
+    starting = subprocess.Popen(
+        [sys.executable, "-m", "wattflow.cli", "up", "--port", "0"], env=env, stderr=subprocess.PIPE, text=True,
+        # A shell that runs the suite in the background has SIGINT ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    end_s = time.monotonic() + 120
+    children = Path(f"/proc/{starting.pid}/task/{starting.pid}/children")
+    while not (started := children.read_text().split()):
+        assert starting.poll() is None and time.monotonic() < end_s
+        time.sleep(0.01)
+    time.sleep(0.5)  # a server takes seconds to start, and its process is known by then
+    starting.send_signal(signal.SIGINT)
+    _, told = starting.communicate(timeout=120)
+    assert starting.returncode == 130 and "Traceback" not in told, told
+    assert not any(Path(f"/proc/{pid}").exists() for pid in started) and not (folder / "server.json").exists()
+    assert "running" not in cli(folder, "down").stdout
+
+
 def test_a_server_that_is_told_to_end_leaves_nothing_half_done(tmp_path: Path) -> None:
     """As a service manager ends it: by a signal to all of its processes."""
     home = tmp_path / "home"

@@ -9,9 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wattflow.clusters import cluster_toml, preset_names
-from wattflow.clusters.presets import preset_text
-from wattflow.clusters.toml_file import parse_cluster
-from wattflow.clusters.toml_write import toml_lines
+from wattflow.clusters.toml_file import parse_cluster, preset_text, toml_lines
 from wattflow.model.cluster import (
     SHARING,
     Cluster,

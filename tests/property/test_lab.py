@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattflow.generate import FAMILIES, Recipe
-from wattflow.generate.families import SMALLEST
+from wattflow.generate.recipe import SMALLEST
 from wattflow.lab.figures.metrics import sweep
 from wattflow.lab.figures.statistics import mean_interval, pareto_front, reduction
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattflow.predict import boosting, trees
+from wattflow.predict import trees
 
 
 def table(seed: int, rows: int, missing: float) -> tuple[np.ndarray, np.ndarray]:
@@ -42,14 +42,14 @@ def test_columns_without_variation_are_left_out_and_do_not_matter() -> None:
     wide = np.column_stack([np.full(200, np.nan), x[:, 0], np.ones(200), x[:, 1:]])
     wider = wide.copy()
     wider[:, 0], wider[:, 2] = 7.0, -3.0
-    model = boosting.fit(wide, y, boosting.Setting(rounds=20))
+    model = trees.boost(wide, y, trees.BoostSetting(rounds=20))
     np.testing.assert_array_equal(model.predict(wide), model.predict(wider))
     assert np.mean(np.abs(model.predict(wide) - y)) < 0.7 * np.mean(np.abs(y))
 
 
 def test_no_trees_give_the_base() -> None:
     assert trees.none(2.5).predict(np.zeros((3, 2))).tolist() == [2.5, 2.5, 2.5]
-    assert boosting.fit(np.ones((9, 2)), np.arange(9.0), boosting.Setting()).predict(np.ones((1, 2)))[0] == 4.0
+    assert trees.boost(np.ones((9, 2)), np.arange(9.0), trees.BoostSetting()).predict(np.ones((1, 2)))[0] == 4.0
 
 
 def test_categorical_splits_are_refused() -> None:

@@ -21,7 +21,7 @@ from wattflow import traces
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workflow import File, Machine, Task, Variant, Workflow
 from wattflow.model.workload import Workload
-from wattflow.traces import documents, opendc_files, registry, wfformat
+from wattflow.traces import documents, opendc, registry, wfformat
 from wattflow.traces.source import probe
 
 FUZZ = settings(
@@ -283,7 +283,7 @@ def test_mutated_clusters(text: bytes) -> None:
     try:
         path = folder / "x.json"
         path.write_bytes(text)
-        for read in (opendc_topology.read_topology, opendc_files.read_experiment):
+        for read in (opendc_topology.read_topology, opendc.read_experiment):
             try:
                 made = read(path)
             except InvalidInput as refusal:

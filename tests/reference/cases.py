@@ -17,7 +17,9 @@ from reference.facts import Options
 from wattflow.model.cluster import (
     Cluster,
     Device,
+    DeviceLevels,
     Frequency,
+    FunctionLevels,
     Network,
     Node,
     Series,
@@ -25,7 +27,6 @@ from wattflow.model.cluster import (
     Sleep,
     Zone,
 )
-from wattflow.model.device_levels import DeviceLevels, FunctionLevels
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload

@@ -66,7 +66,7 @@ def _draw(rng: random.Random, faults: bool) -> Frame:
         hosts=rng.randint(0, 2), placers=rng.randint(0, 2) if count > 1 else 0, half=rng.random() < 0.5,
         short_only=architecture == "hybrid" and rng.random() < 0.5, retry_s=rng.choice([0.2, 1.0]),
     )  # fmt: skip
-    trouble = frames.Faults(
+    trouble = frames.FaultTolerance(
         host_mtbf_s=rng.choice([None, 8.0, 40.0]), host_repair_s=3.0, heartbeat_s=rng.choice([0.0, 1.0]),
         retries=10_000,
         checkpoint_s=rng.choice([0.0, 0.5]), checkpoint_cost_s=0.05, placer_mtbf_s=rng.choice([None, 10.0]),
@@ -86,7 +86,7 @@ def _draw(rng: random.Random, faults: bool) -> Frame:
         client=frames.Client(delay(rng, 0.1), 0.5),
         broker=maybe(rng, frames.Broker(delay(rng, 0.1), rng.choice(frames.SPREADS)), 0.7),  # type: ignore[arg-type]
         placers=placers, hosts=frames.Hosts(queue=not late or rng.random() < 0.3),
-        metadata=maybe(rng, frames.Metadata(delay(rng, 0.1)), 0.8),  # type: ignore[arg-type]
+        metadata=maybe(rng, frames.MetadataService(delay(rng, 0.1)), 0.8),  # type: ignore[arg-type]
         data=maybe(rng, data, 0.5),  # type: ignore[arg-type]
         split=frames.Split(1.5, rng.choice([0.0, 0.3])) if architecture == "hybrid" else None,
         stealing=maybe(rng, stealing, 0.6),  # type: ignore[arg-type]

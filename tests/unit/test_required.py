@@ -7,8 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from required import ungrouped
 
 TESTS = """
 import pytest
@@ -43,3 +47,11 @@ def test_what_skips_fails_where_everything_is_required(tmp_path: Path, required:
         cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert outcome in done.stdout, done.stdout
+
+
+def test_a_group_that_does_not_reach_the_name_of_a_test_has_no_effect() -> None:
+    def item(nodeid: str, grouped: bool) -> Any:
+        return SimpleNamespace(nodeid=nodeid, get_closest_marker=lambda _: "cli" if grouped else None)
+
+    items = [item("a.py::one", False), item("a.py::two@cli", True), item("a.py::three[1]", True)]
+    assert ungrouped(items) == ["a.py::three[1]"]

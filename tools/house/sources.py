@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import subprocess
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -65,6 +66,31 @@ def by_package(source: Path) -> dict[str, list[Module]]:
 def lines(some: Iterable[Module]) -> int:
     """Count lines of text."""
     return sum(len(one.text.splitlines()) for one in some)
+
+
+def lines_by_branch(root: Path, ref: str) -> Counter[str]:
+    """Net lines of ``src`` in the commits since ``ref``, each counted for the branch whose merge brought it first."""
+
+    def git(*asked: str) -> list[str]:
+        done = subprocess.run(["git", "-C", str(root), *asked], check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout.splitlines()
+
+    branch: dict[str, str] = {}
+    for line in git("log", "--merges", "--reverse", "--topo-order", "--format=%P|%s", f"{ref}..HEAD"):
+        parents, title = line.split("|", 1)
+        first, *others = parents.split()
+        name = title.removeprefix("Merge branch ").removesuffix(" into integ").replace("'", "")
+        for one in git("rev-list", "--no-merges", *others, f"^{first}", f"^{ref}"):
+            branch.setdefault(one, name)
+    found: Counter[str] = Counter()
+    at = ""
+    for line in git("log", "--no-merges", "--numstat", "--format=%H", f"{ref}..HEAD", "--", "src/*.py"):
+        if "\t" in line:
+            more, less, _ = line.split("\t")
+            found[at] += int(more) - int(less)
+        elif line:
+            at = branch.get(line, "no branch")
+    return found
 
 
 def statements(some: Iterable[Module]) -> int:

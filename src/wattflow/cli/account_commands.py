@@ -66,7 +66,7 @@ def listed_accounts(
     """List limits, with what is used and reserved of them this month."""
     rows = connect(home, server, token_file, "operator").call("GET", "/v1/accounts")
     columns = ("scope", "name", "energy", "reserved", "carbon", "mode", "running", "waiting", "share", "priority")
-    show(rows, columns, output or o.Form.table, None, "no limits are set", {
+    show(rows, columns, output or o.OutputForm.table, None, "no limits are set", {
         "energy": lambda row: _of(row["used_j"], row["energy_j"]),
         "reserved": lambda row: units.human_energy(row["reserved_j"]),
         "carbon": lambda row: (
@@ -146,7 +146,7 @@ def audit(
         remark(f"{len(rows)} entries, every hash is right; the last is {rows[-1]['hash'] if rows else 'none'}")
         return
     at = {"at": lambda row: time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["at_s"]))}
-    show(rows, ("sequence", "at", "who", "action", "about"), output or o.Form.table, None, "no entries", at)
+    show(rows, ("sequence", "at", "who", "action", "about"), output or o.OutputForm.table, None, "no entries", at)
 
 
 NONE = "none"
@@ -213,7 +213,7 @@ def listed_tokens(
     rows = connect(home, server, token_file, "operator").call("GET", "/v1/tokens")
     columns = ("id", "name", "role", "project", "node", "created", "valid")
     words = {"valid": _valid, "created": lambda row: _day(row["created_s"])}
-    show(rows, columns, output or o.Form.table, None, "no tokens", words)
+    show(rows, columns, output or o.OutputForm.table, None, "no tokens", words)
 
 
 def revoke(

@@ -60,14 +60,30 @@ def _idle_w(cluster: Cluster) -> float:
 
 def capped(text: str, policy: str) -> tuple[Cap, Policy]:
     """Return the cap that was typed, and the typed policy, with all its settings, keeping it."""
-    base, settings = spec.base_of(policy)
-    if base != "power-cap":
-        raise InvalidInput("--cap-w", f"is held by the policy power-cap alone, not by {policy}; write -p power-cap")
-    if any(setting.partition("=")[0].strip() == "share" for setting in settings):
-        raise InvalidInput("--cap-w", f"does not go with share ({policy}): each sets the cap; leave one of them out")
+    _settings(policy)
     chosen = registry.load(policy)
     cap = _cap(text)
     return cap, power_cap.following(cap.series, policy=chosen)
+
+
+def held_live(watts: float, policy: str, default: str) -> str:
+    """Return the policy, as it is typed, that keeps a server below so many watts; for the default, `power-cap`."""
+    # `not … <=`: NaN is refused as well.
+    if not LEAST_W <= watts <= MOST_W:
+        raise InvalidInput("--cap-w", f"{watts!r} is out of range; {_RANGE}")
+    return ":".join(("power-cap", *_settings("power-cap" if policy == default else policy), f"watts={watts!r}"))
+
+
+def _settings(policy: str) -> Sequence[str]:
+    """Return the settings of a policy that is to keep a typed cap."""
+    base, settings = spec.base_of(policy)
+    if base != "power-cap":
+        raise InvalidInput("--cap-w", f"is held by the policy power-cap alone, not by {policy}; write -p power-cap")
+    own = {setting.partition("=")[0].strip() for setting in settings} & {"share", "watts"}
+    if own:
+        told = f"does not go with {min(own)} ({policy}): each sets the cap; leave one of them out"
+        raise InvalidInput("--cap-w", told)
+    return settings
 
 
 def _cap(text: str) -> Cap:

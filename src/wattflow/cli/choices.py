@@ -40,11 +40,11 @@ def policies(
 
     form = chosen_form(output, out, force)
     # For programs a policy is a row like the others.
-    if name is not None and form is o.Form.table:
+    if name is not None and form is o.OutputForm.table:
         typer.echo(policy_page(registry.load(name)), nl=False)
         return
     groups = {one: group for group, some in registry.GROUPS.items() for one in some}
-    if form is not o.Form.table:
+    if form is not o.OutputForm.table:
         chosen = [registry.load(known) for known in (registry.names() if name is None else [name])]
         rows: list[dict[str, object]] = [
             {"policy": p.name, "group": groups.get(p.name, ""), "summary": p.summary, "paper": p.paper,
@@ -94,7 +94,7 @@ def clusters(
         _show_one(load_cluster(name), form, out)
         return
     rows = [_preset_row(preset) for preset in preset_names()]
-    if form is not o.Form.table:
+    if form is not o.OutputForm.table:
         deliver(rows, form, out, {})
         return
     print_tables([plain_table(rows)])
@@ -117,11 +117,11 @@ def _preset_row(preset: str) -> Row:
     return {"cluster": preset, **sizes, "devices": devices, "about": cluster.about}
 
 
-def _show_one(cluster: Cluster, output: o.Form, out: Path | None) -> None:
+def _show_one(cluster: Cluster, output: o.OutputForm, out: Path | None) -> None:
     from wattflow.clusters import describe_cluster
 
     classes = describe_cluster(cluster)
-    if output is not o.Form.table:
+    if output is not o.OutputForm.table:
         deliver([row.as_dict() for row in classes], output, out, {"cluster": cluster.name, "about": cluster.about})
         return
     rows = [

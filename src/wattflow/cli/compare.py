@@ -135,7 +135,7 @@ def compare(
 
 
 def real_run(
-    path: str, policies: str, form: o.Form, out: Path | None, report: Path | None, force: bool, quiet: bool
+    path: str, policies: str, form: o.OutputForm, out: Path | None, report: Path | None, force: bool, quiet: bool
 ) -> bool:
     """Show a real run beside its simulations; False where the file is none."""
     from dataclasses import asdict
@@ -154,7 +154,7 @@ def real_run(
     chosen = some if policies == "all" else o.names_of(policies)
     saved = read_run(path)
     lines = beside_simulated(saved, chosen)
-    if form is o.Form.table:
+    if form is o.OutputForm.table:
         print_tables([beside_table(lines, f"{path}: real and simulated")])
     else:
         deliver([asdict(line) for line in lines], form, out, {"run": path})
@@ -205,7 +205,7 @@ def _reports(path: Path, study: Study) -> list[Path]:
 
 def show(
     found: Sequence[Comparison],
-    output: o.Form,
+    output: o.OutputForm,
     out: Path | None,
     metrics: tuple[str, ...],
     full: bool = False,
@@ -215,7 +215,7 @@ def show(
     from wattflow.lab.show.overall import clusters_table
     from wattflow.lab.show.result_tables import comparison_about, comparison_rows
 
-    if output is not o.Form.table:
+    if output is not o.OutputForm.table:
         about = comparison_about(found[0]) | {"cluster": ", ".join(each.cluster.name for each in found)}
         deliver([row for each in found for row in comparison_rows(each)], output, out, about)
         return
@@ -245,10 +245,10 @@ def _show_one(comparison: Comparison, metrics: tuple[str, ...], full: bool, slos
     typer.echo(explanation(comparison, front=False))
 
 
-def _may_be_bounded(study: Study, form: o.Form) -> None:
+def _may_be_bounded(study: Study, form: o.OutputForm) -> None:
     if study.setup.options is not None and study.setup.options.power_error > 0:
         raise InvalidInput("--bounds", "do not hold where true watts are not those of the cluster: drop --power-error")
-    if form is not o.Form.table:
+    if form is not o.OutputForm.table:
         raise InvalidInput("--bounds", "are shown as a table; `wattflow workload bounds` has them for programs")
 
 
@@ -314,7 +314,7 @@ def demo(
         keep = report is not None or runs is not None
         setup = Setup(keep_runs=keep, workers=crew, progress=progress)
         comparison = compare(list(DEMOS.values()), cluster, o.names_of(policies), seeds, baseline, setup)
-    show([comparison], o.Form.table, None, HEADLINE, full)
+    show([comparison], o.OutputForm.table, None, HEADLINE, full)
     _show_equal(o.names_of(policies), seeds, baseline, crew)
     for note in comparison.notes:
         remark(f"note: {note}", quiet)

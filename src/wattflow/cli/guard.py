@@ -49,7 +49,8 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except OSError as error:
             where = str(error.filename or "")
             shown = where if len(where) <= LONGEST_NAME else f"{where[:LONGEST_NAME]}…"
-            typer.echo(f"error: {shown}: {error.strerror or error}", err=True)
+            # A full disk below `> file` has no name.
+            typer.echo(f"error: {shown + ': ' if shown else ''}{error.strerror or error}", err=True)
             raise typer.Exit(BAD_INPUT) from None
         # Files are written whole or not at all (`files.whole`), so this is true.
         except KeyboardInterrupt:

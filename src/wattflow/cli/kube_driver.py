@@ -22,9 +22,9 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Provenance
 from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
-from wattflow.runtime.executors.node_devices import Devices
+from wattflow.runtime.executors.node_devices import NodeDevices
 from wattflow.runtime.executors.once import Errand, write_whole
-from wattflow.runtime.executors.process import Finish, Work
+from wattflow.runtime.executors.process import AttemptWork, Finish
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.transport import Transport
 
@@ -33,7 +33,7 @@ SCHEDULER = "WATTFLOW_SCHEDULER"
 _LOOK_S = 0.1
 
 
-class Pods(Devices):
+class Pods(NodeDevices):
     """Runs attempts as pods: the agent's executor and its devices at once.
 
     Args:
@@ -57,7 +57,7 @@ class Pods(Devices):
         """Follow them no more."""
         await self._jobs.stop()
 
-    async def run(self, lease: m.Lease, work: Work, processes: object) -> Finish:
+    async def run(self, lease: m.Lease, work: AttemptWork, processes: object) -> Finish:
         """Run an attempt in a pod of its own."""
         # Monotonic: a step of the wall clock must not end a task.
         variant, began_s = lease.spec.variants[lease.variant], time.monotonic()
@@ -112,7 +112,7 @@ class Pods(Devices):
         )
 
     async def _follow(
-        self, place: Path, work: Work, ended: asyncio.Future[jobs.Gone], stopped: asyncio.Event, began_s: float
+        self, place: Path, work: AttemptWork, ended: asyncio.Future[jobs.Gone], stopped: asyncio.Event, began_s: float
     ) -> tuple[m.Ending, str | None]:
         """Pass output on until the pod has ended, left its end, was stopped or ran too long."""
         seen, limit_s = 0, work.timeout_s

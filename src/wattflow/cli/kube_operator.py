@@ -145,14 +145,16 @@ def claims(
     """
 
     async def job(client: Client) -> str:
-        from wattflow.kube.claims import expired, write_claim
+        from wattflow.kube.claims import CLAIM, expired
+        from wattflow.kube.taint_writer import drop_taint
 
-        names = await expired(client, namespace, silent_s, datetime.datetime.now(datetime.UTC))
-        if not names:
+        found = await expired(client, namespace, silent_s, datetime.datetime.now(datetime.UTC))
+        if not found:
             return "every claim has an owner that lives"
         if not release_expired:
-            return f"claims whose owner has been silent for {silent_s:g} s: {', '.join(names)}"
-        done = [name for name in names if await write_claim(client, name, "")]
+            return f"claims whose owner has been silent for {silent_s:g} s: {', '.join(found)}"
+        # by its owner: a node may have been claimed by another one meanwhile
+        done = [name for name, owner in found.items() if await drop_taint(client, name, CLAIM, owner)]
         return f"released: {', '.join(done) or 'none'}"
 
     typer.echo(within(kubeconfig, job))

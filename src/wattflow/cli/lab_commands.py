@@ -67,7 +67,7 @@ def explore(
 
 
 def _show(found: Exploration) -> None:
-    from wattflow.lab.explore.explore_tables import summary_tables
+    from wattflow.lab.explore.explore_page import summary_tables
 
     print_tables(summary_tables(found))
 

@@ -31,7 +31,7 @@ def listed(output: o.Output = None) -> None:
     with_holder = _holder()
     notes = {note.knob: note for note in with_holder.notes.all()}
     rows = [_row(with_holder, knob, notes.get(knob.id)) for knob in with_holder.knobs]
-    show(rows, COLUMNS, output or o.Form.table, None, "no clock and no limit can be set on this machine")
+    show(rows, COLUMNS, output or o.OutputForm.table, None, "no clock and no limit can be set on this machine")
     if with_holder.notes.off:
         remark("levels are off: nothing is set until `wattflow levels on`")
 

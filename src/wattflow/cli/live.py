@@ -14,7 +14,7 @@ import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.screen import deliver, plain_table, print_tables
-from wattflow.files.reading import small_text
+from wattflow.files.whole import small_text
 from wattflow.model.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
@@ -90,13 +90,13 @@ def check_address(server: str) -> None:
 def show(
     rows: list[dict[str, Any]],
     columns: tuple[str, ...],
-    output: o.Form,
+    output: o.OutputForm,
     out: Path | None,
     none: str,
     words: Mapping[str, Callable[[dict[str, Any]], object]] | None = None,
 ) -> None:
     """Rows as a table for people, with columns in ``words``, or whole for programs: words would lose digits."""
-    if output is not o.Form.table:
+    if output is not o.OutputForm.table:
         deliver(rows, output, out, {})
         return
     if not rows:

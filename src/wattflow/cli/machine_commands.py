@@ -26,8 +26,7 @@ from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from wattflow.clusters.profiles import NamedProfile
-    from wattflow.energy.cpu_load import StressNg
-    from wattflow.energy.cpu_profile import CpuProfile
+    from wattflow.energy.cpu_profile import CpuProfile, StressNg
     from wattflow.energy.meters.port import Meter
     from wattflow.energy.meters.probe import Finding
     from wattflow.lab.show.result_tables import Row
@@ -53,7 +52,7 @@ def meters(
 
     form = chosen_form(output, out, force)
     rows = [row for finding in try_all() for row in _rows(finding, seconds)]
-    if form is not o.Form.table:
+    if form is not o.OutputForm.table:
         deliver(rows, form, out, {})
         return
     print_tables([plain_table(rows)])
@@ -165,7 +164,7 @@ def _levels(text: str) -> tuple[int, ...]:
 
 
 def _meter(stack: ExitStack, virtual: bool) -> tuple[Meter, StressNg]:
-    from wattflow.energy.cpu_load import StressNg
+    from wattflow.energy.cpu_profile import StressNg
     from wattflow.energy.meters.powercap import PowercapMeter
     from wattflow.energy.meters.probe import open_node_meter
     from wattflow.energy.virtual import DEMO_CURVE, VirtualMeter
@@ -288,7 +287,7 @@ def profiles(
         raise InvalidInput("profiles", f"none has {search!r} in its name or description")
     if plot is not None:
         _plot_named(found, plot)
-    if form is not o.Form.table:
+    if form is not o.OutputForm.table:
         deliver(rows, form, out, {})
         return
     print_tables([plain_table(rows)])

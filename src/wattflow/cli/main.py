@@ -29,7 +29,7 @@ from wattflow.cli import (
     view_command,
     workload_commands,
 )
-from wattflow.cli.guard import guarded
+from wattflow.cli.guard import BAD_INPUT, guarded
 
 app = typer.Typer(
     name="wattflow",
@@ -114,4 +114,8 @@ def main() -> None:
     # Before any command has loaded its parts, so by the arguments themselves.
     if not {"-q", "--quiet"} & set(sys.argv):
         first_run.tell_of_compiling()
-    app(prog_name="wattflow")
+    try:
+        app(prog_name="wattflow")
+    except OSError as error:  # help and version are printed outside of any command
+        sys.stderr.write(f"error: {error.strerror or error}\n")
+        sys.exit(BAD_INPUT)

@@ -172,10 +172,10 @@ def _task_rows(rows: Observations, found: TaskPrediction) -> Iterator[Sequence[o
 
 
 def _watts(model: object, source: str, level: float) -> _Answer:
-    from wattflow.predict import user_tables, watts
+    from wattflow.predict import sources, watts
 
     assert isinstance(model, watts.WattsModel)
-    usage = user_tables.counter_table(Path(source))
+    usage = sources.counter_table(Path(source))
     found = model.predict(usage.counters, level)
     far = model.familiar.regime(watts.features(usage.counters)) == watts.FAR
     rows = (

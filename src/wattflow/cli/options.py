@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Form(StrEnum):
+class OutputForm(StrEnum):
     """How results are printed."""
 
     table = "table"
@@ -63,7 +63,9 @@ ClusterName = Annotated[
         autocompletion=cluster_names,
     ),
 ]
-Output = Annotated[Form | None, typer.Option("--output", "-o", help="Form of the results; by default --out's ending.")]
+Output = Annotated[
+    OutputForm | None, typer.Option("--output", "-o", help="Form of the results; by default --out's ending.")
+]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Write the results to this file instead of the terminal.")
 ]

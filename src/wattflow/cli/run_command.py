@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from wattflow.runtime.connection import Connection
 
 FAILED = 1
+FIRST_LOOK_S, LOOK_S = 3.0, 10.0
+"""Seconds after which a run that ends nothing is looked at, first and later."""
 
 
 def run(
@@ -108,20 +110,25 @@ def _submit(connection: Connection, file: Path, objective: str | None, retries: 
     from wattflow.traces.wfformat import read_document
 
     # Checked here, so that the message names the option.
-    if objective is not None and objective not in get_args(Objective):
-        raise InvalidInput("--objective", f"{objective!r} is not one of {', '.join(get_args(Objective))}")
+    known: tuple[Objective, ...] = get_args(Objective)
+    chosen = next((one for one in known if one == objective), None)
+    if objective is not None and chosen is None:
+        raise InvalidInput("--objective", f"{objective!r} is not one of {', '.join(known)}")
     name = ""
-    for submission in submissions(read_document(file), objective, retries):  # type: ignore[arg-type]
+    for submission in submissions(read_document(file), chosen, retries):
         name = connection.call("POST", "/v1/submissions", submission, Accepted).workflow
     return name
 
 
 def _wait(connection: Connection, workflow: str, quiet: bool) -> str:
-    after = 0
+    after, wait_s = 0, FIRST_LOOK_S
     with progress_bar(quiet) as progress:
         while True:
-            # Long polling: the server answers at once when something ends, else after ten seconds.
-            answer = connection.patiently("GET", f"/v1/workflows/{workflow}/outcomes?after={after}&wait_s=10")
+            # Long polling: the server answers at once when something ends.
+            answer = connection.patiently("GET", f"/v1/workflows/{workflow}/outcomes?after={after}&wait_s={wait_s:g}")
+            if wait_s == FIRST_LOOK_S and not answer["outcomes"]:
+                _tell_of_no_node(connection, quiet)
+            wait_s = LOOK_S
             after = answer["last"]
             for outcome in answer["outcomes"]:
                 if outcome["state"] == "failed":
@@ -132,6 +139,14 @@ def _wait(connection: Connection, workflow: str, quiet: bool) -> str:
             # A bar that only says that something happens: how much is left, nobody knows.
             if progress is not None and after:
                 progress(0.5, f"{answer['open']} tasks open")
+
+
+def _tell_of_no_node(connection: Connection, quiet: bool) -> None:
+    """Say that nothing can run where no node is up: waiting in silence looks like work."""
+    nodes = connection.patiently("GET", "/v1/nodes")
+    if all(row["state"] == "down" for row in nodes):
+        known = f"all {len(nodes)} nodes are down" if nodes else "the server has no node"
+        remark(f"{known}: it waits until one is up; `wattflow up` here, or `wattflow server agent`, starts one", quiet)
 
 
 def _write_run(connection: Connection, workflow: str, out: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import math
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from wattflow.cli.options import Form
+from wattflow.cli.options import OutputForm
 from wattflow.files.whole import expect_free
 from wattflow.model.errors import InvalidInput
 
@@ -36,6 +37,21 @@ _CONTROL = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202
 def clean(text: str) -> str:
     """Make control characters in a text visible."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+_PLAIN = {"₂": "2", "²": "2", "±": "+-", "–": "-", "−": "-", "…": "...", "×": "x", "→": "->", "≤": "<=", "≥": ">=",
+          "µ": "u", "·": "*", "Δ": "d"}  # fmt: skip
+"""Characters of our own texts where an encoding lacks them."""
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """Write what an encoding lacks by what it has: an error handler of codecs."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(one, "?") for one in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("wattflow.plain", _plainly)
 
 
 class CleanStream(io.TextIOBase):
@@ -92,6 +108,10 @@ def clean_output() -> Iterator[None]:
     if isinstance(sys.stdout, CleanStream):
         yield
         return
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or a file of another encoding than UTF-8: no result is worth losing for a sign.
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            stream.reconfigure(errors="wattflow.plain")
     with contextlib.redirect_stdout(CleanStream(sys.stdout)), contextlib.redirect_stderr(CleanStream(sys.stderr)):
         yield
 
@@ -236,18 +256,18 @@ def open_page(page: Path) -> None:
         remark(f"the page is {page.resolve().as_uri()}")
 
 
-def chosen_form(form: Form | None, out: Path | None, force: bool = False) -> Form:
+def chosen_form(form: OutputForm | None, out: Path | None, force: bool = False) -> OutputForm:
     """Choose the form asked for, else by the file's ending, else a table; refuse at once what could not be written."""
-    if form is Form.parquet and out is None:
+    if form is OutputForm.parquet and out is None:
         raise InvalidInput("-o parquet", "needs a file: add --out FILE")
     # At once, before any work is done.
     check_outputs(force, out)
     if out is None:
-        return form or Form.table
+        return form or OutputForm.table
     ending = out.suffix.lstrip(".")
-    if form is None and ending in (Form.json, Form.csv, Form.parquet):
-        return Form(ending)
-    if form is None or form is Form.table:
+    if form is None and ending in (OutputForm.json, OutputForm.csv, OutputForm.parquet):
+        return OutputForm(ending)
+    if form is None or form is OutputForm.table:
         raise InvalidInput(f"--out {out}", "does not say which form: end it in .json, .csv or .parquet, or add -o json")
     return form
 
@@ -288,7 +308,7 @@ def never_onto(inputs: Sequence[str | Path], *outputs: Path | None) -> None:
             raise InvalidInput(str(path), "is read by this command; name another file to write")
 
 
-def deliver(rows: Sequence[Row], form: Form, out: Path | None, about: Mapping[str, object]) -> None:
+def deliver(rows: Sequence[Row], form: OutputForm, out: Path | None, about: Mapping[str, object]) -> None:
     """Write rows as JSON, CSV or parquet, to the file or to stdout."""
     from wattflow.lab.show.result_tables import as_text, write_rows
 

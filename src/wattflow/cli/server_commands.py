@@ -38,7 +38,7 @@ from wattflow.model import units
 from wattflow.model.errors import InvalidInput, WattflowError
 
 if TYPE_CHECKING:
-    from wattflow.runtime.levelling import NodeLevels
+    from wattflow.runtime.levelling import AgentLevels
 
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's number, or WORKFLOW/KEY.")]
@@ -126,7 +126,7 @@ def nodes(
     """List the nodes that work can run on."""
     form = chosen_form(output, out, force)
     rows = connect(home, server, token_file).call("GET", "/v1/nodes")
-    shown = [_node(row) for row in rows] if form is o.Form.table else rows
+    shown = [_node(row) for row in rows] if form is o.OutputForm.table else rows
     show(shown, ("name", "state", "cpus", "memory", "devices", "running", "busy", "watts"), form, out, NO_NODES)
 
 
@@ -147,7 +147,7 @@ def top(
             console().clear()
         trouble = f"; TROUBLE: {status['trouble']}" if status["trouble"] else ""
         typer.echo(f"{status['running']} running, {status['waiting']} waiting, policy {status['policy']}{trouble}")
-        show(rows, ("name", "state", "cpus", "running", "busy", "memory", "watts"), o.Form.table, None, NO_NODES)
+        show(rows, ("name", "state", "cpus", "running", "busy", "memory", "watts"), o.OutputForm.table, None, NO_NODES)
         if once:
             return
         time.sleep(every)
@@ -163,8 +163,8 @@ def why(
     """Say why a task is not running."""
     connection = connect(home, server, token_file)
     answer = connection.call("GET", f"/v1/tasks/{find_task(connection, task)['id']}/why")
-    if output is o.Form.json:
-        show([answer], (), o.Form.json, None, "")
+    if output is o.OutputForm.json:
+        show([answer], (), o.OutputForm.json, None, "")
     else:
         # The state alone says it all where the reason repeats it.
         reason = f": {answer['why']}" if answer["why"] != answer["state"] else ""
@@ -172,7 +172,8 @@ def why(
 
 
 def _node(row: dict[str, Any]) -> dict[str, Any]:
-    load = row["load"] or {}
+    # The last that a node said before it went down is no reading of now.
+    load = (row["load"] if row["state"] != "down" else None) or {}
     kinds = [device["kind"] for device in row["devices"]]
     watts = load.get("watts")
     return {
@@ -229,10 +230,10 @@ def agent(
         raise InvalidInput("--gpu-sharing", f"{gpu_sharing!r} is not one of {', '.join(get_args(Sharing))}")
     keep_alive_s = o.measured("--keep-alive", keep_alive, units.duration_s)
     memory_bytes = units.size_bytes(memory) if memory is not None else None
-    from wattflow.runtime import texts
+    from wattflow.runtime import logs
     from wattflow.runtime.executors import privileges
 
-    texts.set_up(None, logging.WARNING)
+    logs.set_up(None, logging.WARNING)
     apart = privileges.choose(tasks_as or os.environ.get("WATTFLOW_TASKS_AS", "auto"), tuple(pass_env.split(",")))
     # Nothing separates tasks from the agent then: worth a warning.
     logging.getLogger("wattflow").log(logging.WARNING if apart.kind == "self" else logging.INFO, "%s", apart.about)
@@ -287,13 +288,13 @@ def agent(
         asyncio.run(main())
 
 
-def _levels() -> NodeLevels:
+def _levels() -> AgentLevels:
     """Find what can be set here, and give back what an agent that was killed has left."""
     from wattflow.levels.actuators import find_actuators, notes_folder
     from wattflow.levels.holder import Holder
-    from wattflow.runtime.levelling import NodeLevels
+    from wattflow.runtime.levelling import AgentLevels
 
-    return NodeLevels(Holder(find_actuators(), notes_folder()))
+    return AgentLevels(Holder(find_actuators(), notes_folder()))
 
 
 def warm(

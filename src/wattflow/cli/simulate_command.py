@@ -101,7 +101,7 @@ def simulate(
     if report is not None:
         shown = replace(of_one_run(run, machine, policy, seed, values, about), notes=notes)
         write(shown, report, quiet, f"{workload.name} under {policy}")
-    if form is o.Form.table:
+    if form is o.OutputForm.table:
         print_tables([run_table(values, f"{workload.name} on {machine.name} under {policy}, seed {seed}", names)])
     else:
         what = {"workload": workload.name, "cluster": machine.name, "policy": policy, "seed": seed}

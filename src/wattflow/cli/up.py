@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,6 +44,9 @@ def up(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8765,
     policy: Annotated[str, typer.Option("--policy", "-p", help="What decides; `wattflow policies` lists.")] = POLICY,
+    cap_w: Annotated[
+        float | None, typer.Option("--cap-w", metavar="W", help="Keep all nodes below W watts: -p power-cap.")
+    ] = None,
     learn: Annotated[
         bool, typer.Option("--learn", help="Go on learning from what ends here; for the policy `learned`.")
     ] = False,
@@ -133,6 +137,10 @@ def up(
     from wattflow.server.settings import ServerSettings, listen
 
     place = home_of(home)
+    if cap_w is not None:
+        from wattflow.cli import cap_option
+
+        policy = cap_option.held_live(cap_w, policy, POLICY)
     # The default is known to be there; loading policies takes longer than the rest of this command.
     if policy != POLICY:
         policy = _served(policy)
@@ -145,7 +153,13 @@ def up(
     if odd is not None:
         raise InvalidInput("--driver-option", f"{odd!r} is not KEY=VALUE")
     check_cpus(cpus)
+    for_agent = ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas), "--preload", preload, "--tasks-as", tasks_as]
     if place.server() is not None:
+        if agent and driver == "agents" and _lacks_agent(place):
+            _start_agent(place, cpus, tls_cert, for_agent)
+            began = "was running without its agent, which is started; its own settings are those it began with"
+            remark(f"the server at {place.url()} {began}", quiet)
+            return
         raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
     # One without the other is a mistake in every case.
     if (tls_cert is None) != (tls_key is None):
@@ -197,23 +211,19 @@ def up(
     log = place.folder / "server.log"
     # What earlier servers logged is not this one's.
     begun = log.stat().st_size if log.exists() else 0
-    process = _spawn(command, log, (listener.fileno(),), secret)
-    # The server has its own copy by now; ours would keep the port after its end.
-    listener.close()
-    _wait_for_server(place, process, quiet, begun)
-    if standby:
-        remark(f"wattflow stands by at {place.url()}; its folder is {place.folder}", quiet)
-        return
-    # Other drivers bring their nodes themselves.
-    if agent and driver == "agents":
-        _start_agent(
-            place,
-            cpus,
-            tls_cert,
-            ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas), "--preload", preload, "--tasks-as", tasks_as],
-        )
-    if learn:
-        _spawn_learner(place, typed_policy, learn_every, learn_seconds, secret)
+    with _ended_with_us(place) as ours:
+        ours.append(process := _spawn(command, log, (listener.fileno(),), secret))
+        # The server has its own copy by now; ours would keep the port after its end.
+        listener.close()
+        _wait_for_server(place, process, quiet, begun)
+        if standby:
+            remark(f"wattflow stands by at {place.url()}; its folder is {place.folder}", quiet)
+            return
+        # Other drivers bring their nodes themselves.
+        if agent and driver == "agents":
+            _start_agent(place, cpus, tls_cert, for_agent)
+        if learn:
+            _spawn_learner(place, typed_policy, learn_every, learn_seconds, secret)
     if agent and driver == "agents":
         remark(apart.about, quiet)
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
@@ -231,6 +241,40 @@ def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
         raise InvalidInput(str(place.folder), "no server is running here")
     _end_server(place)
     remark("stopped", quiet)
+
+
+@contextlib.contextmanager
+def _ended_with_us(place: Home) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """End what this command started when it is interrupted: a server without its agent takes work and never runs it."""
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        yield started
+    except KeyboardInterrupt:
+        _end_agent(place)
+        for server in started:
+            server.terminate()
+            try:
+                server.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                server.kill()  # the store is right whenever it ends
+                server.wait()
+        raise
+
+
+def _lacks_agent(place: Home) -> bool:
+    """Tell whether a server that works by agents is up without the one of this folder: `up` or the agent was killed."""
+    from wattflow.runtime import processes
+    from wattflow.runtime.connection import Connection
+    from wattflow.runtime.processes import lock_file
+    from wattflow.runtime.transport import Denied, Unreachable
+
+    if any(processes.marked(mark) for mark in (place.folder / AGENT, lock_file(place.folder / "agent"))):
+        return False
+    try:
+        asked = Connection(place.url(), place.token("operator"), place.ca(), timeout_s=PATIENCE_S / 4)
+        return bool(asked.call("GET", "/v1/status")["driver"] == "agents")
+    except (Unreachable, Denied):
+        return False
 
 
 def _end_server(place: Home) -> None:

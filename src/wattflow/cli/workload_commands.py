@@ -165,7 +165,7 @@ def describe(
         raise InvalidInput(workflow, what) from None
     workload = source.draw(seed) if isinstance(source, Recipe) else source
     rows = describe_workload(workload)
-    if form is o.Form.table:
+    if form is o.OutputForm.table:
         print_tables([description_table(rows, workload.name)])
         for note in workload.notes:
             remark(f"note: {note}")
@@ -173,7 +173,7 @@ def describe(
         deliver(rows, form, out, {"workload": workload.name, "notes": list(workload.notes)})
 
 
-def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
+def _describe_running(name: str, form: o.OutputForm, out: Path | None) -> bool:
     """Describe a workflow or task of this machine's server, where it knows one of this name."""
     # Paths and recipes ("montage:tasks=60") are never names of workflows.
     if Path(name).exists() or ":" in name or not _server_here():
@@ -191,7 +191,7 @@ def _describe_running(name: str, form: o.Form, out: Path | None) -> bool:
     known = [row["energy_j"] for row in attempts if row["energy_j"] is not None]
     kinds = sorted({row["provenance"] for row in attempts if row["provenance"]})
     about |= {"energy_j": sum(known) if known else None, "provenance": ", ".join(kinds) or None}
-    if form is not o.Form.table:
+    if form is not o.OutputForm.table:
         show([about | {"attempts": attempts}], (), form, out, "")
         return True
     rows = [{"what": what, "value": value} for what, value in _readable(about | {"attempts": len(attempts)}).items()]
@@ -261,13 +261,13 @@ def _readable_attempt(row: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def _describe_run(path: str, form: o.Form, out: Path | None) -> None:
+def _describe_run(path: str, form: o.OutputForm, out: Path | None) -> None:
     from wattflow.lab.run.run_file import read_run
     from wattflow.lab.show.workload_facts import describe_run, description_table
 
     run = read_run(path)
     rows = describe_run(run)
-    if form is o.Form.table:
+    if form is o.OutputForm.table:
         title = f"{run.about['workload']} on {run.about['cluster']} under {run.about['policy']}"
         print_tables([description_table(rows, title)])
     else:
@@ -385,7 +385,7 @@ def bounds(
         # NaN joules: such a row is a bound at a makespan, of no policy.
         figures += [(f"(HEFT's makespan + {100 * share:g} %)", float("nan"), base_s * (1 + share)) for share in shares]
         rows = list(headroom.headroom(workload, machine, figures, headroom.Search(seed, evaluations, exact), progress))
-    if form is not o.Form.table:
+    if form is not o.OutputForm.table:
         deliver(headroom.as_rows(rows), form, out, {"workload": workload.name, "cluster": machine.name, "seed": seed})
         return
     print_tables([headroom.table(f"{workload.name} on {machine.name}: {len(workload)} tasks, seed {seed}", rows)])

@@ -1,10 +1,8 @@
 """Clusters: files, presets, power profiles by name, and carbon and price series."""
 
 from wattflow.clusters.describe import ClassRow, describe_cluster
-from wattflow.clusters.presets import load_cluster, preset_names
 from wattflow.clusters.profiles import list_profiles, resolve_profile
-from wattflow.clusters.toml_file import read_cluster
-from wattflow.clusters.toml_write import cluster_toml, write_cluster
+from wattflow.clusters.toml_file import cluster_toml, load_cluster, preset_names, read_cluster, write_cluster
 
 __all__ = [
     "ClassRow",

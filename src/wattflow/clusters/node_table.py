@@ -5,15 +5,31 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from wattflow.clusters.power_table import read_device_power, read_power
 from wattflow.files.strict_table import StrictTable
-from wattflow.model.cluster import CPU_SHARING, SHARING, Device, Faults, Frequency, Network, Node, Serverless, Sleep
-from wattflow.model.device_levels import KNOBS, DeviceLevels, FunctionLevels
+from wattflow.model.cluster import (
+    CPU_SHARING,
+    KNOBS,
+    SHARING,
+    Device,
+    DeviceLevels,
+    Faults,
+    Frequency,
+    FunctionLevels,
+    Network,
+    Node,
+    Serverless,
+    Sleep,
+)
 from wattflow.model.profile import Provenance
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
+Part = TypeVar("Part", bound="DataclassInstance")
 MOST_NODES = 100_000
 MOST_THREADS = 1_000_000
 PART_KEYS = {
@@ -135,12 +151,12 @@ def read_network(parent: StrictTable, key: str) -> Network:
     return _part(parent, key, Network) or Network()
 
 
-def _part(parent: StrictTable, key: str, kind: type[T]) -> T | None:
+def _part(parent: StrictTable, key: str, kind: type[Part]) -> Part | None:
     """Read a table into a small dataclass, whose defaults are the file's; None where it is absent or wrong."""
     table = parent.table(key)
     if table is None:
         return None
-    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    fields = dataclasses.fields(kind)
     made = build(table, kind, **{field.name: _field(table, field) for field in fields})
     table.finish()
     return made

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wattflow.clusters import profiles
-from wattflow.files.reading import small_text
 from wattflow.files.strict_table import StrictTable
+from wattflow.files.whole import small_text
 from wattflow.model.errors import InvalidInput, UnknownName
 from wattflow.model.load_curve import ends_profile, threads_profile
 from wattflow.model.profile import FORMS, GPU_KNEE, DeviceProfile, PowerProfile, Provenance, Scope

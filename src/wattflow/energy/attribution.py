@@ -34,7 +34,7 @@ class DeviceUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MeterSample:
     """One moment: the node's counter, every task's CPU seconds so far, and the devices.
 
     Attributes:
@@ -126,12 +126,12 @@ class Attributor:
     ) -> None:
         self.curve, self.devices, self.window_s = curve, dict(devices or {}), window_s
         self._result = Attribution()
-        self._first: Sample | None = None
-        self._last: Sample | None = None
+        self._first: MeterSample | None = None
+        self._last: MeterSample | None = None
         self._steps: list[_Step] = []
         self._device_steps: dict[str, list[_Step]] = {name: [] for name in self.devices}
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: MeterSample) -> None:
         """Account for the time since the last sample."""
         last = self._last
         if last is not None and sample.time_s <= last.time_s:

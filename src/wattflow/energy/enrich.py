@@ -21,7 +21,7 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class BusyStretch:
     """One stretch of work: who, from when to when, how many threads."""
 
     task: str
@@ -39,7 +39,7 @@ class RunEnergy:
     task_j: Mapping[str, float]
 
 
-def node_energy(work: Sequence[Busy], curve: PowerProfile, begin_s: float, end_s: float) -> RunEnergy:
+def node_energy(work: Sequence[BusyStretch], curve: PowerProfile, begin_s: float, end_s: float) -> RunEnergy:
     """Integrate P(k) between two moments; P(k) − P(0) is shared by busy threads. O(n log n) in the stretches."""
     events: list[tuple[float, float]] = []
     for stretch in work:
@@ -135,7 +135,7 @@ def _machine_j(workload: Workload, tasks: Indices, curve: PowerProfile) -> Float
     # One unknown start and nobody's overlap is known: each is then taken to have run alone.
     if np.isfinite(start_s).all():
         rows = zip(start_s.tolist(), (start_s + runtime_s).tolist(), threads.tolist(), strict=True)
-        work = [Busy(str(i), *row) for i, row in enumerate(rows)]
+        work = [BusyStretch(str(i), *row) for i, row in enumerate(rows)]
         shared = node_energy(work, curve, float(start_s.min()), float((start_s + runtime_s).max())).task_j
         return np.array([shared.get(str(i), 0.0) for i in range(len(tasks))])
     return np.array([curve.at(k) - curve.idle_w for k in threads.tolist()]) * runtime_s

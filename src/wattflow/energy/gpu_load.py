@@ -144,7 +144,7 @@ class LoadSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class LoadResult:
     """Report what a load achieved."""
 
     rounds: int
@@ -178,7 +178,7 @@ class RunningLoad:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def finish(self, timeout_s: float = 60.0) -> Done:
+    def finish(self, timeout_s: float = 60.0) -> LoadResult:
         """Wait for its end and return what it did."""
         try:
             output, error = self._process.communicate(timeout=timeout_s)
@@ -189,7 +189,7 @@ class RunningLoad:
             raise LoadFailed(error.decode(errors="replace").strip()[-300:])
         # The last line: CUDA libraries may print warnings before.
         about = json.loads(output.strip().splitlines()[-1])
-        return Done(int(about["rounds"]), float(about["seconds"]), float(about["busy_s"]))
+        return LoadResult(int(about["rounds"]), float(about["seconds"]), float(about["busy_s"]))
 
     def stop(self) -> None:
         """End it now, its work unreported."""

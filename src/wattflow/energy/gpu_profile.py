@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.energy.gpu_load import Done, LoadFailed, LoadSpec, Mps, Program, RunningLoad
+from wattflow.energy.gpu_load import LoadFailed, LoadResult, LoadSpec, Mps, Program, RunningLoad
 from wattflow.energy.meters.nvml import NvmlMeter
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import DeviceProfile, Provenance
@@ -206,7 +206,7 @@ class GpuProfiler:
             }
         )
 
-    def _add_point(self, point: Mapping[str, object], windows: Sequence[float], done: Done | None) -> None:
+    def _add_point(self, point: Mapping[str, object], windows: Sequence[float], done: LoadResult | None) -> None:
         rows = self.document["points"]
         assert isinstance(rows, list)
         rate = None if done is None else done.rounds_per_s

@@ -18,8 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from wattflow.energy import machine_facts
-from wattflow.energy.cpu_load import CpuLoad
-from wattflow.energy.cpu_profile import CpuProfile, MeasuredStretch
+from wattflow.energy.cpu_profile import CpuLoad, CpuProfile, MeasuredStretch
 from wattflow.energy.meters.port import Meter, NoReading, Tally, node_domains, node_j
 from wattflow.model.profile import Scope
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,15 @@ from numpy.typing import NDArray
 
 from wattflow.engine import groups, tables
 from wattflow.engine.offer_rows import (
-    KINDS,
     MOST_KNOWN,
-    Names,
-    Offered,
-    fill_variant,
+    Offer,
+    ShapeOffers,
     level_count,
     level_tables,
     micro,
-    offered,
     offers_of,
     offers_to,
+    shape_offers,
     why_not,
 )
 from wattflow.engine.settings import QUEUES, SELECTIONS, PolicySettings
@@ -36,6 +35,7 @@ _CLASS_CHUNK = 4096
 _BLOCK = 4096
 _MOST_CELLS = 8192
 _SHARING = {"exclusive": 0, "time-slice": 1, "mps": 2, "mig": 3}
+_KINDS = {"gpu": tables.GPU, "fpga": tables.FPGA}
 
 
 def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tuple[NDArray[np.float64], float]:
@@ -53,6 +53,15 @@ def uniform_grid(xs: tuple[float, ...], ys: tuple[float, ...], top: float) -> tu
     cells = int(tried[np.argmax(exact)]) if exact.any() else _MOST_CELLS
     values = np.interp(np.arange(cells + 1) * top / cells, xs, ys)
     return values, cells / top
+
+
+@dataclass(slots=True)
+class Names:
+    """Numbers given to architectures, features and device models."""
+
+    architectures: dict[str, int]
+    features: dict[str, int]
+    models: dict[str, int]
 
 
 def build_state(workload: Workload, cluster: Cluster, settings: PolicySettings | None = None) -> State:
@@ -203,12 +212,14 @@ class _Builder:
         levels = self.tables["level_seconds"].shape[1]
         # A device's level is looked up by function; all else that a shape offers goes by its variants.
         known = self._known_offers() if levels == 1 else {}
-        found: list[Offered] = []
+        found: list[ShapeOffers] = []
         for shape in workload.shapes:
             key = (shape.variants, shape.function if levels > 1 else 0)
             one = known.get(key)
             if one is None:
-                one = known[key] = offered(offers_of(*key, settings, levels), self.class_example, workload.functions)
+                one = known[key] = shape_offers(
+                    offers_of(*key, settings, levels), self.class_example, workload.functions
+                )
             found.append(one)
         variants = record_table(tables.VARIANTS, max(1, sum(len(one.offers) for one in found)))
         class_ok = np.zeros((len(variants), len(self.tables["classes"])), np.uint8)
@@ -232,7 +243,7 @@ class _Builder:
         self.tables |= {"shapes": shapes, "variants": variants, "class_ok": class_ok, "functions": functions}
         self._refuse_impossible()
 
-    def _known_offers(self) -> dict[Any, Offered]:
+    def _known_offers(self) -> dict[Any, ShapeOffers]:
         """Return what is known by now of offers to such classes: races build many tables of the same workflows."""
         known = offers_to(
             tuple(map(class_key, self.class_example)), self.settings.guarantees, self.settings.frequencies
@@ -428,9 +439,31 @@ def fill_class(row: Any, node: Node, names: Names) -> None:
     row.price_s = node.price_per_hour / 3600.0
 
 
+def fill_variant(row: Any, offer: Offer, names: Names) -> None:
+    """Write one offer into a row."""
+    variant, guarantee = offer.variant, offer.guarantee
+    row.cores_u, row.need_u = micro(variant.cores), micro(variant.cores * guarantee)
+    row.memory, row.factor, row.guarantee = variant.memory_bytes, variant.runtime_factor, guarantee
+    row.origin, row.frequency = offer.base, offer.frequency
+    row.level, row.function = offer.level, offer.function
+    if variant.device is not None:
+        row.device, row.devices = _KINDS[variant.device], max(1, variant.devices)
+        row.share_u, row.device_memory = micro(variant.device_share), variant.device_memory_bytes
+        row.duty_u = micro(variant.device_duty)
+        bits = [names.models[m] for m in variant.device_models if m in names.models]
+        if variant.device_models:
+            # Models that no device here has: 0 would mean "any".
+            row.models = sum(1 << b for b in bits) or (1 << 63)
+
+
+def is_bare(row: Any) -> int:
+    """1 for a variant without a request for cores or for memory."""
+    return int(row.need_u == 0 or row.memory == 0)
+
+
 def fill_device_class(row: Any, device: Device, names: Names) -> None:
     """Make the row of what the devices of one class share."""
-    row.kind, row.model = KINDS[device.kind], names.models[device.model]
+    row.kind, row.model = _KINDS[device.kind], names.models[device.model]
     row.sharing, row.slots, row.memory = _SHARING[device.sharing], device.slots, device.memory_bytes
     row.speed, row.interference, row.reconfigure_s = device.speed, device.interference, device.reconfigure_s
     row.switch_loss = device.switch_loss
@@ -439,4 +472,4 @@ def fill_device_class(row: Any, device: Device, names: Names) -> None:
     row.level_n = level_count(device)
 
 
-__all__ = ["build_state", "uniform_grid"]
+__all__ = ["build_state", "micro", "uniform_grid", "why_not"]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from wattflow.engine import tables
 from wattflow.engine.settings import PolicySettings
-from wattflow.engine.tables import MICRO
 from wattflow.kernel.handle import as_bytes
 from wattflow.model.cluster import Device, Node
 from wattflow.model.workflow import Function, Variant
@@ -21,9 +20,11 @@ MOST_LEVELS = 64
 """More than a device has, for whoever does not know how many there will be."""
 LEAST_POWER = 0.01
 """Watts above idle at a level, over those at full clock, are at least this."""
-KINDS = {"gpu": tables.GPU, "fpga": tables.FPGA}
-MOST_KNOWN = 4096
-"""Kinds of shapes whose offers are kept for the next State."""
+
+
+def micro(amount: float) -> int:
+    """Convert cores or shares to whole millionths."""
+    return round(amount * tables.MICRO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +118,12 @@ def device_can(variant: Variant, device: Device) -> bool:
     return not variant.device_models or device.model in variant.device_models
 
 
-def micro(amount: float) -> int:
-    """Convert cores or shares to whole millionths."""
-    return round(amount * MICRO)
-
-
-@dataclass(slots=True)
-class Names:
-    """Numbers given to architectures, features and device models."""
-
-    architectures: dict[str, int]
-    features: dict[str, int]
-    models: dict[str, int]
+MOST_KNOWN = 4096
+"""Kinds of shapes whose offers are kept for the next State."""
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class ShapeOffers:
     """The offers of a shape, the bytes of their rows, which classes take them, and which of them need a device."""
 
     offers: list[Offer]
@@ -144,28 +135,29 @@ class Offered:
 @functools.lru_cache(maxsize=16)
 def offers_to(
     classes: tuple[Any, ...], guarantees: tuple[float, ...], frequencies: tuple[int, ...]
-) -> dict[Any, Offered]:
-    """Return what a builder has found out of offers of these to such classes: by variants, filled as it goes."""
+) -> dict[Any, ShapeOffers]:
+    """Return what was found out of offers of these to such classes: by variants, filled as it goes."""
     return {}
 
 
-def offered(offers: list[Offer], classes: Sequence[Node], functions: Sequence[Function]) -> Offered:
-    """Look up what offers ask for, and which of the classes, each by one of its nodes, would take them."""
+def shape_offers(offers: list[Offer], examples: Sequence[Node], functions: Sequence[Function]) -> ShapeOffers:
+    """Find out of a shape's offers what does not depend on the State: rows, and which classes take them."""
     rows = np.zeros(len(offers), tables.VARIANTS)
     fill_variants(rows, offers)
     fits = [
         [
             why_not(offer.variant, node, offer.guarantee, offer.frequency) is None and has_level(offer, node, functions)
-            for node in classes
+            for node in examples
         ]
         for offer in offers
     ]
     on_device = tuple(at for at, offer in enumerate(offers) if offer.variant.device is not None)
-    return Offered(offers, as_bytes(rows), np.array(fits, np.uint8).reshape(len(offers), len(classes)), on_device)
+    shape = (len(offers), len(examples))
+    return ShapeOffers(offers, as_bytes(rows), np.array(fits, np.uint8).reshape(shape), on_device)
 
 
 def fill_variants(plain: NDArray[np.void], offers: list[Offer]) -> None:
-    """Write offers into rows, by columns, but for what a device's row needs (`fill_variant`)."""
+    """Write offers into rows, by columns, but for what a device's row needs (`build.fill_variant`)."""
     if not offers:
         return
     plain["cores_u"] = [micro(offer.variant.cores) for offer in offers]
@@ -176,28 +168,6 @@ def fill_variants(plain: NDArray[np.void], offers: list[Offer]) -> None:
     plain["origin"], plain["frequency"], plain["level"], plain["function"] = np.array(
         [(offer.base, offer.frequency, offer.level, offer.function) for offer in offers]
     ).T
-
-
-def fill_variant(row: Any, offer: Offer, names: Names) -> None:
-    """Write one offer into a row."""
-    variant, guarantee = offer.variant, offer.guarantee
-    row.cores_u, row.need_u = micro(variant.cores), micro(variant.cores * guarantee)
-    row.memory, row.factor, row.guarantee = variant.memory_bytes, variant.runtime_factor, guarantee
-    row.origin, row.frequency = offer.base, offer.frequency
-    row.level, row.function = offer.level, offer.function
-    if variant.device is not None:
-        row.device, row.devices = KINDS[variant.device], max(1, variant.devices)
-        row.share_u, row.device_memory = micro(variant.device_share), variant.device_memory_bytes
-        row.duty_u = micro(variant.device_duty)
-        bits = [names.models[m] for m in variant.device_models if m in names.models]
-        if variant.device_models:
-            # Models that no device here has: 0 would mean "any".
-            row.models = sum(1 << b for b in bits) or (1 << 63)
-
-
-def is_bare(row: Any) -> int:
-    """1 for a variant without a request for cores or for memory."""
-    return int(row.need_u == 0 or row.memory == 0)
 
 
 def why_not(variant: Variant, node: Node, guarantee: float, level: int) -> str | None:

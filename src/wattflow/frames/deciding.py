@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from wattflow.engine.tables import NO_DEVICE
 from wattflow.engine.tables import State as View
 from wattflow.frames.kernel import ask_policy, frame_tables, jit
-from wattflow.frames.kernel.frame_tables import State
+from wattflow.frames.kernel.frame_tables import FrameState
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.model.workload import Workload
@@ -54,7 +54,7 @@ class Views:
         self.variants = [_cpu_variant(first, shape) for shape in range(len(workload.shapes))]
         self.score = bind.compiled(policy, first, "score")
         self.error: Exception | None = None
-        self._state: State | None = None
+        self._state: FrameState | None = None
         self._callback: Any = None
 
     def keys(self) -> NDArray[np.float64] | None:
@@ -65,7 +65,7 @@ class Views:
         priority = bind.compiled(self.policy, view, "priority")
         return np.array([priority(view.handle(), t) for t in range(len(self.workload))], np.float64)
 
-    def attach(self, state: State) -> None:
+    def attach(self, state: FrameState) -> None:
         """Let the placers of a frame's state ask this policy from now on."""
         self._state = state
         if jit.COMPILED:
@@ -120,7 +120,7 @@ class Views:
         return int(hosts[best]) if np.isfinite(cost[best]) else _NOBODY
 
 
-def _able(s: State, placer: int, task: int, room: bool) -> NDArray[np.int64]:
+def _able(s: FrameState, placer: int, task: int, room: bool) -> NDArray[np.int64]:
     """List a placer's hosts that could run the task; with ``room``, those it believes to have room for it now."""
     shape = int(s.shape[task])
     low, high = int(s.p_low[placer]), int(s.p_high[placer])
@@ -135,7 +135,7 @@ def _able(s: State, placer: int, task: int, room: bool) -> NDArray[np.int64]:
     return found
 
 
-def _look(view: View, s: State, placer: int) -> None:
+def _look(view: View, s: FrameState, placer: int) -> None:
     """Show the policy what the placer sees."""
     exact = s.i[frame_tables.EXACT] == 1
     taken = s.h_used + s.h_queued + s.h_coming if exact else s.seen[placer]

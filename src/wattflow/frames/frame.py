@@ -128,7 +128,7 @@ class Hosts:
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class MetadataService:
     """Knows where data lie and who is alive."""
 
     service: Delay = NO_DELAY
@@ -219,7 +219,7 @@ class Preemption:
 
 
 @dataclass(frozen=True, slots=True)
-class Faults:
+class FaultTolerance:
     """Failures and how the frame tolerates them. Hosts fail by the cluster's ``faults`` or by ``host_mtbf_s``.
 
     Attributes:
@@ -283,14 +283,14 @@ class Frame:
     broker: Broker | None = None
     placers: Placers = Placers()
     hosts: Hosts = Hosts()
-    metadata: Metadata | None = None
+    metadata: MetadataService | None = None
     data: DataManager | None = None
     split: Split | None = None
     stealing: Stealing | None = None
     rebalancing: Rebalancing | None = None
     speculation: Speculation | None = None
     preemption: Preemption | None = None
-    faults: Faults | None = None
+    faults: FaultTolerance | None = None
     hints: Hints | None = None
     barriers: Barriers | None = None
     elasticity: Elasticity | None = None

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.build import uniform_grid
-from wattflow.engine.offer_rows import micro, why_not
+from wattflow.engine.build import micro, uniform_grid, why_not
 from wattflow.frames import frame as frames
 from wattflow.frames import hashing, workloads
 from wattflow.frames.frame import Frame
 from wattflow.frames.kernel import frame_tables
-from wattflow.frames.kernel.frame_tables import State
+from wattflow.frames.kernel.frame_tables import FrameState
 from wattflow.frames.policies import SCORES, FramePolicy
 from wattflow.kernel import random
 from wattflow.model.cluster import Cluster, Node
@@ -28,7 +27,7 @@ _LARGEST_CACHE_TABLE = 1 << 28
 Arrays = dict[str, NDArray[Any]]
 
 
-def build(frame: Frame, workload: Workload, cluster: Cluster, policy: FramePolicy, seed: int) -> State:
+def build(frame: Frame, workload: Workload, cluster: Cluster, policy: FramePolicy, seed: int) -> FrameState:
     """Make the state before the first event. The frame has been validated."""
     return _Builder(frame, workload, cluster, policy, seed).build()
 
@@ -38,12 +37,13 @@ class _Builder:
 
     def __init__(self, frame: Frame, workload: Workload, cluster: Cluster, policy: FramePolicy, seed: int) -> None:
         self.frame, self.workload, self.cluster, self.policy, self.seed = frame, workload, cluster, policy, seed
-        self.i, self.f = np.zeros(frame_tables.INTS, np.int64), np.zeros(frame_tables.FLOATS)
+        self.i = np.zeros(frame_tables.INTS, np.int64)
+        self.f = np.zeros(frame_tables.FLOATS)
         self.tasks, self.hosts, self.placers = len(workload), len(cluster.nodes), frame.placers.count
         self.has_dag = workload.edge_count > 0 or (frame.barriers is not None and frame.barriers.levels)
         self.arrays: Arrays = {"i": self.i, "f": self.f, "served": np.zeros(frame_tables.SERVERS)}
 
-    def build(self) -> State:
+    def build(self) -> FrameState:
         self._settings()
         self._shapes()
         self._tasks()
@@ -55,7 +55,7 @@ class _Builder:
         self._caches()
         # Through the hash, as a stream's first word: neighbouring seeds begin far apart.
         self.arrays["rng"] = random.hashed_each(np.array([self.seed], np.uint64), np.zeros(1, np.uint64))
-        return State(**self.arrays)
+        return FrameState(**self.arrays)
 
     def _settings(self) -> None:
         i, f, frame, placers = self.i, self.f, self.frame, self.frame.placers
@@ -107,7 +107,7 @@ class _Builder:
             i[frame_tables.PREEMPT] = 1 + frames.PREEMPTIONS.index(preemption.kind)
             i[frame_tables.PREEMPT_KILL], i[frame_tables.PREEMPT_LIMIT] = preemption.kill, min(preemption.limit, 200)
             f[frame_tables.PREEMPT_S], f[frame_tables.RESUME_S] = preemption.after_s, preemption.resume_s
-        faults = frame.faults or frames.Faults()
+        faults = frame.faults or frames.FaultTolerance()
         i[frame_tables.MAX_RETRIES] = faults.retries
         i[frame_tables.FAILOVER] = faults.failover_s is not None
         f[frame_tables.FAILOVER_S], f[frame_tables.HEARTBEAT_S] = faults.failover_s or 0.0, faults.heartbeat_s
@@ -294,7 +294,7 @@ class _Builder:
         nodes, h = self.cluster.nodes, self.hosts
         grids = [uniform_grid(n.power.busy, n.power.watts, n.threads) if n.power else (np.zeros(1), 0.0) for n in nodes]
         sizes = np.array([len(grid) for grid, _ in grids], np.int64)
-        faults, elastic = self.frame.faults or frames.Faults(), self.frame.elasticity
+        faults, elastic = self.frame.faults or frames.FaultTolerance(), self.frame.elasticity
         mtbf = [_mtbf(node, faults) for node in nodes]
         if self.i[frame_tables.SLOTS] and any(np.isfinite(mean) for mean, _ in mtbf):
             raise InvalidInput(
@@ -494,7 +494,7 @@ def _why_not(variant: Variant, node: Node) -> str | None:
     return why_not(variant, node, 1.0, 0)
 
 
-def _mtbf(node: Node, faults: frames.Faults) -> tuple[float, float]:
+def _mtbf(node: Node, faults: frames.FaultTolerance) -> tuple[float, float]:
     if faults.host_mtbf_s is not None:
         return faults.host_mtbf_s, faults.host_repair_s
     return (node.faults.mtbf_s, node.faults.repair_s) if node.faults is not None else (np.inf, 0.0)

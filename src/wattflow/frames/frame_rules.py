@@ -22,7 +22,7 @@ COMPONENTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class MechanismForm:
     """One way to have a mechanism: the key that asks for it, and what it does."""
 
     name: str
@@ -38,7 +38,7 @@ class Mechanism:
 
     name: str
     components: tuple[str, ...]
-    forms: tuple[Form, ...]
+    forms: tuple[MechanismForm, ...]
 
 
 # A need is one of `COMPONENTS` or a key of `frame_rules._MET`, which says how a frame meets it.
@@ -46,8 +46,8 @@ def _preempts(kind: str) -> Callable[[Frame], bool]:
     return lambda frame: frame.preemption is not None and frame.preemption.kind == kind
 
 
-def _form(name: str, key: str, text: str, wanted: Callable[[Frame], bool], *needs: str) -> Form:
-    return Form(name, key, text, wanted, needs)
+def _form(name: str, key: str, text: str, wanted: Callable[[Frame], bool], *needs: str) -> MechanismForm:
+    return MechanismForm(name, key, text, wanted, needs)
 
 
 MECHANISMS = (
@@ -120,7 +120,7 @@ MECHANISMS = (
 )  # fmt: skip
 
 
-def forms_of(frame: Frame) -> list[tuple[Mechanism, Form]]:
+def forms_of(frame: Frame) -> list[tuple[Mechanism, MechanismForm]]:
     """List the mechanisms that a frame uses, in the order of the table."""
     return [(mechanism, form) for mechanism in MECHANISMS for form in mechanism.forms if form.wanted(frame)]
 

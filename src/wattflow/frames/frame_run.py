@@ -15,7 +15,7 @@ from wattflow.frames.deciding import Views
 from wattflow.frames.frame import Frame
 from wattflow.frames.frame_rules import check
 from wattflow.frames.kernel import frame_loop, frame_tables
-from wattflow.frames.kernel.frame_tables import State
+from wattflow.frames.kernel.frame_tables import FrameState
 from wattflow.frames.policies import FramePolicy
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import WattflowError
@@ -82,7 +82,9 @@ def run_frame(
     return _result(state, (frame, workload, cluster, chosen, seed), seconds)
 
 
-def _advance(state: State, total: int, progress: Callable[[float], None] | None, views: Views | None = None) -> None:
+def _advance(
+    state: FrameState, total: int, progress: Callable[[float], None] | None, views: Views | None = None
+) -> None:
     opening, advance, settle = frame_loop.functions(frame_loop.type_of(state))
     # Hashes wrap around at 64 bits, and NaN stands for unknown joules; uncompiled, numpy would warn of both.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -104,7 +106,7 @@ def _advance(state: State, total: int, progress: Callable[[float], None] | None,
         settle(state.handle())
 
 
-def _grow(state: State) -> None:
+def _grow(state: FrameState) -> None:
     """Make room for events, records or both."""
     if int(state.i[frame_tables.EVENT_N] + state.i[frame_tables.MARGIN]) > len(state.e_time):
         rows = 2 * len(state.e_time) + int(state.i[frame_tables.MARGIN])
@@ -121,7 +123,7 @@ def _longer(array: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
     return larger
 
 
-def _result(state: State, inputs: tuple[Frame, Workload, Cluster, FramePolicy, int], seconds: float) -> Run:
+def _result(state: FrameState, inputs: tuple[Frame, Workload, Cluster, FramePolicy, int], seconds: float) -> Run:
     frame, workload, cluster, policy, seed = inputs
     start, end = float(state.f[frame_tables.START]), float(state.f[frame_tables.LAST_END])
     span = end - start

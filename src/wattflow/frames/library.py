@@ -10,8 +10,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from wattflow.files.reading import small_text
 from wattflow.files.strict_table import Problems, StrictTable
+from wattflow.files.whole import small_text
 from wattflow.frames import frame as frames
 from wattflow.frames.frame import Delay, Frame
 from wattflow.frames.frame_rules import CHOICES, problems_of
@@ -23,14 +23,14 @@ SECTIONS: dict[str, type] = {
     "broker": frames.Broker,
     "placers": frames.Placers,
     "hosts": frames.Hosts,
-    "metadata": frames.Metadata,
+    "metadata": frames.MetadataService,
     "data": frames.DataManager,
     "split": frames.Split,
     "stealing": frames.Stealing,
     "rebalancing": frames.Rebalancing,
     "speculation": frames.Speculation,
     "preemption": frames.Preemption,
-    "faults": frames.Faults,
+    "faults": frames.FaultTolerance,
     "hints": frames.Hints,
     "barriers": frames.Barriers,
     "elasticity": frames.Elasticity,

@@ -29,7 +29,7 @@ OBJECTS = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class WorkKind:
     """A kind of work: mean seconds, spread (σ of log), and how many objects its tasks read."""
 
     name: str
@@ -39,12 +39,12 @@ class Kind:
 
 
 KINDS = (
-    Kind("text search", 0.3, 1.0, 4000),
-    Kind("business analytics", 2.0, 1.2, 2000),
-    Kind("scientific computing", 8.0, 1.0, 1000),
-    Kind("multimedia", 1.5, 0.8, 6000),
-    Kind("video analytics", 4.0, 0.9, 3000),
-    Kind("inference", 0.15, 0.6, 500),
+    WorkKind("text search", 0.3, 1.0, 4000),
+    WorkKind("business analytics", 2.0, 1.2, 2000),
+    WorkKind("scientific computing", 8.0, 1.0, 1000),
+    WorkKind("multimedia", 1.5, 0.8, 6000),
+    WorkKind("video analytics", 4.0, 0.9, 3000),
+    WorkKind("inference", 0.15, 0.6, 500),
 )
 """The six kinds of work that the authors name; the numbers are assumed."""
 

@@ -8,9 +8,8 @@ stream = generate.Recipe.parse("map-reduce:tasks=20,workflows=50,arrivals=poisso
 from __future__ import annotations
 
 from wattflow.generate.benchmark import DEMOS, benchmark_workload
-from wattflow.generate.families import FAMILIES
 from wattflow.generate.laws import ARRIVALS, LAWS, Arrivals, Law
-from wattflow.generate.recipe import Recipe
+from wattflow.generate.recipe import FAMILIES, Recipe
 from wattflow.model.workload import Workload
 
 __all__ = ["ARRIVALS", "DEMOS", "FAMILIES", "LAWS", "Arrivals", "Law", "Recipe", "benchmark_workload", "workload"]

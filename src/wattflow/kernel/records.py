@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import io
 import weakref
-from typing import Any
+import zipfile
+from typing import IO, Any, TypeVar
 
 import numpy as np
+
+from wattflow.kernel.handle import Tables, as_bytes, plain
+from wattflow.model.errors import InvalidInput
 
 
 class Row(np.record):  # type: ignore[misc]
@@ -80,3 +86,110 @@ def _keep(memory: np.ndarray) -> None:
     _kept.append(memory)
     while sum(map(len, _kept)) > KEPT_BYTES:
         _kept.pop(0)
+
+
+# Of the archive's form. Columns that come need no new version: `read` goes by their names.
+VERSION = 1
+_SCHEMA = "schema"
+Kind = TypeVar("Kind", bound=Tables)
+
+
+def schema(tables: Tables) -> str:
+    """Describe tables in one line: their kind, the format, and a hash of all names and types, to tell files apart."""
+    facts = [(name, getattr(tables, name)) for name in tables.NAMES]
+    described = repr([(name, plain(table.dtype).descr, table.ndim) for name, table in facts])
+    return f"{type(tables).__name__} {VERSION} {hashlib.sha256(described.encode()).hexdigest()[:16]}"
+
+
+def dump(tables: Tables) -> bytes:
+    """Return the archive as bytes."""
+    buffer = io.BytesIO()
+    write(tables, buffer)
+    return buffer.getvalue()
+
+
+def write(tables: Tables, file: IO[bytes]) -> None:
+    """Write the archive; `numpy.load` reads it too."""
+    tables._refuse_if_busy("saved")
+    kept = {name: getattr(tables, name) for name in tables.NAMES}
+    kept |= {name: kept[name][:0] for name in tables.UNSAVED}
+    arrays: dict[str, Any] = {name: _plain_rows(table) for name, table in kept.items()}
+    arrays[_SCHEMA] = np.frombuffer(schema(tables).encode(), np.uint8)
+    np.savez(file, **arrays)
+
+
+def read(file: IO[bytes], like: Kind, source: str = "snapshot") -> Kind:
+    """Return tables of the same kind as ``like``, read column by column by name; `InvalidInput` for any other file.
+
+    A file of an earlier version lacks columns that came since: they are 0, or what ``DEFAULTS`` of the class says. A
+    table that came since is the one of ``like``. A column that this version does not know is refused by name, since
+    what it says would be lost; only padding (``unused…``) is left out.
+    """
+    try:
+        # Without pickles: a snapshot from elsewhere must not run code.
+        with np.load(file, allow_pickle=False) as archive:
+            if _SCHEMA not in archive:
+                raise InvalidInput(source, "it holds no tables of wattflow")
+            _check_kind(archive[_SCHEMA].tobytes().decode("utf-8", "replace"), like, source)
+            unknown = sorted(set(archive.files) - {_SCHEMA, *like.NAMES})
+            if unknown:
+                raise InvalidInput(source, f"it has tables that this version does not know: {', '.join(unknown)}")
+            found = {name: archive[name] for name in like.NAMES if name in archive}
+            read_in = {name: _table(name, array, like, source) for name, array in found.items()}
+            return type(like)(**{name: read_in.get(name, getattr(like, name)) for name in like.NAMES})
+    except (zipfile.BadZipFile, ValueError, KeyError, EOFError) as problem:
+        raise InvalidInput(source, f"it is damaged: {problem}") from None
+
+
+def _check_kind(found: str, like: Tables, source: str) -> None:
+    kind, version, *_ = [*found.split(), "", ""]
+    if (kind, version) != (type(like).__name__, str(VERSION)):
+        raise InvalidInput(
+            source,
+            f"its tables are {found!r}, this version reads {type(like).__name__} {VERSION}; "
+            "load it with the version that saved it",
+        )
+
+
+def _table(name: str, array: Any, like: Tables, source: str) -> Any:
+    """Return a table of the file in this version's layout."""
+    wanted = getattr(like, name)
+    fields, found = plain(wanted.dtype), array.dtype
+    if array.ndim != wanted.ndim or (fields.names is None) != (found.names is None):
+        raise InvalidInput(source, f"its table {name} has another form; load it with the version that saved it")
+    if found == fields:
+        return _rows(array)
+    if fields.names is None:
+        raise InvalidInput(source, f"its table {name} holds {found}, this version's {fields}")
+    _check_columns(name, found, fields, source)
+    table = record_table(fields, len(array))
+    for column in fields.names:
+        known = column in found.names
+        table[column] = array[column] if known else like.DEFAULTS.get(f"{name}.{column}", 0)
+    return table
+
+
+def _check_columns(name: str, found: Any, fields: Any, source: str) -> None:
+    # Padding says nothing, so it may go.
+    unknown = [c for c in found.names if c not in fields.names and not c.startswith("unused")]
+    other = [c for c in found.names if c in fields.names and not np.can_cast(found[c], fields[c], "safe")]
+    if unknown or other:
+        what = (
+            f"columns that this version does not know: {', '.join(unknown)}"
+            if unknown
+            else (f"columns of another type: {', '.join(other)}")
+        )
+        raise InvalidInput(source, f"its table {name} has {what}; load it with the version that saved it")
+
+
+def _plain_rows(table: Any) -> Any:
+    array = np.asarray(table)
+    return as_bytes(array).view(plain(array.dtype)) if array.dtype.names else array
+
+
+def _rows(array: Any) -> Any:
+    if array.dtype.names is None:
+        return np.ascontiguousarray(array)
+    table = record_table(array.dtype, len(array))
+    as_bytes(table)[...] = as_bytes(np.ascontiguousarray(array))
+    return table

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
-from wattflow.files.reading import small_text
+from wattflow.files.whole import small_text
 from wattflow.model.errors import InvalidInput, WattflowError
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -17,22 +17,20 @@ from __future__ import annotations
 import asyncio
 import datetime
 import itertools
-import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
-import aiohttp
 import msgspec
 
 from wattflow.kube import objects
-from wattflow.kube.client import MERGE, ApiError, Client
+from wattflow.kube.client import ApiError, Client
 from wattflow.kube.leader import Lease
 from wattflow.kube.reflect import DELETED
+from wattflow.kube.taint_writer import drop_taint, put_taint, taints_of
 from wattflow.kube.tenant import PREFIX
 
-log = logging.getLogger(__name__)
 CLAIM = f"{PREFIX}claimed"
-_TRIES = 8
 _AGAIN_S = 1.0
 
 
@@ -132,49 +130,29 @@ class Claims:
 
     async def _write(self, name: str, claimed: bool) -> None:
         """Put our taint on a node or take it off."""
-        if not await write_claim(self.client, name, self.owner if claimed else ""):
+        if claimed:
+            done = await put_taint(self.client, name, CLAIM, self.owner, unless=_claimed)
+        else:
+            done = await drop_taint(self.client, name, CLAIM, self.owner)
+        if not done:
             # Asked again at the next wish for it.
             self._asked.discard(name)
 
 
-async def write_claim(client: Client, name: str, owner: str) -> bool:
-    """Claim a node for an owner, or (without one) take its claim off; returns whether that is so now.
-
-    Taints are one list for all, so it is written only as it was read.
-    """
-    path = f"/api/v1/nodes/{name}"
-    try:
-        for _ in range(_TRIES):
-            node = await client.get(path, dict)
-            # As plain JSON, so that fields of taints which we do not read survive the writing.
-            rest = [one for one in node["spec"].get("taints") or [] if one["key"] != CLAIM]
-            if len(rest) < len(node["spec"].get("taints") or []) and owner:
-                return True  # it is there, ours or another's
-            mine = [{"key": CLAIM, "value": owner, "effect": "NoSchedule"}] if owner else []
-            version = node["metadata"]["resourceVersion"]
-            body = {"metadata": {"resourceVersion": version}, "spec": {"taints": rest + mine}}
-            try:
-                await client.call("PATCH", path, body, content=MERGE)
-                return True
-            except ApiError as error:
-                if error.code != 409:
-                    raise
-        log.warning("node %s: changes too often to be claimed now", name)
-    except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
-        log.error("node %s: claim not written: %s", name, error)
-    return False
+def _claimed(node: dict[str, Any]) -> bool:
+    return any(one["key"] == CLAIM for one in taints_of(node))
 
 
-async def expired(client: Client, namespace: str, silent_s: float, now: datetime.datetime) -> list[str]:
-    """Return the nodes whose claim's owner has not renewed its lease for so long, or has none.
+async def expired(client: Client, namespace: str, silent_s: float, now: datetime.datetime) -> dict[str, str]:
+    """Return the nodes whose claim's owner has not renewed its lease for so long, or has none; with that owner.
 
     ``deploy/claims`` runs `wattflow kube claims --release-expired` by it every minute: a claim ends without its owner.
     """
     nodes = (await client.list_all("/api/v1/nodes", objects.Node, fresh=True)).items
-    # One claim at most stands on a node: `write_claim` adds none where one is.
+    # One claim at most stands on a node: `Claims` adds none where one is.
     owners = {one.metadata.name: t.value for one in nodes for t in one.spec.taints if t.key == CLAIM}
     gone = {owner for owner in set(owners.values()) if await _silent(client, namespace, owner, silent_s, now)}
-    return sorted(name for name, owner in owners.items() if owner in gone)
+    return {name: owner for name, owner in sorted(owners.items()) if owner in gone}
 
 
 async def _silent(client: Client, namespace: str, owner: str, silent_s: float, now: datetime.datetime) -> bool:

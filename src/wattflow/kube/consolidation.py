@@ -23,10 +23,11 @@ import msgspec
 from wattflow.kube import accounting, gangs, objects, sleep_facts, sleeping
 from wattflow.kube.binder import Binder
 from wattflow.kube.book import Book
-from wattflow.kube.client import MERGE, ApiError
+from wattflow.kube.client import ApiError
 from wattflow.kube.filters import feasible, snapshot
 from wattflow.kube.power import Watts
 from wattflow.kube.preempt import Evictor
+from wattflow.kube.taint_writer import drop_taint, put_taint
 from wattflow.kube.tenant import PREFIX
 from wattflow.live.protocol import Power
 from wattflow.model.cluster import Sleep
@@ -102,9 +103,9 @@ class Consolidator:
             return
         left = [name for name, view in self.book.cluster.nodes.items() if self._marked(view.node)]
         for name in left:
-            await self._mark(name, on=False)
+            await drop_taint(self.evictor.client, name, EMPTYING, self.sleeper.owner)
         found = self.best() if not self.book.waiting else None  # who waits needs the room more
-        if found is None or not await self._mark(found.node, on=True):
+        if found is None or not await self._mark(found.node):
             return
         self.emptying, self._since_s = found.node, self.clock()
         text = (
@@ -187,7 +188,7 @@ class Consolidator:
         gone = self.emptying not in self.book.cluster.nodes
         if asleep or gone or self.clock() - self._since_s > _LIMIT_S:
             if not gone:
-                await self._mark(self.emptying, on=False)
+                await drop_taint(self.evictor.client, self.emptying, EMPTYING, self.sleeper.owner)
             if not asleep:  # what kept it is likely to keep it: others are tried first
                 self._not_before_s[self.emptying] = self.clock() + _LIMIT_S
             self.emptying = ""
@@ -202,26 +203,13 @@ class Consolidator:
                 self._since_s = -math.inf  # a budget: the rest stays, and with it the node
                 return
 
+    async def _mark(self, name: str) -> bool:
+        """Put our taint on a node, unless it is somebody's by now: the watch that chose it may be behind."""
+        taken = lambda node: self.sleeper.held(msgspec.convert(node, objects.Node)) is not None  # noqa: E731
+        return await put_taint(self.evictor.client, name, EMPTYING, self.sleeper.owner, taken)
+
     def _marked(self, node: objects.Node) -> bool:
         return any(one.key == EMPTYING and one.value == self.sleeper.owner for one in node.spec.taints)
-
-    async def _mark(self, name: str, on: bool) -> bool:
-        """Put our taint on a node or take it off; written only as it was read, since taints are one list for all."""
-        path = f"/api/v1/nodes/{name}"
-        node = await self.evictor.client.get(path, dict)
-        if on and node["spec"].get("unschedulable"):
-            return False
-        rest = [one for one in node["spec"].get("taints") or [] if one["key"] != EMPTYING]
-        mine = [{"key": EMPTYING, "value": self.sleeper.owner, "effect": "NoSchedule"}] if on else []
-        version = {"resourceVersion": node["metadata"]["resourceVersion"]}
-        try:
-            body = {"metadata": version, "spec": {"taints": rest + mine}}
-            await self.evictor.client.call("PATCH", path, body, content=MERGE)
-        except ApiError as error:
-            if error.code != 409:
-                raise
-            return False  # somebody changed it meanwhile: another look decides
-        return True
 
 
 def _as_new(pod: objects.Pod) -> objects.Pod:

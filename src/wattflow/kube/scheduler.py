@@ -29,6 +29,7 @@ from wattflow.kube.executions import Executions
 from wattflow.kube.frame.reservations import Page, Reservations
 from wattflow.kube.frame.role import Role
 from wattflow.kube.frame.theft import Thief
+from wattflow.kube.late_binding import LateBinding
 from wattflow.kube.late_pods import Late
 from wattflow.kube.leader import Leader
 from wattflow.kube.power import GROUP, NodePowerProfile, Watts
@@ -88,7 +89,7 @@ class Scheduler:
     _outcomes: list[BindingEnd] = field(default_factory=list)
     _failures: dict[str, int] = field(default_factory=dict)
     _integrated_s: float = 0.0
-    _until_awake: dict[str, list[tuple[str, str, float]]] = field(default_factory=dict)
+    _until_awake: LateBinding = field(init=False)
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -105,6 +106,7 @@ class Scheduler:
             estimate_of=self.estimates.of,
         )
         self.late, self.cap = Late(self.book), ClusterCap(self.watts, self.book)
+        self._until_awake = LateBinding(self.book, self.estimates.of, settings.sleep_state)
         self.estimates.speed_of = self.book.speed_of
         self.book.offers.joules = 1.0 if settings.mode == "extender" else settings.joules
         self.book.offers.capped, self.book.offers.caps = self.watts.capped, self.watts.capped_nodes
@@ -201,9 +203,8 @@ class Scheduler:
 
     def _released(self) -> None:
         # at the loop's next turn, so that pods are not looked at from within a look at them
-        loop = asyncio.get_running_loop()
-        loop.call_soon(self.book.look_again)
-        loop.call_soon(self._wake.set)
+        for job in (self.book.look_again, self._wake.set):
+            asyncio.get_running_loop().call_soon(job)
 
     def _on_profile(self, kind: str, profile: NodePowerProfile) -> None:
         self.watts.on_profile(kind, profile)
@@ -284,6 +285,7 @@ class Scheduler:
                 await asyncio.sleep(_GATHER_S)
             self._wake.clear()
             wake_at_s = self.decide()
+            await asyncio.sleep(0)  # an event that is set lets nobody else in: the lease would not be renewed
 
     def decide(self) -> float:
         """One round: settle bindings, tell the decider what changed, step, assume; returns when to come again."""
@@ -351,23 +353,21 @@ class Scheduler:
         if state is Power.ASLEEP and view is not None:
             self.watts.asleep_w[name] = sleep_facts.of(view.node, self.settings.sleep_state).watts
         elif state is Power.ON:
-            self.watts.asleep_w.pop(name, None)
-            for waiting, record in self._for(name):
+            slept = self.watts.asleep_w.pop(name, None) is not None
+            self._until_awake.decide_again(name, self.clock())
+            for waiting, record in (waited := self._until_awake.take(name)):
                 # minutes have passed since the node was chosen: a cordon or a taint that came meanwhile wins
                 reason = self.book.against(record)
                 if reason is None:
                     self._send(waiting)
                 else:
                     self._give_back(waiting[0], reason)
+            if not slept and not waited:
+                return  # it was not let sleep: the policy may want that again at once, and again
         self._wake.set()
 
-    def _for(self, name: str) -> list[tuple[tuple[str, str, float], Record]]:
-        """Take what waits for a node to wake and is still meant for it."""
-        found = ((waiting, self.book.records.get(waiting[0])) for waiting in self._until_awake.pop(name, ()))
-        return [(one, record) for one, record in found if record is not None and record.assumed and record.node == name]
-
     def _unwoken(self, name: str) -> None:
-        for waiting, _ in self._for(name):
+        for waiting, _ in self._until_awake.take(name):
             if self.sleeper is not None and name not in self.sleeper.states:
                 # gone, or another came in its place: no fault of the pod, which must not wait while that one idles
                 self._failures.pop(waiting[0], None)
@@ -405,7 +405,7 @@ class Scheduler:
                 if self.sleeper is None or self.sleeper.awake(choice.node):
                     self._send(waiting)
                 else:
-                    self._until_awake.setdefault(choice.node, []).append(waiting)
+                    self._until_awake.wait(waiting)
                     # whatever the engine believes of the node: who waits for one that sleeps has it woken
                     self.sleeper.wake(choice.node)
 

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 
@@ -29,6 +30,7 @@ from wattflow.kube.kubelet_word import Sign, is_open, ready, sign_of, spoke_sinc
 from wattflow.kube.leader import Lease
 from wattflow.kube.reflect import DELETED
 from wattflow.kube.settings import SchedulerSettings
+from wattflow.kube.taint_writer import drop_taint, put_taint
 from wattflow.kube.tenant import PREFIX
 from wattflow.levels.power_hooks import HookFailed, PowerHook
 from wattflow.live.protocol import Power
@@ -43,6 +45,8 @@ _LEASES_PER_S = 25
 _TRIES = 3
 _TAINTS_S = 30.0
 """A woken node's taints of sleep are waited for so long: the controller that puts them there looks every five."""
+_FOUND_S, _LEFT_ON_S = 120.0, 3600.0
+"""A kubelet that speaks so long after it should sleep is that of a machine that is on; it is left on for so long."""
 _WATTS_S = 60.0
 """A machine that was told to sleep draws as much as one that sleeps after this long."""
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -96,6 +100,7 @@ class Sleeper:
     dry_run: bool = False
     usual_s: float = 120.0
     states: dict[str, Power] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
     _nodes: dict[str, objects.Node] = field(default_factory=dict)
     _before: dict[str, Sign] = field(default_factory=dict)
     _ready: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -103,6 +108,9 @@ class Sleeper:
     _tidying: set[str] = field(default_factory=set)
     _away: dict[str, tuple[str, objects.Node] | None] = field(default_factory=dict)
     """Nodes that are given back while they sleep, and the last change that was not passed on."""
+    _first: dict[str, tuple[float, Sign]] = field(default_factory=dict)
+    """Of nodes that sleep: when each was first seen to, and what its kubelet had said by then."""
+    _left_on_s: dict[str, float] = field(default_factory=dict)
 
     def seen(self, kind: str, node: objects.Node) -> objects.Node | None:
         """Return a node as we look at it: one that sleeps by our order lacks what sleep alone put there.
@@ -132,9 +140,23 @@ class Sleeper:
         # only of a node that is new to us: the watch may tell of our own mark after we have taken it off
         if first and name not in self.states:
             self.states[name] = Power.ASLEEP
-        keep_off = self._held(node) is not None
+        self._look_whether_on(name, node)
+        keep_off = self.held(node) is not None
         rest = [one for one in node.spec.taints if keep_off or (one.key != ASLEEP and one.key not in OF_SLEEP)]
         return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=rest))
+
+    def _look_whether_on(self, name: str, node: objects.Node) -> None:
+        """Use a node again that is on although it should sleep: by somebody's hand, or by a leader that was killed
+        between its mark and its order."""
+        if self.states.get(name) is not Power.ASLEEP:
+            self._first.pop(name, None)
+            return
+        now_s, said = self.clock(), sign_of(node)
+        first_s, before = self._first.setdefault(name, (now_s, said))
+        if now_s - first_s > _FOUND_S and ready(node) and spoke_since(said, before):
+            self._left_on_s[name] = now_s + _LEFT_ON_S
+            self._say(name, "FoundAwake", "it is on although it was put to sleep; it is used, and left on for an hour")
+            self._on(name)
 
     def awake(self, name: str) -> bool:
         """Return whether pods may be bound to it."""
@@ -155,7 +177,7 @@ class Sleeper:
 
     def wake(self, name: str) -> None:
         """Wake a node that sleeps. One that is on is told to be so, lest the engine waits for it."""
-        if name in self._nodes and self._held(self._nodes[name]) is not None:
+        if name in self._nodes and self.held(self._nodes[name]) is not None:
             self.failed(name)
             return
         if self.states.get(name) in (Power.ASLEEP, Power.FALLING):
@@ -181,7 +203,7 @@ class Sleeper:
         if self.allowance is None:
             return []
         asleep = [name for name in sorted(self.states) if self.states[name] is Power.ASLEEP]
-        free = [name for name in asleep if name in self._nodes and self._held(self._nodes[name]) is None]
+        free = [name for name in asleep if name in self._nodes and self.held(self._nodes[name]) is None]
         woken = self.allowance.wanted(free)
         for name in woken:
             self.wake(name)
@@ -206,7 +228,7 @@ class Sleeper:
         if missing_m <= 0 and not pods:
             return []
         views = late.book.cluster.nodes
-        asleep = late_pods.asleep(self.states, lambda view: self._held(view.node) is None, late.book)
+        asleep = late_pods.asleep(self.states, lambda view: self.held(view.node) is None, late.book)
         woken = late_pods.for_cores(missing_m, views, self.states, asleep)
         states = {**self.states, **dict.fromkeys(woken, Power.WAKING)}
         for name, helped in late_pods.for_pods(pods, views, states, asleep).items():
@@ -218,7 +240,7 @@ class Sleeper:
 
     def wake_for(self, pods: list[objects.Pod], book: Book) -> list[str]:
         """Wake nodes for pods that no node which is on or waking takes; returns which."""
-        asleep = late_pods.asleep(self.states, lambda view: self._held(view.node) is None, book)
+        asleep = late_pods.asleep(self.states, lambda view: self.held(view.node) is None, book)
         woken = list(late_pods.for_pods(pods, book.cluster.nodes, self.states, asleep))
         for name in woken:
             self.wake(name)
@@ -245,7 +267,7 @@ class Sleeper:
             found.append(node)
         return found
 
-    def _held(self, node: objects.Node) -> str | None:
+    def held(self, node: objects.Node) -> str | None:
         """Return why a node is somebody else's business now."""
         other = node.metadata.annotations.get(ASLEEP, self.owner)
         if other != self.owner:
@@ -258,6 +280,8 @@ class Sleeper:
             return "it comes for pods that wait"
         if node is not None and self.expected(node):
             return "Kueue is about to admit pods that need it"
+        if self.clock() < self._left_on_s.get(name, 0.0):
+            return "it was on although it should have slept"
         return None if self.allowance is None else self.allowance.against(name)
 
     def _say(self, name: str, reason: str, text: str) -> None:
@@ -367,7 +391,7 @@ class Sleeper:
         said = sign_of(node)
         if any(said) and spoke_since(said, self._before.get(name)):
             self._before[name] = said
-        return self._held(node)
+        return self.held(node)
 
     async def _succeeded(self, name: str, back: GivenBack, began_s: float) -> None:
         """A node that was given back has come as another one: the old one leaves our book, its pods choose anew."""
@@ -451,29 +475,12 @@ class Sleeper:
 
     async def _mark(self, name: str, asleep: bool, notes: Mapping[str, str] | None = None) -> bool:
         """Put our taint and annotation on a node, or take both off; cordons and others' taints stay as they are."""
-        path = f"/api/v1/nodes/{name}"
-        mine = [{"key": ASLEEP, "value": self.owner, "effect": "NoSchedule"}] if asleep else []
-        try:
-            for _ in range(_TRIES + 5):
-                node = await self.client.get(path, dict)
-                # the watch may be behind: what stands in the object that is written decides, and a change in between
-                # is answered with 409, since the version that was read goes with the write
-                if asleep and self._held(msgspec.convert(node, objects.Node)) is not None:
-                    return False
-                rest = [one for one in node["spec"].get("taints") or [] if one["key"] != ASLEEP]
-                version = {"resourceVersion": node["metadata"]["resourceVersion"]}
-                noted = {ASLEEP: self.owner if asleep else None, **(notes or {})}
-                body = {"metadata": {"annotations": noted} | version, "spec": {"taints": rest + mine}}
-                try:
-                    await self.client.call("PATCH", path, body, content=MERGE)
-                    return True
-                except ApiError as error:
-                    if error.code != 409:
-                        raise
-            log.error("node %s: changes too often to be marked now", name)
-        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.error("node %s: mark not written: %s", name, error)
-        return False
+        noted = {ASLEEP: self.owner if asleep else None, **(notes or {})}
+        if not asleep:
+            return await drop_taint(self.client, name, ASLEEP, self.owner, notes=noted)
+        # the watch may be behind: what stands in the object that is written decides
+        taken = lambda node: self.held(msgspec.convert(node, objects.Node)) is not None  # noqa: E731
+        return await put_taint(self.client, name, ASLEEP, self.owner, taken, noted)
 
 
 def allow(

@@ -34,7 +34,7 @@ from wattflow.sim import kernel
 from wattflow.sim.simulate import grow
 
 
-class Crew:
+class ThreadCrew:
     """``many`` hands, the caller's own among them; jobs should let the interpreter's lock go.
 
     A pool of futures takes some 30 µs for a job; here a hand waits at a lock of its own and costs a few.
@@ -291,7 +291,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._mask = np.zeros((count, rows), np.bool_)
         many = min(count // 8, len(os.sched_getaffinity(0))) if threads is None else threads
         self._threads = min(count, max(1, many))
-        self._crew = Crew(self._threads)
+        self._crew = ThreadCrew(self._threads)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

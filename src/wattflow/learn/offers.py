@@ -48,7 +48,7 @@ def _is_passed_over(state, ask, task, variant, found):
         node = view.node_of(state, c)
         if patient.crowded(state, variant, node):
             continue
-        finish_s = view.crowded_finish_s(state, task, variant, c)
+        finish_s = pricing.finish_s(state, task, variant, c)
         if not view.has_profile(state, node) or wattflow.slower_s(state, task, finish_s, due) <= 0.0:
             return False
         least_s = min(least_s, finish_s)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.live import calls, fork, journal
+from wattflow.live import fork, journal
 from wattflow.live.engine import Engine
 from wattflow.live.object_codec import Decoder
 from wattflow.live.protocol import LOOSE, Kind, Placement, row_of
@@ -105,10 +105,13 @@ class _Tape:
             numbers = [named.get(one) for one in ("release_s", "estimate_s", "deadline_s", "input_bytes")]
             release, estimate, deadline, size = numbers
             made = _Task(
-                named["shape"], named.get("workflow", LOOSE) or -int(told),
-                math.nan if release is None else float(release), math.nan if estimate is None else float(estimate),
-                math.inf if deadline is None else float(deadline), float(size or 0.0),
-            )  # fmt: skip
+                named["shape"],
+                named.get("workflow", LOOSE) or -int(told),
+                math.nan if release is None else float(release),
+                math.nan if estimate is None else float(estimate),
+                math.inf if deadline is None else float(deadline),
+                float(size or 0.0),
+            )
             self.tasks[told] = made
             self._new.append(made)
         elif kind == Kind.EDGE and len(who) >= 2:
@@ -201,7 +204,7 @@ def from_journal(
     decoder = Decoder({}, "journal")
     for call in journal.told(place):
         name, arguments, fields = call
-        told = calls.tell(engine, call, policies)
+        told = journal.tell(engine, call, policies)
         if name in ("shape", "workflow", "put", "step"):
             given = [decoder.decode(one) for one in arguments]
             tape.take(name, given, {key: decoder.decode(one) for key, one in fields.items()}, told)

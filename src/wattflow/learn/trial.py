@@ -27,7 +27,7 @@ from wattflow.sim.simulate import Simulation
 Floats = NDArray[np.float64]
 
 
-class Trial:
+class WeightsTrial:
     """A workload on a cluster under one policy, ready to run many times."""
 
     def __init__(
@@ -126,7 +126,7 @@ class Judge:
         self.scenario, self.seed, self.wish = scenario, seed, wish or TrialWeights()
         workload = scenario.draw(seed)
         cluster, options = scenario.cluster, scenario.options
-        self.trial = Trial(workload, cluster, policy or self.wish.policy(), seed, options)
+        self.trial = WeightsTrial(workload, cluster, policy or self.wish.policy(), seed, options)
         self.baseline, self.punctual, self.reference = (
             measured.measure(workload, cluster, policy, seed, options)
             for policy in (

@@ -121,6 +121,26 @@ class Response:
         """Estimate the joules at a level."""
         return self._estimate(level, self._curve.joules, self._bend_j, self._spread[1])
 
+    def under_cap(self, cap_w: float) -> tuple[Estimate, Estimate] | None:
+        """Estimate seconds and joules under a power limit; None where it is below the watts of the lowest run.
+
+        A device that is held to a limit lowers its clock until it draws no more, so a limit is the clock that draws
+        that many watts. Nothing is said of clocks below those that were run: there the memory's clock may fall, too.
+        """
+        low, high = float(self._levels[0]), self.full
+        if self._watts(high) <= cap_w:
+            return self.seconds(high), self.joules(high)
+        if self._watts(low) > cap_w:
+            return None
+        # Halved 40 times: far finer than any clock.
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._watts(middle) <= cap_w else (low, middle)
+        return self.seconds(low), self.joules(low)
+
+    def _watts(self, level: float) -> float:
+        return self.joules(level).value / self.seconds(level).value
+
     def best(self, levels: Sequence[float], slowdown: float) -> float:
         """Choose the level of the fewest joules among those not slower than ``slowdown`` times full clock.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wattflow.engine import groups, tables
-from wattflow.engine.offer_rows import Names
+from wattflow.engine.build import Names
 from wattflow.engine.settings import QUEUES, SELECTIONS
 from wattflow.engine.validate import validate_state
 from wattflow.kernel import jit, random

@@ -16,7 +16,7 @@ import numpy as np
 
 from wattflow.engine.tables import State
 from wattflow.files.whole import whole_file
-from wattflow.kernel import table_file
+from wattflow.kernel import records
 from wattflow.kernel.handle import Tables, as_bytes
 from wattflow.live.engine import Engine
 from wattflow.live.growth import end_lists, fit_boards, grown, without_spare
@@ -91,8 +91,8 @@ def save(engine: Engine, path: str | os.PathLike[str], notes: Mapping[str, Any] 
     with whole_file(path) as place, place.open("wb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr("engine.json", json.dumps(head))
-            archive.writestr("state.npz", table_file.dump(engine.state))
-            archive.writestr("desk.npz", table_file.dump(engine._desk))
+            archive.writestr("state.npz", records.dump(engine.state))
+            archive.writestr("desk.npz", records.dump(engine._desk))
         file.flush()
         # Before the rename that `whole_file` does: a name must never point at bytes that are not on the disk.
         os.fsync(file.fileno())
@@ -120,8 +120,8 @@ def load(path: str | os.PathLike[str], policies: Mapping[str, Policy] | None = N
     if head.get("version") != VERSION:
         raise InvalidInput(source, f"it is of version {head.get('version')!r}; this is version {VERSION}")
     made = Engine(policy_of(head["policy"], policies or {}, source))
-    made.state = table_file.read(io.BytesIO(tables["state"]), made.state, source)
-    made._desk = table_file.read(io.BytesIO(tables["desk"]), made._desk, source)
+    made.state = records.read(io.BytesIO(tables["state"]), made.state, source)
+    made._desk = records.read(io.BytesIO(tables["desk"]), made._desk, source)
     decoder = Decoder({"state": made.state, "desk": made._desk}, source)
     for name, data in head["kept"].items():
         setattr(made, name, decoder.decode(data))

@@ -67,13 +67,19 @@ def empty_state() -> State:
 
 
 _RECORDS = {
-    "clock": tables.CLOCK, "rules": tables.RULES, "counts": tables.COUNTS, "choice": tables.CHOICE,
+    "clock": tables.CLOCK,
+    "rules": tables.RULES,
+    "counts": tables.COUNTS,
+    "choice": tables.CHOICE,
     "containers": tables.CONTAINERS,
-}  # fmt: skip
+}
 _SMALL = {
-    "classes": tables.CLASSES, "shapes": tables.SHAPES, "functions": tables.FUNCTIONS, "devices": tables.DEVICES,
+    "classes": tables.CLASSES,
+    "shapes": tables.SHAPES,
+    "functions": tables.FUNCTIONS,
+    "devices": tables.DEVICES,
     "device_classes": tables.DEVICE_CLASSES,
-}  # fmt: skip
+}
 _COLUMNS: dict[str, Any] = {
     "grid": np.float64, "device_grid": np.float64, "child": np.int32, "parent": np.int32, "parent_bytes": np.float64,
     "memory": np.float64,
@@ -232,11 +238,14 @@ def fit_boards(state: State) -> None:
     # All boards are void: they were filled at 0, and every place counts as touched at 1.
     state.touches["now"] = 1
     state.replace(
-        boards=record_table(tables.BOARDS, count), board_costs=np.zeros((count, places)),
-        board_lows=np.zeros((count, places // 64)), touched=np.ones(places, np.int64),
+        boards=record_table(tables.BOARDS, count),
+        board_costs=np.zeros((count, places)),
+        board_lows=np.zeros((count, places // 64)),
+        touched=np.ones(places, np.int64),
         board_synced=np.zeros((count if state.rules.score_limit[0] else 0, places // 64), np.int64),
-        touched_words=np.ones(places // 64, np.int64), touch_ring=np.zeros(_RING, np.int32),
-    )  # fmt: skip
+        touched_words=np.ones(places // 64, np.int64),
+        touch_ring=np.zeros(_RING, np.int32),
+    )
 
 
 def double_edges(state: State) -> None:

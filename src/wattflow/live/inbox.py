@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wattflow.engine import kinds
-from wattflow.engine.offer_rows import micro
+from wattflow.engine.build import micro
 from wattflow.engine.tables import State
 from wattflow.live import growth
 from wattflow.live import protocol as p
@@ -206,10 +206,13 @@ class Inbox:
     def _double_events(self) -> None:
         made, rows = self.desk, 2 * self._room
         made.replace(
-            events=growth.grown(made.events, rows), order=np.zeros(rows, np.int32),
-            arrivals=np.zeros(rows, np.int32), fresh=np.zeros(rows, np.int32), changed=np.zeros(rows, np.int32),
+            events=growth.grown(made.events, rows),
+            order=np.zeros(rows, np.int32),
+            arrivals=np.zeros(rows, np.int32),
+            fresh=np.zeros(rows, np.int32),
+            changed=np.zeros(rows, np.int32),
             rejected=growth.grown(made.rejected, rows),
-        )  # fmt: skip
+        )
         self.refresh()
 
 

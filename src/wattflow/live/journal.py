@@ -1,13 +1,20 @@
 """A journal of what an engine is told: snapshot and journal together give the same engine after a crash.
 
-Every call that changes the engine (`calls`), in order, is one line of a file with a checksum. A line is written before
-its call is carried out, and a torn last line is the call that never was. `checkpoint` writes a snapshot and begins the
-next journal; the old ones go only when the new snapshot is on the disk, so a kill at any moment loses nothing.
+Every call that changes the engine (`RECORDED`), in order, is one line of a file with a checksum. A line is written
+before its call is carried out, and a torn last line is the call that never was. `checkpoint` writes a snapshot and
+begins the next journal; the old ones go only when the new snapshot is on the disk, so a kill at any moment loses
+nothing.
+
+The engine is deterministic: the same calls give the same ids and placements. So what it was told is all that a journal
+holds. `encode` and `decode` are the one codec of calls, also where the server keeps them beside what it stores
+(`runtime.decider`).
 """
 
 from __future__ import annotations
 
 import functools
+import json
+import math
 import os
 import re
 import zlib
@@ -15,10 +22,62 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from wattflow.live import calls, fork
+from wattflow.live import fork
 from wattflow.live.engine import Engine
+from wattflow.live.object_codec import Decoder, Encoder
+from wattflow.live.protocol import Kind, Power
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.policy.base import Policy
+
+RECORDED = (
+    "use", "room", "node", "shape", "function", "workflow", "drop", "constraint", "resource", "put", "pin", "prefer",
+    "step", "step_on",
+)  # fmt: skip
+"""Calls that change an engine; `room` too, since which row is free next, and so every id, depends on it."""
+_as_json = json.JSONEncoder(separators=(",", ":")).encode
+Call = tuple[str, list[Any], dict[str, Any]]
+
+
+def encode(name: str, arguments: tuple[Any, ...], fields: Mapping[str, Any]) -> bytes:
+    """Encode a call as one line of JSON without a line end."""
+    told = [_plain(item) for item in arguments], {key: _plain(item) for key, item in fields.items()}
+    return _as_json([name, *told]).encode()
+
+
+def decode(data: bytes) -> Call:
+    """Name, arguments and named arguments, not made into objects yet."""
+    name, arguments, fields = json.loads(data)
+    return name, arguments, fields
+
+
+def tell(engine: Engine, call: Call, policies: Mapping[str, Policy] | None = None) -> Any:
+    """Make a call again; what it gave, or None where it was refused. ``policies`` are those that no registry knows."""
+    name, arguments, fields = call
+    if name not in RECORDED:
+        raise InvalidInput("journal", f"{name!r} is no call of an engine")
+
+    def told(item: Any) -> Any:
+        if isinstance(item, dict) and item.get("!") == "policy":
+            return fork.policy_of(item["v"], policies or {}, "journal")
+        return Decoder({}, "journal").decode(item)
+
+    given, named = [told(item) for item in arguments], {key: told(item) for key, item in fields.items()}
+    try:
+        return getattr(engine, name)(*given, **named)
+    except WattflowError:
+        # The call was refused when it was made, and is refused again; the engine did not change.
+        return None
+
+
+def _plain(item: Any) -> Any:
+    if item is None or type(item) in (int, bool, str) or (type(item) is float and math.isfinite(item)):
+        return item  # nearly everything, and a server's every event passes here
+    if isinstance(item, Kind | Power):
+        return int(item)
+    if isinstance(item, Policy):
+        return {"!": "policy", "v": fork.described(item)}
+    return Encoder({}).encode(item)
+
 
 _NUMBERED = re.compile(r"(snapshot|journal)-(\d+)")
 
@@ -70,13 +129,13 @@ class Journal:
     checkpoint = _begin
 
     def _attach(self) -> None:
-        for name in calls.RECORDED:
+        for name in RECORDED:
             if hasattr(type(self.engine), name):
                 setattr(self.engine, name, self._recording(name, getattr(type(self.engine), name)))
         vars(self.engine)["by_hand"] = self._refuse
 
     def _detach(self) -> None:
-        for name in (*calls.RECORDED, "by_hand"):
+        for name in (*RECORDED, "by_hand"):
             vars(self.engine).pop(name, None)
 
     def _refuse(self, *arguments: Any, **fields: Any) -> Any:
@@ -93,7 +152,7 @@ class Journal:
         return recorded
 
     def _write(self, name: str, arguments: tuple[Any, ...], fields: dict[str, Any], is_step: bool) -> None:
-        line = calls.encode(name, arguments, fields)
+        line = encode(name, arguments, fields)
         self._file.write(b"%08x %b\n" % (zlib.crc32(line), line))
         if is_step and self.sync:
             os.fsync(self._file.fileno())
@@ -118,7 +177,7 @@ def recover(
     first = last_snapshot(place)
     engine, _ = fork.load(first, policies)
     for call in told(place):
-        calls.tell(engine, call, policies)
+        tell(engine, call, policies)
     numbers = _numbers(place)
     return Journal._resumed(engine, place, max([*numbers["snapshot"], *numbers["journal"]]), sync)
 
@@ -131,21 +190,21 @@ def last_snapshot(folder: Path) -> Path:
     return folder / f"snapshot-{max(numbers)}"
 
 
-def told(folder: Path) -> Iterator[calls.Call]:
+def told(folder: Path) -> Iterator[Call]:
     """Yield what the engine was told since its last snapshot: name, arguments, named arguments."""
     numbers = _numbers(folder)
     for number in sorted(n for n in numbers["journal"] if n >= max(numbers["snapshot"])):
         yield from _lines(folder / f"journal-{number}")
 
 
-def _lines(path: Path) -> Iterator[calls.Call]:
+def _lines(path: Path) -> Iterator[Call]:
     """Yield the calls of a journal, up to the first line that is not whole."""
     with path.open("rb") as file:
         for line in file:
             checksum, _, data = line.rstrip(b"\n").partition(b" ")
             if not line.endswith(b"\n") or b"%08x" % zlib.crc32(data) != checksum:
                 return
-            yield calls.decode(data)
+            yield decode(data)
 
 
 def _numbers(folder: Path) -> dict[str, list[int]]:

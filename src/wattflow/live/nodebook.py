@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from wattflow.engine import build, classes, groups, tables
-from wattflow.engine.offer_rows import Names, level_tables, micro
+from wattflow.engine.build import Names, micro
+from wattflow.engine.offer_rows import level_tables
 from wattflow.engine.tables import COUNTABLE, State
 from wattflow.live import growth
 from wattflow.live.constraints import ConstraintBook, NodeFacts

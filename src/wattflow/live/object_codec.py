@@ -26,8 +26,11 @@ _MOVED = {
     "wattflow.live.places": "wattflow.live.workflow_notes",
     "wattflow.live.matching": "wattflow.live.constraints",
     "wattflow.live.preferences": "wattflow.live.constraints",
+    "wattflow.model.device_levels": "wattflow.model.cluster",
 }
-"""Modules by the name that files of version 0.1.0 know them by."""
+"""Modules by the name that older files know them by."""
+_RENAMED = {"wattflow.live.workflow_notes:Places": "WorkflowNotes"}
+"""Classes of today's modules by the name that older files know them by."""
 _ODD = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -193,7 +196,7 @@ def _class(name: str) -> Any:
     # A file may come from anywhere: no class of another package, no attribute of a class, is ever looked up.
     if not name.startswith(_ALLOWED) or not kind.isidentifier():
         raise ValueError(f"{name!r} is no class that a saved engine may hold")
-    found = getattr(importlib.import_module(module), kind)
+    found = getattr(importlib.import_module(module), _RENAMED.get(f"{module}:{kind}", kind))
     if not isinstance(found, type) or not (
         dataclasses.is_dataclass(found) or issubclass(found, (tuple, enum.Enum)) or module.startswith("wattflow.live.")
     ):

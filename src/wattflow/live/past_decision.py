@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wattflow.live import calls, fork, journal
+from wattflow.live import fork, journal
 from wattflow.live.engine import Engine
 from wattflow.live.protocol import Explained, Placement, UnknownId
 from wattflow.model.errors import WattflowError
@@ -42,7 +42,7 @@ def explain_past(folder: str | os.PathLike[str], task: int, policies: Mapping[st
     placements: list[Placement] = []
     engine = _loaded(place, known)
     for number, call in enumerate(journal.told(place)):
-        told = calls.tell(engine, call, known)
+        told = journal.tell(engine, call, known)
         own = [one for one in getattr(told, "placements", ()) if one.task == task]
         if own:
             found, placements = number, own
@@ -55,7 +55,7 @@ def explain_past(folder: str | os.PathLike[str], task: int, policies: Mapping[st
             at_s = float(arguments[0] if arguments else fields["now_s"])
             names = {id: name for name, id in engine.nodes.items()}
             return Past(at_s, placements, candidates_at(engine, at_s, task), names)
-        calls.tell(engine, call, known)
+        journal.tell(engine, call, known)
     raise WattflowError(f"the journal in {folder} became shorter while it was read")
 
 

@@ -16,7 +16,7 @@ from wattflow.engine import devices, tables
 from wattflow.engine.tables import MICRO, State
 from wattflow.kernel import jit
 from wattflow.kernel.records import record_table
-from wattflow.live import candidate_scores
+from wattflow.live import candidate_rows
 from wattflow.live import protocol as p
 from wattflow.live.constraints import HARD, NodeFacts, holds, tolerates
 from wattflow.live.nodebook import NodeBook
@@ -114,9 +114,9 @@ def _lacks(state: State, nodes: NodeBook, variant: int, node: int) -> str:
 
 @functools.cache
 def _explain(state: Any) -> Any:
-    rows = types.Array(candidate_scores.ROW_TYPE, 1, "C")
+    rows = types.Array(candidate_rows.SCORED_ROW_TYPE, 1, "C")
     signature = types.int64(state, bind.functions_type(state), types.int64, rows)
-    return jit.compiled(signature, candidate_scores.explain, folder=jit.cache_folder("kernel", "engine", "live"))
+    return jit.compiled(signature, candidate_rows.explain, folder=jit.cache_folder("kernel", "engine", "live"))
 
 
 def explain(state: State, policy: Policy, functions: Any, row: int, task: int) -> list[p.Explained]:
@@ -126,8 +126,9 @@ def explain(state: State, policy: Policy, functions: Any, row: int, task: int) -
     # Of a copy: a score may write notes into the policy's memory, and a question must have no effect.
     copy = state.copy()
     count = int(state.shapes.variant_n[state.tasks.form[row]]) * len(state.candidates)
-    rows: Any = np.zeros(count, candidate_scores.ROW) if jit.COMPILED else record_table(candidate_scores.ROW, count)
-    kernel = _explain(state.kind) if jit.COMPILED else candidate_scores.explain
+    kind = candidate_rows.SCORED_ROW
+    rows: Any = np.zeros(count, kind) if jit.COMPILED else record_table(kind, count)
+    kernel = _explain(state.kind) if jit.COMPILED else candidate_rows.explain
     found = np.asarray(rows[: kernel(copy.handle(), functions, row, rows)])
     generations = state.node_marks.generation
     terms, moved = _terms(copy, policy, row, found), _moved(copy, policy, row, found)
@@ -278,6 +279,9 @@ def _workflow(state: State, nodes: NodeBook, shapes: ShapeBook, row: int) -> dic
 
 _Tell = Callable[[State, NodeBook, ShapeBook, int], dict[str, Any]]
 _KINDS: dict[int, tuple[str, _Tell]] = {
-    p.NODE_ID: ("node_marks", _node), p.TASK_ID: ("marks", _task), p.ATTEMPT_ID: ("attempts", _attempt),
-    p.SHAPE_ID: ("shapes", _shape), p.WORKFLOW_ID: ("workflows", _workflow),
-}  # fmt: skip
+    p.NODE_ID: ("node_marks", _node),
+    p.TASK_ID: ("marks", _task),
+    p.ATTEMPT_ID: ("attempts", _attempt),
+    p.SHAPE_ID: ("shapes", _shape),
+    p.WORKFLOW_ID: ("workflows", _workflow),
+}

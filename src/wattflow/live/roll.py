@@ -50,7 +50,7 @@ class SeedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class PolicyForecast:
     """Forecast of one policy until a time.
 
     Attributes:
@@ -76,7 +76,7 @@ def roll(
     until_s: float,
     seeds: Sequence[int] = (0,),
     interval: float | Callable[[int], tuple[float, float]] = 0.0,
-) -> list[Forecast]:
+) -> list[PolicyForecast]:
     """Forecast several policies from the engine's present state, which does not change.
 
     Args:
@@ -159,7 +159,7 @@ class _Stage:
         world_build.make_event_room(state)  # here, so that all copies have one size
         self._world, self._never = _world(self._copy).copy(), len(_behind_placeholders(state))
 
-    def forecast(self, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> Forecast:
+    def forecast(self, policy: str | Policy, until_s: float, draws: list[tuple[int, Floats]]) -> PolicyForecast:
         """Forecast one policy, under every draw."""
         copy, engine = self._copy, self._original
         copy.policy = engine.policy  # what it noted counts for other settings of it, not what a member before did
@@ -177,7 +177,7 @@ class _Stage:
         estimate, states = np.asarray(engine.state.tasks["estimate"]), np.asarray(engine.state.tasks["state"])
         unknown = int(np.count_nonzero(~np.isfinite(estimate) & np.isin(states, (WAITING, READY, PARKED))))
         energy_j, response_s, late, ended, left_open = (SeedRange.of(column) for column in zip(*rows, strict=True))
-        return Forecast(name, energy_j, response_s, late, ended, left_open, unknown)
+        return PolicyForecast(name, energy_j, response_s, late, ended, left_open, unknown)
 
 
 def _taken_over(work: tuple[State, World] | None, present: tuple[State, World]) -> tuple[State, World]:
@@ -278,4 +278,4 @@ def _by_number(copy: Engine, cluster: Cluster) -> Cluster:
     return Cluster(cluster.name, cluster.nodes, zones or (Zone(),))
 
 
-__all__ = ["Forecast", "SeedRange", "draw_left", "roll"]
+__all__ = ["PolicyForecast", "SeedRange", "draw_left", "roll"]

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine.build import container_table
-from wattflow.engine.offer_rows import MOST_LEVELS, Names, Offer, fill_variant, is_bare, offers_of
+from wattflow.engine import build
+from wattflow.engine.build import Names, container_table
+from wattflow.engine.offer_rows import MOST_LEVELS, Offer, offers_of
 from wattflow.engine.settings import PolicySettings
 from wattflow.engine.tables import State
 from wattflow.live.growth import Extents, grown
@@ -139,9 +140,9 @@ class ShapeBook:
         # The block may have been another shape's: whatever `fill_variant` does not write must be 0.
         state.variants[v : v + 1].view(np.uint8)[:] = 0
         row = state.variants[v]
-        fill_variant(row, offer, self.names)
+        build.fill_variant(row, offer, self.names)
         row.board = -1
-        if is_bare(row) and not state.rules.bare[0]:
+        if build.is_bare(row) and not state.rules.bare[0]:
             state.rules["bare"] = 1
             state.boards["owner"] = 0  # pods without requests count otherwise
         row.architecture = -1

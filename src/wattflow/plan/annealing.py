@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from wattflow.engine.offer_rows import why_not
+from wattflow.engine.build import why_not
 from wattflow.kernel import random
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput
 from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.plan import anneal_core, node_offers, sleeps
-from wattflow.plan.node_offers import Floats, Longs, Offers
+from wattflow.plan.node_offers import Floats, Longs, PlanOffers
 from wattflow.policy import planning
 from wattflow.policy.base import Plan, Policy
 from wattflow.policy.planning import reclaim
@@ -242,7 +242,7 @@ class Game:
         return simulate(self.workload, self.cluster, self.policy(schedule))
 
 
-def _tables(offered: Offers, cluster: Cluster, gaps: int) -> tuple[Any, ...]:
+def _tables(offered: PlanOffers, cluster: Cluster, gaps: int) -> tuple[Any, ...]:
     kinds = list({node.class_key: node for node in cluster.nodes}.values())
     still = np.array([sleeps.still_w(node) for node in kinds])
     share = float(offered.device.max(initial=0.0))
@@ -262,7 +262,7 @@ def _tables(offered: Offers, cluster: Cluster, gaps: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _able(offered: Offers, workload: Workload, cluster: Cluster) -> tuple[Any, ...]:
+def _able(offered: PlanOffers, workload: Workload, cluster: Cluster) -> tuple[Any, ...]:
     """Return rows (option, class) of each shape with a full guarantee, quickest first; nodes by class."""
     kinds = list({node.class_key: node for node in cluster.nodes}.values())
     first: list[int] = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.engine.offer_rows import why_not
+from wattflow.engine.build import why_not
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.workflow import Function, Variant
@@ -23,7 +23,7 @@ Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class PlanOffers:
     """Rows by option, columns by class of nodes.
 
     Attributes:
@@ -68,7 +68,7 @@ class Offers:
         return PolicySettings(frequencies=tuple(range(self.levels)), wakes=True)
 
 
-def offers(workload: Workload, cluster: Cluster) -> Offers:
+def offers(workload: Workload, cluster: Cluster) -> PlanOffers:
     """Return all options of a workload's shapes on a cluster's classes."""
     # The first node of each class stands for it, in the order of the file.
     kinds = list({node.class_key: node for node in cluster.nodes}.values())
@@ -82,7 +82,7 @@ def offers(workload: Workload, cluster: Cluster) -> Offers:
     for shape in workload.shapes:
         function = workload.functions[shape.function]
         first.append(len(rows))
-        # Numbered as the engine does: variant by variant, each with all levels; `Offers.settings` asks for the same.
+        # Numbered as the engine does: variant by variant, each with all levels; `PlanOffers.settings` asks so too.
         count.append(len(shape.variants) * levels)
         for variant in shape.variants:
             for level in range(levels):
@@ -95,7 +95,7 @@ def offers(workload: Workload, cluster: Cluster) -> Offers:
                 cores.append(variant.cores * shape.parts)
                 device.append(_taken(variant, kinds) * shape.parts)
     table = np.array(rows, np.float64).reshape(len(rows), len(kinds), 3)
-    return Offers(
+    return PlanOffers(
         levels, np.array(first, np.int64), np.array(count, np.int64), np.ascontiguousarray(table[:, :, 0]),
         np.array(cores, np.float64), np.ascontiguousarray(table[:, :, 1]), np.ascontiguousarray(table[:, :, 2]),
         np.array(device, np.float64), cls, np.bincount(cls, minlength=len(kinds)).astype(np.int64),
@@ -122,7 +122,7 @@ def still_w(node: Node) -> float:
     return min(idle_w(node), node.sleep.watts, idle_w(node) if node.sleep.wake_w is None else node.sleep.wake_w)
 
 
-def least_by_task(workload: Workload, table: Floats, offered: Offers) -> Floats:
+def least_by_task(workload: Workload, table: Floats, offered: PlanOffers) -> Floats:
     """Return the least of a table of options × classes for each task; 0 where nothing fits."""
     least = np.zeros(len(workload.shapes))
     for shape, (at, count) in enumerate(zip(offered.first.tolist(), offered.count.tolist(), strict=True)):

@@ -183,7 +183,7 @@ def evolved(
         raise MissingExtra("the policy nsga2 needs pymoo: pip install 'wattflow[plan]'") from error
 
     # pymoo has no types.
-    class Placement(ElementwiseProblem):  # type: ignore[misc]
+    class PlacementProblem(ElementwiseProblem):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(n_var=first.shape[1], n_obj=2, xl=0.0, xu=1.0)
 
@@ -191,7 +191,7 @@ def evolved(
             out["F"] = costs(x)
 
     algorithm = Nsga2(pop_size=len(first), sampling=first, eliminate_duplicates=True)
-    result = minimize(Placement(), algorithm, until, seed=seed, verbose=False)
+    result = minimize(PlacementProblem(), algorithm, until, seed=seed, verbose=False)
     return np.atleast_2d(result.X), np.atleast_2d(result.F)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, MissingExtra
 from wattflow.model.workload import Workload
-from wattflow.plan.node_offers import Floats, Longs, Offers, least_by_task, offers
+from wattflow.plan.node_offers import Floats, Longs, PlanOffers, least_by_task, offers
 
 LIMIT_S = 60.0
 WINDOWS = 4
@@ -96,7 +96,7 @@ class _Programme:
     Seconds are in units of the bound.
     """
 
-    def __init__(self, workload: Workload, offered: Offers, least_s: float, most_s: float) -> None:
+    def __init__(self, workload: Workload, offered: PlanOffers, least_s: float, most_s: float) -> None:
         self.workload, self.offered = workload, offered
         # Seconds and joules near 1: solvers count in absolute tolerances.
         self.unit_s = max(least_s, 1e-9)
@@ -268,7 +268,7 @@ def _tails(workload: Workload, run_s: Floats, down: list[int]) -> Floats:
     return tails
 
 
-def _splits(workload: Workload, offered: Offers) -> _Splits:
+def _splits(workload: Workload, offered: PlanOffers) -> _Splits:
     """Return rows in order of task; options that another of the same class beats in everything are left out."""
     per_shape = [undominated(offered, int(at), int(n)) for at, n in zip(offered.first, offered.count, strict=True)]
     pieces = [per_shape[shape] for shape in workload.shape.tolist()]
@@ -282,7 +282,7 @@ def _splits(workload: Workload, offered: Offers) -> _Splits:
     return _Splits(task, cls, seconds, work, joules, offered.device[option] * seconds)
 
 
-def undominated(offered: Offers, first: int, count: int) -> Longs:
+def undominated(offered: PlanOffers, first: int, count: int) -> Longs:
     """(option, class) rows of a shape worth looking at."""
     kept: list[tuple[int, int]] = []
     for cls in range(len(offered.nodes)):
@@ -295,7 +295,7 @@ def undominated(offered: Offers, first: int, count: int) -> Longs:
     return np.array(kept, np.int64).reshape(-1, 2)
 
 
-def _beats(offered: Offers, one: int, other: int, cls: int) -> bool:
+def _beats(offered: PlanOffers, one: int, other: int, cls: int) -> bool:
     """Tell whether the first is no worse in seconds, joules, work and device time."""
 
     def facts(option: int) -> tuple[float, float, float, float]:

@@ -89,7 +89,7 @@ def merged(spans: Floats) -> list[tuple[float, float]]:
     return joined
 
 
-def act(state):  # type: ignore[no-untyped-def]
+def act(state: Any) -> None:
     """Make every node what it should be now, and come back when that changes."""
     now = view.now_s(state)
     at = int(view.recall(state, NOTES.next, 0))

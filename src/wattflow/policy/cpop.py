@@ -26,12 +26,12 @@ _SAME = 1e-9
 """Priorities that differ by less, relatively, are those of one path."""
 
 
-def priority(problem: planning.Problem) -> Floats:
+def priority(problem: planning.PlanningProblem) -> Floats:
     """rank_u + rank_d: the length of the longest path through a task."""
     return planning.upward_rank(problem) + planning.downward_rank(problem)
 
 
-def critical_path(problem: planning.Problem, length: Floats, entry: int) -> list[int]:
+def critical_path(problem: planning.PlanningProblem, length: Floats, entry: int) -> list[int]:
     """From an entry along children whose priority is the path's."""
     facts = problem.facts
     path = [entry]
@@ -45,7 +45,7 @@ def critical_path(problem: planning.Problem, length: Floats, entry: int) -> list
         path.append(int(on_path.min()))
 
 
-def path_nodes(problem: planning.Problem, length: Floats) -> Longs:
+def path_nodes(problem: planning.PlanningProblem, length: Floats) -> Longs:
     """Return the node of each task on a critical path; −1 elsewhere."""
     facts = problem.facts
     only = np.full(len(length), -1, np.int64)
@@ -71,7 +71,7 @@ def path_nodes(problem: planning.Problem, length: Floats) -> Longs:
     return only
 
 
-def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
+def fill(problem: planning.PlanningProblem, params: Mapping[str, float]) -> tuple[planning.PlanningProblem, Slots]:
     """Plan a slot for every task."""
     length = priority(problem)
     return problem, planning.schedule(problem, length, only=path_nodes(problem, length))

@@ -6,7 +6,8 @@ Shares of devices and cores are told in whole millionths (``_u``), as they are c
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from wattflow.engine.tables import GPU, MICRO, NO_DEVICE
+from wattflow.engine import devices
+from wattflow.engine.tables import GPU, MICRO, MPS, NO_DEVICE
 from wattflow.engine.tables import HOT as ANY_FUNCTION
 from wattflow.policy.jit import jit
 
@@ -34,6 +35,20 @@ def device_turns(state, device):
     if kind.sharing > 1:
         return 0
     return kind.slots if kind.sharing == 1 else 1
+
+
+@jit
+def beside(state, variant, device):
+    """Return seconds that one more task takes on a shared device over those alone there, and those that it adds to all
+    others together, as `docs/physics.md` has interference under MPS."""
+    row = state.devices[device]
+    kind = state.device_classes[row.cls]
+    if kind.sharing != MPS or row.tasks == 0 or kind.interference == 0.0:
+        return 1.0, 0.0
+    tasks, share_u = row.tasks, devices.busy_share(state, variant, row.cls)
+    before = 1.0 + kind.interference * row.busy_u / MICRO * (tasks - 1) / tasks
+    after = 1.0 + kind.interference * (row.busy_u + share_u) / MICRO * tasks / (tasks + 1)
+    return after, tasks * (after - before)
 
 
 @jit
@@ -104,6 +119,12 @@ def next_attempt(state, attempt):
 def attempt_variant(state, attempt):
     """Return the variant that an attempt runs."""
     return state.attempts[attempt].variant
+
+
+@jit
+def attempt_end_s(state, attempt):
+    """Return when an attempt is expected to end."""
+    return state.attempts[attempt].end
 
 
 # mypy: disable-error-code="no-untyped-def"

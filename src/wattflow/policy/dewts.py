@@ -30,7 +30,7 @@ from wattflow.policy.planning.facts import Floats, Longs, Slots
 SETTINGS = PolicySettings(frequencies=(0, 1, 2, 3, 4, 5, 6, 7))
 
 
-def node_order(problem: planning.Problem, slots: Slots) -> Longs:
+def node_order(problem: planning.PlanningProblem, slots: Slots) -> Longs:
     """Return nodes with most tasks first; of equally many the one that needs fewer joules for the same work."""
     facts = problem.facts
     tasks = np.bincount(slots.node[slots.node >= 0], minlength=len(facts.cls))
@@ -40,7 +40,7 @@ def node_order(problem: planning.Problem, slots: Slots) -> Longs:
     return np.lexsort((np.arange(len(tasks)), thrift[facts.cls], -tasks))
 
 
-def merged(problem: planning.Problem, slots: Slots, limit_s: Floats) -> tuple[planning.Problem, Slots]:
+def merged(problem: planning.PlanningProblem, slots: Slots, limit_s: Floats) -> tuple[planning.PlanningProblem, Slots]:
     """Return the plan on the fewest nodes that keeps every limit, by bisection over how many stay open."""
     order, rank = node_order(problem, slots), planning.upward_rank(problem)
     best = (problem, slots)
@@ -60,7 +60,7 @@ def merged(problem: planning.Problem, slots: Slots, limit_s: Floats) -> tuple[pl
     return best
 
 
-def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
+def fill(problem: planning.PlanningProblem, params: Mapping[str, float]) -> tuple[planning.PlanningProblem, Slots]:
     """Plan a slot and a frequency for every task."""
     slots = planning.schedule(problem, planning.upward_rank(problem))
     limit = reclaim.finish_by(problem, slots, params.get("slack", 0.0), params.get("deadline", 1.0) > 0)

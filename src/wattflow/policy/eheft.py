@@ -22,7 +22,7 @@ from wattflow.policy.planning import reclaim
 from wattflow.policy.planning.facts import Slots
 
 
-def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
+def fill(problem: planning.PlanningProblem, params: Mapping[str, float]) -> tuple[planning.PlanningProblem, Slots]:
     """Plan a slot for every task."""
     slots = planning.schedule(problem, planning.upward_rank(problem))
     # Limits by HEFT's own ends, before any task moves: the moves may use slack up, not make more of it.

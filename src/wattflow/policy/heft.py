@@ -18,7 +18,7 @@ from wattflow.policy.base import Committed, Plan, Policy
 from wattflow.policy.planning.facts import Slots
 
 
-def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
+def fill(problem: planning.PlanningProblem, params: Mapping[str, float]) -> tuple[planning.PlanningProblem, Slots]:
     """Plan a slot for every task."""
     # The problem goes back with the slots: other planners fill a changed one (`dewts` closes nodes).
     return problem, planning.schedule(problem, planning.upward_rank(problem))

@@ -167,6 +167,12 @@ def frequency_power(state, node, level):
 
 
 @jit
+def frequency_speed(state, node, level):
+    """Return the speed of what follows the clock at a frequency level, over that at the nominal one."""
+    return state.frequency_speed[state.nodes[node].cls, level] if level > 0 else 1.0
+
+
+@jit
 def node_now_w(state, node):
     """Return watts of the node by its profile as allocated and clocked now; 0 without one, devices at idle."""
     row = state.nodes[node]

@@ -23,7 +23,7 @@ from wattflow.policy.base import Committed, Plan, Policy
 from wattflow.policy.planning.facts import Floats, Slots, jit
 
 
-def optimistic_costs(problem: planning.Problem) -> Floats:
+def optimistic_costs(problem: planning.PlanningProblem) -> Floats:
     """Return the OCT by task and node class; inf where a child could not run at all."""
     table = np.zeros(problem.cost_s.shape)
     facts = problem.facts
@@ -51,7 +51,7 @@ def _fill(order, child_start, child, edge_s, cost_s, table):
         least[task] = best
 
 
-def fill(problem: planning.Problem, params: Mapping[str, float]) -> tuple[planning.Problem, Slots]:
+def fill(problem: planning.PlanningProblem, params: Mapping[str, float]) -> tuple[planning.PlanningProblem, Slots]:
     """Plan a slot for every task."""
     table = optimistic_costs(problem)
     return problem, planning.schedule(problem, table @ problem.weight, bias=table)

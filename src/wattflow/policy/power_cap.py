@@ -3,14 +3,15 @@
 Caps come from contracts, cooling or the grid; a series holds for one step at a time and repeats, as carbon does. The
 cap is held by levels first: a task starts wherever the capped nodes, slowed down as far as they go, stay below the cap
 of this moment with it (fewest added joules among those places), and in the same instant `act` lowers frequencies, the
-hungriest node first, until the cap is kept, and raises them again when there is room: slowed cores do more work for a
-watt, so all of them slower do more than some of them at full clock. By holding back last: a task that even the slowest
-clocks leave no room for waits until the next step or the next end. A cluster without anything running takes a task even
-above the cap, so that nothing waits for ever.
+hungriest node first, until the cap is kept, and raises them again when there is room, first where the last end is
+expected: slowed cores do more work for a watt, so all of them slower do more than some of them at full clock. By
+holding back last: a task that even the slowest clocks leave no room for waits until the next step or the next end; so
+does one that would still run at a lower step of the series and leave none then. A cluster without anything running
+takes a task even above the cap, so that nothing waits for ever.
 
-`following` makes the policy for a series in watts; the registered one caps the whole cluster at a share of its full
-watts. Watts are those of the profiles at the present allocation. O(nodes) per task and instant. Ties go to the lower
-index. A node without a profile counts nothing and is used only where none with one fits.
+`following` makes the policy for a series in watts; the registered one caps the whole cluster at so many ``watts``, or
+at a ``share`` of its full watts. Watts are those of the profiles at the present allocation. O(nodes) per task and
+instant. Ties go to the lower index. A node without a profile counts nothing and is used only where none with one fits.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ from wattflow.policy import effects, series, terms, view
 from wattflow.policy.base import Policy
 from wattflow.policy.jit import jit
 
-DIAL = view.dials(share=0.8)
+DIAL = view.dials(share=0.8, watts=0.0)
+"""Of all nodes' full watts; or, where it is above 0, the cap itself."""
 NOTES = view.notes(*series.BLOCKS, "capped", "level")
 CAP = 0
 """The one series: watts."""
 ROOM = 0.95
-"""A frequency rises again only while that leaves the watts below this share of the cap."""
+"""A frequency rises again only while watts above idle stay below this share of what the cap leaves for them."""
+AHEAD = 16
+"""Steps of the series that a start looks ahead, at most."""
 
 
 @jit
@@ -42,6 +46,16 @@ def present_w(state):
     for node in range(view.nodes_n(state)):
         if view.recall(state, NOTES.capped, node) == 1.0:
             total += view.node_now_w(state, node)
+    return total
+
+
+@jit
+def idle_now_w(state):
+    """Return watts that the capped nodes draw for being there."""
+    total = 0.0
+    for node in range(view.nodes_n(state)):
+        if view.recall(state, NOTES.capped, node) == 1.0:
+            total += min(view.node_now_w(state, node), view.node_idle_w(state, node))
     return total
 
 
@@ -80,6 +94,85 @@ def slowed_w(state):
     return total
 
 
+@jit
+def lasting_cores(state, node, until_s):
+    """Return the cores of a node's attempts that may still run at a time, were they slowed down from now on."""
+    now = view.now_s(state)
+    cores = 0.0
+    a = view.first_attempt(state, node)
+    while a >= 0:
+        left_s = view.attempt_end_s(state, a) - now
+        # Whoever has outlasted its estimate may go on for ever.
+        if left_s <= 0.0 or now + left_s * longest(state, node) > until_s:
+            cores += view.variant_cores(state, view.attempt_variant(state, a))
+        a = view.next_attempt(state, a)
+    return cores
+
+
+@jit
+def longest(state, node):
+    """Return how much longer a run that follows the clock alone takes at the node's slowest level."""
+    slowest = 1.0
+    for level in range(1, view.frequencies_of(state, node)):
+        slowest = min(slowest, view.frequency_speed(state, node, level))
+    return 1.0 / slowest
+
+
+@jit
+def slowed_later_w(state, until_s):
+    """Return `slowed_w` of a later time: without those that will have ended."""
+    total = 0.0
+    for node in range(view.nodes_n(state)):
+        if view.recall(state, NOTES.capped, node) == 1.0:
+            now_w = view.node_now_w(state, node)
+            if view.is_on(state, node):
+                idle_w, busy = view.watts_at(state, node, 0.0), view.busy_cores(state, node)
+                above_w = (view.watts_at(state, node, busy) - idle_w) * view.frequency_power(
+                    state, node, int(view.recall(state, NOTES.level, node))
+                )
+                lasting_w = view.watts_at(state, node, lasting_cores(state, node, until_s)) - idle_w
+                now_w += lasting_w * slowest_power(state, node) - above_w
+            total += now_w
+    return total
+
+
+@jit
+def hold_for_later(state, task, variant, out):
+    """Hold back what would still run when the cap falls, and then exceed it at the slowest clocks; tell whether any.
+
+    Nobody ends a task for a cap, and the series says what comes: so the room of a lower step is kept free of long
+    tasks before it begins.
+    """
+    now = view.now_s(state)
+    step = series.step_s(state, CAP)
+    cap_w = series.value(state, CAP, now)
+    held = False
+    for k in range(1, AHEAD + 1):
+        at_s = (math.floor(now / step) + k) * step
+        # In the middle: a sum of floats may fall short of the edge.
+        then_w = series.value(state, CAP, at_s + 0.5 * step)
+        lasts = False
+        room_w = math.inf
+        for c in range(out.size):
+            if out[c] == math.inf:
+                continue
+            node = view.node_of(state, c)
+            seconds = view.runtime_s(state, task, variant, c) * longest(state, node)
+            if now + view.wait_s(state, c) + seconds <= at_s:
+                continue
+            lasts = True
+            if then_w >= cap_w or view.recall(state, NOTES.capped, node) == 0.0 or not view.has_profile(state, node):
+                continue
+            if room_w == math.inf:
+                room_w = then_w - slowed_later_w(state, at_s)
+            if view.added_w(state, task, variant, c) * slowing(state, variant, node) > room_w:
+                out[c] = math.inf
+                held = True
+        if not lasts:
+            break
+    return held
+
+
 def score(state, task, variant, out):
     """Added joules; inf where the cap would be exceeded at the slowest clocks while anything runs."""
     now = view.now_s(state)
@@ -97,6 +190,9 @@ def score(state, task, variant, out):
         if capped and added_w > room_w and view.running(state) > 0:
             out[c] = math.inf
             held = True
+    # Nothing runs, now or at any later step: whoever is first may start.
+    if view.running(state) > 0 and hold_for_later(state, task, variant, out):
+        held = True
     if held:
         step = series.step_s(state, CAP)
         # The next step of the series; an end before it brings a decision anyway.
@@ -104,8 +200,9 @@ def score(state, task, variant, out):
 
 
 @jit
-def hungriest(state, lower):
-    """Find the capped node with most watts above idle that can go down (or, without ``lower``, up); −1 without."""
+def next_node(state, lower):
+    """Find the busy capped node to go down, the one with most watts above idle, or up (without ``lower``), the one
+    whose last attempt is expected to end last; −1 without."""
     best = -1
     most = 0.0
     for node in range(view.nodes_n(state)):
@@ -114,8 +211,9 @@ def hungriest(state, lower):
         level = view.recall(state, NOTES.level, node)
         able = level + 1.0 < view.frequencies_of(state, node) if lower else level > 0.0
         above_w = view.node_now_w(state, node) - view.node_idle_w(state, node)
-        if able and above_w > most:
-            most = above_w
+        found = above_w if lower else view.busy_until_s(state, node)
+        if able and above_w > 0.0 and found > most:
+            most = found
             best = node
     return best
 
@@ -133,16 +231,17 @@ def act(state):
     now = view.now_s(state)
     cap_w = series.value(state, CAP, now)
     watts = present_w(state)
+    idle_w = idle_now_w(state)
     change = 1 if watts > cap_w else -1
     # As many steps as nodes, so that a single act ends.
     for _ in range(view.nodes_n(state)):
-        node = hungriest(state, change == 1)
+        node = next_node(state, change == 1)
         # Going down stops as soon as the cap is kept.
         if node < 0 or (change == 1 and watts <= cap_w):
             break
         added = step_w(state, node, change)
         # Below the cap by some distance: else a node would go up and down with every task.
-        if change == -1 and watts + added > ROOM * cap_w:
+        if change == -1 and watts + added - idle_w > ROOM * (cap_w - idle_w):
             break
         watts += added
         level = int(view.recall(state, NOTES.level, node)) + change
@@ -155,18 +254,20 @@ def act(state):
 
 
 def _lay_out(state: Any, cluster: Cluster, cap: Series, zone: str | None) -> None:
+    # A live engine lays out anew when a node comes or changes: clocks that were ordered stand.
     # The cluster lists the nodes that are there in the order of their rows; rows of nodes that left are empty.
     capped = np.zeros(len(state.nodes))
     capped[np.asarray(state.nodes["pos"]) >= 0] = [float(zone is None or node.zone == zone) for node in cluster.nodes]
-    view.lay_out(state, NOTES, capped=capped, level=np.zeros(len(capped)), **series.blocks([cap]))
+    view.lay_out(state, NOTES, capped=capped, level=np.asarray(state.nodes["frequency"]), **series.blocks([cap]))
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
-    """Lay out a constant cap: a share of all nodes' full watts."""
+    """Lay out a constant cap: in watts, or as a share of all nodes' full watts."""
     classes = state.classes
     # ``full_w`` is without devices; they idle at least.
     full_w = float(((classes.full_w + classes.device_idle_w) * classes.count).sum())
-    _lay_out(state, cluster, Series(3600.0, (float(state.params[DIAL.share]) * full_w,)), None)
+    cap_w = float(state.params[DIAL.watts]) or float(state.params[DIAL.share]) * full_w
+    _lay_out(state, cluster, Series(3600.0, (cap_w,)), None)
 
 
 def following(cap_w: Series, zone: str | None = None, policy: Policy | None = None) -> Policy:
@@ -184,10 +285,12 @@ POWER_CAP = Policy(
     "fewest added joules below a cap on watts that may change over time",
     score=score,
     act=act,
+    # A long task that is held for a lower step holds shorter ones of its shape in that instant, too: to ask each of
+    # thousands would take 30 times as long.
     settings=PolicySettings(wakes=True, alike=True),
     params=DIAL.defaults,
     # Above 1, too: full watts are without those of busy devices.
-    limits={"share": (0.01, 10.0)},
+    limits={"share": (0.01, 10.0), "watts": (0.0, 1e12)},
     prepare=prepare,
     terms=terms.JOULES,
 )

@@ -163,11 +163,12 @@ def _module(resolved: str, shown: str) -> object:
     return module
 
 
-# Orders of the queue by workflow, for the setting ``order`` of a policy: least work or shortest critical path first.
+# Orders of the queue, for the setting ``order`` of a policy: the workflow of least work or of the shortest critical
+# path first, or the task with the earliest latest start.
 #
-# Both keep a stream of workflows moving as SJF keeps a stream of jobs moving. Estimates at the cluster's mean speed;
-# computed once per workload in O(tasks + edges). Ties in the queue go to the task that entered first (so a workflow's
-# own tasks are first in, first out).
+# The first two keep a stream of workflows moving as SJF keeps a stream of jobs moving. Estimates at the cluster's mean
+# speed; computed once per workload in O(tasks + edges). Ties in the queue go to the task that entered first (so a
+# workflow's own tasks are first in, first out).
 
 
 @vectorised
@@ -182,12 +183,20 @@ def by_path(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
     return levels.levels(workflow, cluster).path
 
 
+@vectorised
+def by_start(workflow: Workload, cluster: Cluster) -> NDArray[np.float64]:
+    """Return the latest start of each task if nobody waits: on the critical path, or by a deadline that is earlier."""
+    found = levels.levels(workflow, cluster)
+    submit = workflow.workflow_submit_s[workflow.workflow] if len(workflow) else np.zeros(0)
+    return np.minimum(workflow.deadline_s, submit + found.path) - found.rest
+
+
 def path_first(state, task):
     """Return the critical path of the task's workflow."""
     return view.path_s(state, task)
 
 
-ORDERS = {"work": by_work, "path": by_path}
+ORDERS = {"work": by_work, "path": by_path, "start": by_start}
 
 
 def ordered(policy: Policy, order: str) -> Policy:

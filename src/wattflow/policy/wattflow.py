@@ -56,9 +56,11 @@ LIMITS = {**dict.fromkeys(DIAL.defaults, (0.0, math.inf)), "margin": (-10.0, 10.
 """Nobody is paid for waiting, waking or being late: below 0 the rule would seek what it is to avoid."""
 LENIENT = 0.01
 """A lower clock may make a task late by this part of its run: less than estimates err, so it counts as no time."""
-DOUBT, DOUBT_OF_PATH = 0.4, 0.15
-"""Parts of a run at a lower clock, and of its workflow's critical path, that must fit into the slack besides: two
-standard errors of a good estimate (20 %), and the error of a path, which is the longest of several by estimates."""
+DOUBT, DOUBT_OF_PATH = 0.25, 0.15
+"""Parts of a run at a lower clock, and of its workflow's critical path, that must fit into the slack besides: more than
+a standard error of a good estimate (20 %), and the error of a path, which is the longest of several by estimates."""
+SCARCE = 4.0
+"""Times of what the cluster has that those who wait and run must need for slack not to be free any more."""
 CORES, DEVICES = 1, 2
 NOTES = view.notes("idle_w", "kept")
 """The cluster's idle watts, cores and devices; what is known of the candidates that were priced last (`pricing`)."""
@@ -94,15 +96,15 @@ def longer_s(state, task, variant, candidate, run_s):
 
 @jit
 def is_scarce(state, variant):
-    """Tell whether those that wait and run, were they all like this one, would need more than the cluster has.
+    """Tell whether those that wait and run, were they all like this one, would need much more than the cluster has.
 
     Then somebody waits for what a slower task holds longer: slack is not free.
     """
     tasks = float(view.waiting(state) + view.running(state))
     if view.variant_needs_device(state, variant):
         share = view.variant_share_u(state, variant) / view.WHOLE_U * view.variant_devices(state, variant)
-        return tasks * share > view.recall(state, NOTES.idle_w, DEVICES)
-    return tasks * view.variant_cores(state, variant) > view.recall(state, NOTES.idle_w, CORES)
+        return tasks * share > SCARCE * view.recall(state, NOTES.idle_w, DEVICES)
+    return tasks * view.variant_cores(state, variant) > SCARCE * view.recall(state, NOTES.idle_w, CORES)
 
 
 @jit
@@ -245,7 +247,7 @@ def pass_over(state, task, variant, out):
 @jit
 def taken_j(state, variant, candidate, run_s):
     """Price the seconds that a task of ``run_s`` seconds takes from those that run on the candidate's node."""
-    lost_s = view.lost_s(state, variant, candidate, run_s)
+    lost_s = view.lost_s(state, variant, candidate, run_s) + run_s * pricing.beside(state, variant, candidate)[1]
     return view.param(state, DIAL.crowd) * view.param(state, DIAL.late) * lost_s
 
 
@@ -392,14 +394,14 @@ def prepare(state: Any, cluster: Cluster) -> None:
 def added(state, task, variant, out):
     """Joules that the placement adds, at what they are worth."""
     for c in range(out.size):
-        out[c] = view.worth_j(state, task, variant, c)
+        out[c] = pricing.worth_j(state, task, variant, c)
 
 
 @jit
 def fill_awake(state, task, variant, out):
     """Shares of what it costs to have the nodes on."""
     for c in range(out.size):
-        finish_s = view.crowded_finish_s(state, task, variant, c)
+        finish_s = pricing.finish_s(state, task, variant, c)
         out[c] = view.awake_j(state, c, finish_s) / companions(state, variant, view.node_of(state, c))
 
 
@@ -411,14 +413,14 @@ def kept_awake(state, task, variant, out):
 def seconds(state, task, variant, out):
     """Price the seconds until its end."""
     for c in range(out.size):
-        out[c] = view.param(state, DIAL.second) * view.crowded_finish_s(state, task, variant, c)
+        out[c] = view.param(state, DIAL.second) * pricing.finish_s(state, task, variant, c)
 
 
 def late(state, task, variant, out):
     """Price the seconds past its time."""
     due = due_s(state, task)
     for c in range(out.size):
-        late_s = view.now_s(state) + view.crowded_finish_s(state, task, variant, c) - due
+        late_s = view.now_s(state) + pricing.finish_s(state, task, variant, c) - due
         out[c] = view.param(state, DIAL.late) * max(0.0, late_s)
 
 

@@ -52,7 +52,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ModelManifest:
     """A model file's words about itself.
 
     Attributes:
@@ -66,7 +66,7 @@ class Manifest:
     note: str = ""
 
 
-def save(path: Path, model: object, manifest: Manifest) -> str:
+def save(path: Path, model: object, manifest: ModelManifest) -> str:
     """Write the model, whole or not at all; returns its sha256."""
     arrays: dict[str, NDArray[np.generic]] = {}
     document = {
@@ -100,7 +100,7 @@ def find(name: str | Path) -> Path:
     return Path(name)
 
 
-def load(path: Path) -> tuple[Any, Manifest]:
+def load(path: Path) -> tuple[Any, ModelManifest]:
     """Read a model and its manifest. A file that was changed, or that another version wrote, is refused."""
     if not path.exists():
         raise InvalidInput(str(path), "no such model file; `wattflow model fit` writes one")
@@ -125,7 +125,7 @@ def load(path: Path) -> tuple[Any, Manifest]:
     claimed = document.pop("sha256", None)
     if claimed != _digest(document, arrays):
         raise InvalidInput(str(path), "its contents do not match its hash: the file was changed; fit it again")
-    manifest = Manifest(document["kind"], tuple(document["data"]), document["metrics"], document["note"])
+    manifest = ModelManifest(document["kind"], tuple(document["data"]), document["metrics"], document["note"])
     return _decode(document["model"], arrays, str(path)), manifest
 
 

@@ -199,8 +199,11 @@ class _InTime:
                 continue
             seen = [part[task[now]] for part in _seen(task[past], np.log(need[past]), tasks)]
             typical, used = need[past].mean(), _used(task[past], need[past] / asked[past])
-            parts.append(np.column_stack([*seen, np.full((len(now), 2), (typical, used)), need[now], asked[now],
-                                          np.full(len(now), b)]))  # fmt: skip
+            parts.append(
+                np.column_stack(
+                    [*seen, np.full((len(now), 2), (typical, used)), need[now], asked[now], np.full(len(now), b)]
+                )
+            )
         rows = np.concatenate(parts) if parts else np.zeros((0, 9))
         rows = rows[(rows[:, 3] > 0) | np.isfinite(rows[:, 7])]
         if len(rows) < _LEAST_ROWS:

@@ -185,7 +185,7 @@ def fit(
     observations = in_order(observations.take(known))
     if len(observations) < _LEAST_ROWS:
         raise InvalidInput("training rows", f"{len(observations)} with a runtime; at least {_LEAST_ROWS} are needed")
-    trainer = training.Trainer(observations, benchmarks or {}, seed)
+    trainer = training.CoreTrainer(observations, benchmarks or {}, seed)
     # Once for all kinds: it does not depend on what is new.
     beyond = trainer.beyond()
     weights, usual = {}, {}
@@ -236,7 +236,7 @@ def _unshifted(found: training.Calibrations) -> training.Calibrations:
     return one, two, three
 
 
-def _add_machine_errors(calibrations: dict[str, training.Calibrations], trainer: training.Trainer) -> None:
+def _add_machine_errors(calibrations: dict[str, training.Calibrations], trainer: training.CoreTrainer) -> None:
     """Widen what could not be left out: machines where there are too few, machine and source together."""
     if NEW_MACHINE not in calibrations:
         return

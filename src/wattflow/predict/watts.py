@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Scope
-from wattflow.predict import blend, boosting, conformal, trees
+from wattflow.predict import blend, conformal, trees
 from wattflow.predict.observations import Floats, Ints
 
 COUNTERS = ("bpf_cpu_time_us", "cache_miss", "cpu_cycles", "cpu_instructions")
@@ -25,10 +25,10 @@ _LINES = {
     "line in instructions": (2, 3),
 }
 _BOOSTED = {
-    "boosting": boosting.Setting(loss="l2", rounds=150),
-    "flat boosting": boosting.Setting(leaves=6, rounds=120),
+    "boosting": trees.BoostSetting(loss="l2", rounds=150),
+    "flat boosting": trees.BoostSetting(leaves=6, rounds=120),
 }
-_CORRECTION = boosting.Setting(loss="l2", leaves=8, rounds=60)
+_CORRECTION = trees.BoostSetting(loss="l2", leaves=8, rounds=60)
 _CORRECTED = {
     "line and boosting": ("line", _CORRECTION),
     "line in cycles and boosting": ("line in cycles", _CORRECTION),
@@ -280,11 +280,11 @@ def train(kind: str, rows: Floats, target: Floats) -> Learner:
     if kind in _LINES:
         return _line(rows, target, _LINES[kind])
     if kind in _BOOSTED:
-        return boosting.fit(rows, target, _BOOSTED[kind])
+        return trees.boost(rows, target, _BOOSTED[kind])
     if kind in _CORRECTED:
         name, setting = _CORRECTED[kind]
         line = _line(rows, target, _LINES[name])
-        return Corrected(line, boosting.fit(rows, target - line.predict(rows), setting))
+        return Corrected(line, trees.boost(rows, target - line.predict(rows), setting))
     raise ValueError(f"no learner named {kind!r}; known: {', '.join(KINDS)}")
 
 

@@ -16,7 +16,7 @@ from wattflow.live import CANCEL, COLD, Act
 from wattflow.live.protocol import Action, Placement
 from wattflow.runtime import messages as m
 from wattflow.runtime.aside import Background
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.runtime.drivers.base import Driver, Levelling, Sink
 from wattflow.runtime.messages import Ended, Lease, Level
 from wattflow.runtime.records import AttemptRecord, Attempts, Nodes, TaskRecord
@@ -30,7 +30,7 @@ class Cancelling:
         soon: Plans a turn.
     """
 
-    def __init__(self, decider: Decider, soon: Callable[[], None]) -> None:
+    def __init__(self, decider: JournaledEngine, soon: Callable[[], None]) -> None:
         self._decider, self._soon = decider, soon
         self._under_way = Background()
 
@@ -59,7 +59,9 @@ class Adopting:
         attempts: Knows which tasks attempts that are over belonged to.
     """
 
-    def __init__(self, decider: Decider, nodes: Nodes, tasks: Mapping[int, TaskRecord], attempts: Attempts) -> None:
+    def __init__(
+        self, decider: JournaledEngine, nodes: Nodes, tasks: Mapping[int, TaskRecord], attempts: Attempts
+    ) -> None:
         self._decider, self._nodes, self._tasks, self._attempts = decider, nodes, tasks, attempts
         self._pinned: list[TaskRecord] = []
 
@@ -195,7 +197,7 @@ class Warming:
     Functions are known by the last task that named them; after a restart, by the tasks that are open.
     """
 
-    def __init__(self, decider: Decider, driver: Driver, nodes: Nodes) -> None:
+    def __init__(self, decider: JournaledEngine, driver: Driver, nodes: Nodes) -> None:
         self._decider, self._driver, self._nodes = decider, driver, nodes
         self._orders: dict[str, m.Warm | None] = {}
 
@@ -252,7 +254,7 @@ class Actions:
 
     def __init__(
         self,
-        decider: Decider,
+        decider: JournaledEngine,
         driver: Driver,
         sink: Sink,
         nodes: Nodes,

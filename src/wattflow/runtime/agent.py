@@ -16,24 +16,24 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from wattflow.model.errors import WattflowError
 from wattflow.runtime import messages as m
-from wattflow.runtime.aside import Aside, Away, Background
+from wattflow.runtime.aside import Away, Background, SetAside
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.drivers.agents import NameTaken
 from wattflow.runtime.executors.forking import Templates
-from wattflow.runtime.executors.node_devices import Devices
+from wattflow.runtime.executors.node_devices import NodeDevices
 from wattflow.runtime.executors.privileges import Privileges
-from wattflow.runtime.executors.process import Finish, Work
-from wattflow.runtime.levelling import NodeLevels
+from wattflow.runtime.executors.process import AttemptWork, Finish
+from wattflow.runtime.levelling import AgentLevels
+from wattflow.runtime.logs import plain
 from wattflow.runtime.machine import LoadReader
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.outbox import FenceNames, Outbox, Output
-from wattflow.runtime.texts import plain
 from wattflow.runtime.tidying import sweep_folders, trim_own_log
 from wattflow.runtime.transport import Denied, Transport, Unreachable
 
@@ -74,7 +74,7 @@ class Warmth(Protocol):
 
 
 @runtime_checkable
-class Apart(Protocol):
+class IsolatingExecutor(Protocol):
     """An executor that keeps tasks of different users apart."""
 
     @property
@@ -107,7 +107,7 @@ class Agent:
         node: m.Node,
         executor: Executor,
         energy: NodeEnergy,
-        devices: Devices,
+        devices: NodeDevices,
         folder: Path,
         on_sleep: Callable[[], None] | None = None,
         load: Loads | None = None,
@@ -115,7 +115,7 @@ class Agent:
         self.node, self.boot = node, uuid.uuid4().hex
         self._transport, self._executor, self._energy, self._devices = transport, executor, energy, devices
         self._folder, self._on_sleep = folder, on_sleep
-        self._privileges = executor.privileges if isinstance(executor, Apart) else Privileges()
+        self._privileges = executor.privileges if isinstance(executor, IsolatingExecutor) else Privileges()
         self._privileges.work = self._privileges.work or folder
         self._away = Away(log, "the server")
         self._clock, self._load = Clock(), load or LoadReader()
@@ -126,13 +126,13 @@ class Agent:
         self._seen: OrderedDict[int, None] = OrderedDict()
         self._objects: OrderedDict[str, bytes] = OrderedDict()
         self._ends: OrderedDict[int, m.Ended] = OrderedDict()
-        self._outbox, self.aside = Outbox(), Aside()
+        self._outbox, self.aside = Outbox(), SetAside()
         self._news = asyncio.Event()
         self._warming = Background()
         self._name_of: OrderedDict[str, str] = OrderedDict()
         if isinstance(executor, Warmth):
             executor.templates.on_gone = self._cooled
-        self.levels = NodeLevels()
+        self.levels = AgentLevels()
         self._loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -288,11 +288,11 @@ class Agent:
             self._on_sleep()
         return not orders.announce
 
-    def _sync(self, **news: object) -> m.Sync:
+    def _sync(self, **news: Any) -> m.Sync:
         load = None
         if "wait_s" in news:
             load = self._load.read(self._energy.watts, str(self._energy.provenance), self._devices.busy())
-        return m.Sync(node=self.node.name, boot=self.boot, holding=list(self._tasks), load=load, **news)  # type: ignore[arg-type]
+        return m.Sync(node=self.node.name, boot=self.boot, holding=list(self._tasks), load=load, **news)
 
     async def _announce(self) -> None:
         """Say what this node is, for as long as it takes to reach the server. A name that another agent has is asked
@@ -450,7 +450,7 @@ class Agent:
         if spec.command is not None:
             folder = self._privileges.folder(lease.owner, lease.workflow)
         isolate = spec.isolate or spec.command is not None
-        work = Work(
+        work = AttemptWork(
             fence=lease.fence, command=spec.command, python=spec.python or "", function=function or "", blobs=blobs,
             owner=lease.owner, environment=environment, folder=str(folder) if folder else None, isolate=isolate,
             cpus=variant.cpus,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from wattflow.runtime.texts import plain
+from wattflow.runtime.logs import plain
 
 log = logging.getLogger(__name__)
 LATEST = 100
@@ -20,7 +20,7 @@ TOLD = 20
 
 
 @dataclass(slots=True)
-class Aside:
+class SetAside:
     """Keep what was set aside: how many of each kind, and the latest with their reasons.
 
     Attributes:

@@ -84,7 +84,7 @@ class Client(concurrent.futures.Executor):
         self._ca = ca or (home.ca() if server is None else None)
         self._patience_s = units.duration_s(patience)
         self.workflow = f"{name}-{uuid.uuid4().hex[:12]}"
-        self._about = {
+        self._about: dict[str, Any] = {
             "name": name,
             "objective": objective,
             "deadline_s": units.duration_s(deadline) if deadline is not None else None,
@@ -206,7 +206,7 @@ class Client(concurrent.futures.Executor):
     def _send(self, connection: Connection, tasks: list[tuple[str, msgspec.Raw]], seal: bool) -> None:
         """Submit tasks. Where the server refuses them, halves are tried, so that only the bad ones fail."""
         raw: Any = [task for _, task in tasks]
-        submission = m.Submission(workflow=self.workflow, tasks=raw, seal=seal, **self._about)  # type: ignore[arg-type]
+        submission = m.Submission(workflow=self.workflow, tasks=raw, seal=seal, **self._about)
         try:
             if tasks or self._sent:
                 connection.patiently("POST", "/v1/submissions", submission, m.Accepted, self._patience_s)

@@ -25,12 +25,12 @@ from pathlib import Path
 import msgspec
 import sqlalchemy as sa
 
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.runtime.service import Service
 from wattflow.runtime.turns import on_disk
 from wattflow.store import journal, reads
 from wattflow.store.schema import Row
-from wattflow.store.statements import Change
+from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 
 LONGEST_S = 600.0
@@ -63,19 +63,21 @@ async def take_snapshot(service: Service, database: sa.Engine, folder: Path, kee
     file = folder / told.pop("file")
     try:
         # Old entries go only after this is on disk: a kill in between leaves more than is needed, never less.
-        await _keep(service.writer, journal.Snapshot(**told), file)
+        await _keep(service.writer, journal.StoredSnapshot(**told), file)
     finally:
         file.unlink(missing_ok=True)
     await _forget(service.writer, database, keep_bytes)
 
 
-def rebuilt(database: sa.Engine, folder: Path, policy: str, up_to: int | None = None) -> tuple[Decider, Replayed]:
+def rebuilt(
+    database: sa.Engine, folder: Path, policy: str, up_to: int | None = None
+) -> tuple[JournaledEngine, Replayed]:
     """The engine after what the store has (or up to an entry), and how far that is.
 
     Raises:
         Damaged: The journal has a gap, or something is not what was written.
     """
-    decider = Decider(policy)
+    decider = JournaledEngine(policy)
     at = _loaded(decider, database, folder, up_to)
     for entry in journal.entries(database, at.sequence, at.checksum, up_to):
         last_s = max(at.time_s, decider.replay(msgspec.msgpack.decode(entry.data)))
@@ -83,7 +85,7 @@ def rebuilt(database: sa.Engine, folder: Path, policy: str, up_to: int | None = 
     return decider, at
 
 
-def _loaded(decider: Decider, database: sa.Engine, folder: Path, up_to: int | None) -> Replayed:
+def _loaded(decider: JournaledEngine, database: sa.Engine, folder: Path, up_to: int | None) -> Replayed:
     """Begin with the latest snapshot that is not beyond an entry; with nothing where there is none."""
     known = [one for one in journal.snapshots(database) if up_to is None or one.sequence <= up_to]
     before = reads.meta(database).get("snapshot")  # a file of its own, as 0.1.0 kept them
@@ -97,7 +99,7 @@ def _loaded(decider: Decider, database: sa.Engine, folder: Path, up_to: int | No
     return Replayed()
 
 
-def load_snapshot(decider: Decider, database: sa.Engine, about: journal.Snapshot) -> Replayed:
+def load_snapshot(decider: JournaledEngine, database: sa.Engine, about: journal.StoredSnapshot) -> Replayed:
     """Go on from a snapshot of the store's."""
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "engine"
@@ -121,25 +123,25 @@ def write_snapshot(store: str, folder: Path, up_to: int, policy: str) -> str:
     # Level 1: tables are mostly zeros, and more effort costs seconds beside a busy server.
     packed = zlib.compress((folder / name).read_bytes(), 1)
     (folder / name).write_bytes(packed)
-    about = journal.Snapshot(
+    about = journal.StoredSnapshot(
         sequence=at.sequence, policy=decider.policy, time_s=at.time_s, checksum=at.checksum,
         digest=hashlib.sha256(packed).hexdigest(), size_bytes=len(packed), journal_bytes=journal_bytes,
     )  # fmt: skip
     return json.dumps(dataclasses.asdict(about) | {"file": name})
 
 
-async def _keep(writer: Writer, about: journal.Snapshot, file: Path) -> None:
+async def _keep(writer: Writer, about: journal.StoredSnapshot, file: Path) -> None:
     """Put a snapshot into the store, a piece with a group, and last what says that it is there."""
     packed = await asyncio.to_thread(file.read_bytes)
-    await _put(writer, (Change.SNAPSHOT_PIECES_FORGET, {"b_sequence": about.sequence}))
+    await _put(writer, (Write.SNAPSHOT_PIECES_FORGET, {"b_sequence": about.sequence}))
     for piece, start in enumerate(range(0, len(packed), journal.PIECE_BYTES)):
         row = {"sequence": about.sequence, "piece": piece, "data": packed[start : start + journal.PIECE_BYTES]}
-        await _put(writer, (Change.SNAPSHOT_PIECE, row))
+        await _put(writer, (Write.SNAPSHOT_PIECE, row))
     # The row that names it comes last, so a snapshot with missing pieces is none.
-    await _put(writer, (Change.SNAPSHOT, dataclasses.asdict(about)))
+    await _put(writer, (Write.SNAPSHOT, dataclasses.asdict(about)))
 
 
-async def _put(writer: Writer, *batch: tuple[Change, Row]) -> None:
+async def _put(writer: Writer, *batch: tuple[Write, Row]) -> None:
     """Put changes and wait until they are on disk; a little longer, so that others come first."""
     writer.put(*batch)
     await on_disk(writer)
@@ -176,9 +178,9 @@ async def _forget(writer: Writer, database: sa.Engine, keep_bytes: int) -> None:
     for old in known:
         if old.sequence < last:
             row = {"b_sequence": old.sequence}
-            await _put(writer, (Change.SNAPSHOT_FORGET, row), (Change.SNAPSHOT_PIECES_FORGET, row))
+            await _put(writer, (Write.SNAPSHOT_FORGET, row), (Write.SNAPSHOT_PIECES_FORGET, row))
     while first is not None and first <= last:
-        await _put(writer, (Change.JOURNAL_FORGET, {"b_from": first, "b_to": min(first + PIECE, last + 1)}))
+        await _put(writer, (Write.JOURNAL_FORGET, {"b_from": first, "b_to": min(first + PIECE, last + 1)}))
         first += PIECE
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wattflow.live import Engine, Kind, calls, fork
+from wattflow.live import Engine, Kind, fork, journal
 from wattflow.live.protocol import Step, Why
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
@@ -22,7 +22,7 @@ from wattflow.policy.base import Policy
 from wattflow.policy.weighted import packed
 from wattflow.runtime import facts
 from wattflow.runtime import messages as m
-from wattflow.runtime.aside import Aside
+from wattflow.runtime.aside import SetAside
 
 if TYPE_CHECKING:
     from wattflow.live.shielding import Adviser
@@ -61,7 +61,7 @@ ROOM_TASKS, ROOM_ATTEMPTS = 1 << 17, 1 << 14
 """Tasks and attempts that the engine has memory for at the start: 30 MB, and 40 ms that nobody waits for."""
 
 
-class Decider:
+class JournaledEngine:
     """An engine whose calls are kept in ``entries`` until the service has written them."""
 
     def __init__(self, policy: str, seed: int = 0, rehearsing: Adviser | None = None) -> None:
@@ -69,7 +69,7 @@ class Decider:
         self.policy = self._own = policy
         self.rehearsing = rehearsing
         self.shield: dict[str, Any] = {}
-        self.aside = Aside()
+        self.aside = SetAside()
         self._shapes: dict[bytes, int] = {}
         self.engine = Engine(policy, seed=seed, max_retries=NEVER)
 
@@ -220,7 +220,7 @@ class Decider:
             if not entry.startswith(b"["):  # no line of JSON: version 0.1.0 packed them otherwise
                 last_s = _tell_earlier(self, entry, last_s)
                 continue
-            name, arguments, fields = calls.decode(entry)
+            name, arguments, fields = journal.decode(entry)
             if name == SHIELD:  # no call of the engine, which decides alike without it
                 self.shield = json.loads(arguments[0])
                 continue
@@ -229,7 +229,7 @@ class Decider:
             elif name in ("use", "step_on"):
                 self.policy = arguments[0]
             # A step that a broken policy did not finish is refused as it was then; `step_on` finishes it.
-            calls.tell(self.engine, ("use" if name == CHOSEN else name, arguments, fields))
+            journal.tell(self.engine, ("use" if name == CHOSEN else name, arguments, fields))
         return last_s
 
     def save(self, path: Path) -> None:
@@ -250,7 +250,7 @@ class Decider:
         return answer
 
     def _note(self, name: str, *arguments: Any, **fields: Any) -> None:
-        self.entries.append(calls.encode(name, arguments, fields))
+        self.entries.append(journal.encode(name, arguments, fields))
 
 
 def _needs(variants: Sequence[m.Variant], duties: Sequence[float]) -> list[Variant]:
@@ -258,7 +258,7 @@ def _needs(variants: Sequence[m.Variant], duties: Sequence[float]) -> list[Varia
     return [facts.variant_of(*pair) for pair in zip(variants, known, strict=True)]
 
 
-def _tell_earlier(decider: Decider, entry: bytes, last_s: float) -> float:
+def _tell_earlier(decider: JournaledEngine, entry: bytes, last_s: float) -> float:
     """Make the call of an entry as 0.1.0 packed it (the message, not the call); the time of the last step."""
     name, *args = msgspec.msgpack.decode(entry)
     engine = decider.engine

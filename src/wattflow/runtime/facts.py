@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields
 
 from wattflow.model import cluster as model
-from wattflow.model.device_levels import DeviceLevels, FunctionLevels
+from wattflow.model.cluster import DeviceLevels, FunctionLevels
 from wattflow.model.profile import DeviceProfile, PowerProfile, Provenance, Scope
 from wattflow.model.workflow import Function, Task, Variant
 from wattflow.runtime import messages as m

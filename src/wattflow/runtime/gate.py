@@ -20,7 +20,7 @@ from wattflow.live.protocol import Placement
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import NONE, Account, Accounts, Limits
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.runtime.records import AttemptRecord, Nodes, TaskRecord
 from wattflow.runtime.turns import UnderWay
 
@@ -38,7 +38,7 @@ LEAST_J = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldBack:
     """Why a placement is not begun: not now, or (``for_good``) not at all."""
 
     reason: str
@@ -80,7 +80,7 @@ class Gate:
     """
 
     def __init__(
-        self, accounts: Accounts, nodes: Nodes, decider: Decider, runtime_s: Callable[[str], float | None]
+        self, accounts: Accounts, nodes: Nodes, decider: JournaledEngine, runtime_s: Callable[[str], float | None]
     ) -> None:
         self._accounts, self._nodes, self._decider, self._runtime_s = accounts, nodes, decider, runtime_s
         self._now = accounts.now
@@ -184,7 +184,7 @@ class Gate:
                 self._parties[account].ignored_until_s = turn.now_s + IGNORE_S
         return bool(step.placements)
 
-    def holds(self, task: TaskRecord, variant: int, node: m.Node) -> Held | None:
+    def holds(self, task: TaskRecord, variant: int, node: m.Node) -> HeldBack | None:
         """Say why a placement must not be begun now; None where it may."""
         owner, project = _whose(task)
         weakest = 0
@@ -193,14 +193,14 @@ class Gate:
             # Hard budgets come before quotas and shares: what can never start must fail now, not after its turn in a
             # queue.
             if limits.mode == "hard":
-                return Held(said, for_good=not later)
+                return HeldBack(said, for_good=not later)
             weakest = min(weakest, -2000 if limits.mode == "soft" else 0)
         for account, limits in self._accounts.of(owner, project):
             if limits.running is not None and self._running[account] >= limits.running:
-                return Held(f"{' '.join(account)} may run {limits.running} at a time")
+                return HeldBack(f"{' '.join(account)} may run {limits.running} at a time")
         return self._for_others(task, task.spec.variants[variant].cpus, weakest)
 
-    def _for_others(self, task: TaskRecord, cpus: float, weakest: int) -> Held | None:
+    def _for_others(self, task: TaskRecord, cpus: float, weakest: int) -> HeldBack | None:
         """Hold it for somebody who goes first; None where nobody does."""
         mine = _party(task)
         if len(self._parties) < 2:
@@ -218,7 +218,7 @@ class Gate:
             theirs = self._priority(other)
             if theirs > priority or (theirs == priority and over and party.cpus < fair[other]):
                 self._just_held.add(other)
-                return Held(f"{' '.join(other)} goes first")
+                return HeldBack(f"{' '.join(other)} goes first")
         return None
 
     def _fair_cpus(self) -> dict[Account, float]:

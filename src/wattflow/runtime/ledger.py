@@ -27,14 +27,14 @@ import msgspec
 
 from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import Accounts, Usage
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.runtime.gate import Gate
+from wattflow.runtime.logs import storable
 from wattflow.runtime.messages import Energy, Node, Window
 from wattflow.runtime.records import AttemptRecord, NodeRecord, Nodes, TaskRecord, Trace, WorkflowRecord
-from wattflow.runtime.texts import storable
 from wattflow.store import journal
 from wattflow.store.schema import Row
-from wattflow.store.statements import Change
+from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 
 Entry = Mapping[str, Any]
@@ -52,9 +52,12 @@ class Chain:
         self.sequence += 1
         # ASCII alone: a name that is no Unicode must not keep the entry out of the store.
         row: dict[str, object] = {
-            "sequence": self.sequence, "at_s": at_s, "who": json.dumps(who)[1:-1], "action": action,
+            "sequence": self.sequence,
+            "at_s": at_s,
+            "who": json.dumps(who)[1:-1],
+            "action": action,
             "about": json.dumps(dict(about), sort_keys=True),
-        }  # fmt: skip
+        }
         self.last = chained(self.last, row)
         return row | {"hash": self.last}
 
@@ -82,17 +85,17 @@ RING = 1 << 16
 Event = tuple[str, str, Mapping[str, Any]]
 """A list of the batch (`attempts`, …), the owner ("" for everybody), and the fields."""
 _FIELDS = {
-    Change.WORKFLOW: ("workflows", ("id", "name", "owner", "submitted_s", "state")),
-    Change.WORKFLOW_STATE: ("workflows", ("b_id", "state", "ended_s")),
-    Change.TASK: ("tasks", ("id", "workflow", "key", "name", "submitted_s", "state")),
-    Change.TASK_STATE: ("tasks", ("b_id", "state", "attempts", "ended_s", "reason")),
-    Change.ATTEMPT: ("attempts", ("task", "number", "node", "device", "variant", "ready_s", "placed_s")),
-    Change.ATTEMPT_STARTED: ("attempts", ("b_task", "b_number", "started_s", "cold_s")),
-    Change.ATTEMPT_ENDED: ("attempts", ("b_task", "b_number", "outcome", "started_s", "ended_s", "cold_s", "reason")),
-    Change.ATTEMPT_ENERGY: ("attempts", ("b_task", "b_number", "energy_j", "low_j", "high_j", "marginal_j",
+    Write.WORKFLOW: ("workflows", ("id", "name", "owner", "submitted_s", "state")),
+    Write.WORKFLOW_STATE: ("workflows", ("b_id", "state", "ended_s")),
+    Write.TASK: ("tasks", ("id", "workflow", "key", "name", "submitted_s", "state")),
+    Write.TASK_STATE: ("tasks", ("b_id", "state", "attempts", "ended_s", "reason")),
+    Write.ATTEMPT: ("attempts", ("task", "number", "node", "device", "variant", "ready_s", "placed_s")),
+    Write.ATTEMPT_STARTED: ("attempts", ("b_task", "b_number", "started_s", "cold_s")),
+    Write.ATTEMPT_ENDED: ("attempts", ("b_task", "b_number", "outcome", "started_s", "ended_s", "cold_s", "reason")),
+    Write.ATTEMPT_ENERGY: ("attempts", ("b_task", "b_number", "energy_j", "low_j", "high_j", "marginal_j",
                             "provenance")),
-    Change.NODE: ("nodes", ("name", "state", "seen_s")),
-    Change.ENERGY: ("windows", ("node", "began_s", "ended_s", "counted_j", "idle_j", "tasks_j", "unattributed_j",
+    Write.NODE: ("nodes", ("name", "state", "seen_s")),
+    Write.ENERGY: ("windows", ("node", "began_s", "ended_s", "counted_j", "idle_j", "tasks_j", "unattributed_j",
                     "provenance")),
 }  # fmt: skip
 """Of each change, the list of a batch that it goes to and the columns that are told."""
@@ -116,42 +119,42 @@ class Feed:
         self._tasks, self._workflows = tasks, workflows
         self._states: dict[str, str] = {}
 
-    def rows(self, batch: Iterable[tuple[Change, Row]]) -> list[tuple[Change, Row]]:
+    def rows(self, batch: Iterable[tuple[Write, Row]]) -> list[tuple[Write, Row]]:
         """Make the rows that are written beside a batch: its events, and nodes whose state is another one."""
         events: list[Event] = []
-        rows: list[tuple[Change, Row]] = []
+        rows: list[tuple[Write, Row]] = []
         for change, row in batch:
             event = self._event(change, row)
             if event is not None:
                 events.append(event)
-            if change is Change.NODE and self._states.get(str(row["name"])) != row["state"]:
+            if change is Write.NODE and self._states.get(str(row["name"])) != row["state"]:
                 self._states[str(row["name"])] = str(row["state"])
-                rows.append((Change.NODE_STATE, {"node": row["name"], "at_s": row["seen_s"], "state": row["state"]}))
+                rows.append((Write.NODE_STATE, {"node": row["name"], "at_s": row["seen_s"], "state": row["state"]}))
         if not events:
             return rows
         number, self.next = self.next, self.next + 1
         entry = msgspec.msgpack.encode(events)
         if self.listener is not None:
             self.listener(number, entry)
-        return [*rows, (Change.EVENT, {"slot": number % RING, "sequence": number, "entry": entry})]
+        return [*rows, (Write.EVENT, {"slot": number % RING, "sequence": number, "entry": entry})]
 
-    def _event(self, change: Change, row: Row) -> Event | None:
+    def _event(self, change: Write, row: Row) -> Event | None:
         kind = _FIELDS.get(change)
         if kind is None:
             return None
         name, columns = kind
-        told = {_TOLD.get(column, column): row[column] for column in columns}
+        told: dict[str, Any] = {_TOLD.get(column, column): row[column] for column in columns}
         if name in ("nodes", "windows"):
             return name, "", told
         if name == "workflows":
             workflow = self._workflows.get(str(told["id"]))
             return None if workflow is None else (name, workflow.owner, told)
-        task = self._tasks.get(int(told["id" if name == "tasks" else "task"]))  # type: ignore[call-overload]
+        task = self._tasks.get(int(told["id" if name == "tasks" else "task"]))
         if task is None:  # long over: whoever looks at it asks the store
             return None
-        if change is Change.TASK:
+        if change is Write.TASK:
             told |= {"function": task.spec.function_name, "parents": [*task.spec.parents, *task.spec.results]}
-        elif change is Change.ATTEMPT:
+        elif change is Write.ATTEMPT:
             told["workflow"] = task.workflow.id
         return name, task.workflow.owner, told
 
@@ -230,7 +233,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Counts:
+class WriteCounts:
     """Count what was written since the start, for whoever watches the server.
 
     Attributes:
@@ -246,7 +249,7 @@ class Counts:
     refused: Counter[str] = field(default_factory=Counter)
 
 
-class Ledger:
+class RowLedger:
     """Rows of the turn under way. All that is committed at once is written at once, or not at all.
 
     Attributes:
@@ -261,12 +264,12 @@ class Ledger:
 
     gate: Gate
 
-    def __init__(self, decider: Decider, writer: Writer) -> None:
+    def __init__(self, decider: JournaledEngine, writer: Writer) -> None:
         self.next_entry, self.checksum = 1, 0
-        self.counts, self.chain, self.usage = Counts(), Chain(), Usage()
+        self.counts, self.chain, self.usage = WriteCounts(), Chain(), Usage()
         self._decider, self._writer = decider, writer
-        self._batch: list[tuple[Change, Row]] = []
-        self._late: list[tuple[Change, Row]] = []
+        self._batch: list[tuple[Write, Row]] = []
+        self._late: list[tuple[Write, Row]] = []
         self.feed: Feed | None = None
 
     def commit(self) -> None:
@@ -278,8 +281,8 @@ class Ledger:
             # neither.
             number, entry = self.next_entry, m.pack(self._decider.entries)
             self.checksum = journal.chained(self.checksum, number, entry)
-            self._put(Change.JOURNAL, {"sequence": number, "entry": entry, "checksum": self.checksum})
-            self._put(Change.META, journal.head(number, self.checksum))
+            self._put(Write.JOURNAL, {"sequence": number, "entry": entry, "checksum": self.checksum})
+            self._put(Write.META, journal.head(number, self.checksum))
             self.next_entry += 1
             self._decider.entries.clear()
         if self._batch:
@@ -288,15 +291,15 @@ class Ledger:
 
     def audit(self, at_s: float, who: str, action: str, **about: object) -> None:
         """Somebody did something; written with what it changes."""
-        self._put(Change.AUDIT, self.chain.append(at_s, who, action, about))
+        self._put(Write.AUDIT, self.chain.append(at_s, who, action, about))
 
     def token(self, row: Row) -> None:
         """A token is given out; its audit entry is in the same commit."""
-        self._put(Change.TOKEN, row)
+        self._put(Write.TOKEN, row)
 
     def token_revoked(self, digest: str, at_s: float) -> None:
         """A token is not valid any more."""
-        self._put(Change.TOKEN_REVOKED, {"b_digest": digest, "revoked_s": at_s})
+        self._put(Write.TOKEN_REVOKED, {"b_digest": digest, "revoked_s": at_s})
 
     def alert(self, at_s: float, account: tuple[str, str], said: str) -> None:
         """A budget is nearly, or quite, used up."""
@@ -305,24 +308,26 @@ class Ledger:
 
     def account(self, scope: str, name: str, limits: object) -> None:
         """Write what a user or a project may use."""
-        self._put(Change.ACCOUNT, {"scope": scope, "name": name, "limits": m.pack(limits)})
+        self._put(Write.ACCOUNT, {"scope": scope, "name": name, "limits": m.pack(limits)})
 
     def workflow(self, workflow: WorkflowRecord) -> None:
         """A workflow opens."""
-        self._put(Change.WORKFLOW, {
+        self._put(Write.WORKFLOW, {
             "id": workflow.id, "name": workflow.name, "owner": workflow.owner, "about": m.pack(workflow.about),
             "submitted_s": workflow.submitted_s, "state": workflow.state,
         })  # fmt: skip
 
     def workflow_state(self, workflow: WorkflowRecord, ended_s: float | None = None) -> None:
         """A workflow is sealed, or over."""
-        self._put(Change.WORKFLOW_STATE, {"b_id": workflow.id, "state": workflow.state, "ended_s": ended_s,
-                                          "about": m.pack(workflow.about)})  # fmt: skip
+        self._put(
+            Write.WORKFLOW_STATE,
+            {"b_id": workflow.id, "state": workflow.state, "ended_s": ended_s, "about": m.pack(workflow.about)},
+        )
 
     def task(self, task: TaskRecord) -> None:
         """A task is taken."""
         self.gate.opened(task)
-        self._put(Change.TASK, {
+        self._put(Write.TASK, {
             "id": task.id, "workflow": task.workflow.id, "key": task.spec.key, "name": task.spec.name,
             "spec": m.pack((task.engine, task.spec)), "submitted_s": task.submitted_s, "state": task.state,
             "attempts": task.attempts,
@@ -332,20 +337,20 @@ class Ledger:
         """A task runs, waits again, or is over."""
         if sequence is not None:
             self.gate.closed(task)
-        self._put(Change.TASK_STATE, {
+        self._put(Write.TASK_STATE, {
             "b_id": task.id, "state": task.state, "attempts": task.attempts, "ended_s": ended_s, "sequence": sequence,
             "result": m.pack(task.result) if task.result is not None else None, "reason": task.reason,
         })  # fmt: skip
 
     def task_engine(self, task: TaskRecord) -> None:
         """A task is another one in the engine."""
-        self._put(Change.TASK_ENGINE, {"b_id": task.id, "spec": m.pack((task.engine, task.spec))})
+        self._put(Write.TASK_ENGINE, {"b_id": task.id, "spec": m.pack((task.engine, task.spec))})
 
     def attempt(self, attempt: AttemptRecord) -> None:
         """An attempt is placed."""
         self.gate.began(attempt)
         lease = attempt.lease
-        self._put(Change.ATTEMPT, {
+        self._put(Write.ATTEMPT, {
             "task": attempt.task.id, "number": attempt.number, "fence": attempt.fence, "node": attempt.node,
             "device": lease.device, "variant": lease.variant, "ready_s": attempt.task.ready_s,
             "placed_s": attempt.placed_s, "engine": attempt.engine, "reserved_j": attempt.trace.reserved_j,
@@ -353,14 +358,14 @@ class Ledger:
 
     def attempt_started(self, attempt: AttemptRecord) -> None:
         """An attempt runs."""
-        self._put(Change.ATTEMPT_STARTED, _key(attempt) | {"started_s": attempt.started_s, "cold_s": attempt.cold_s})
+        self._put(Write.ATTEMPT_STARTED, _key(attempt) | {"started_s": attempt.started_s, "cold_s": attempt.cold_s})
 
     def attempt_ended(self, attempt: AttemptRecord, end: m.Ended, started_s: float, ended_s: float) -> None:
         """An attempt is over, at times that were made sane."""
         self.counts.attempts[end.outcome] += 1
         self.usage.ended(attempt.trace, end.cpu_s, ended_s)
         self.gate.ended(attempt, done=end.outcome == "done")
-        self._put(Change.ATTEMPT_ENDED, _key(attempt) | {
+        self._put(Write.ATTEMPT_ENDED, _key(attempt) | {
             "outcome": end.outcome, "started_s": started_s, "ended_s": ended_s, "cold_s": end.cold_s or attempt.cold_s,
             "cpu_s": end.cpu_s, "peak_bytes": end.peak_bytes, "reason": end.reason,
             "gpu_duty": end.gpu.duty if end.gpu else None, "gpu_beside": end.gpu.beside if end.gpu else None,
@@ -369,7 +374,7 @@ class Ledger:
 
     def attempt_energy(self, task: int, number: int, energy: m.Energy) -> None:
         """Joules of an attempt. Nothing waits for them, and no turn is taken for them."""
-        self._aside(Change.ATTEMPT_ENERGY, {
+        self._aside(Write.ATTEMPT_ENERGY, {
             "b_task": task, "b_number": number, "energy_j": energy.energy_j, "low_j": energy.low_j,
             "high_j": energy.high_j, "marginal_j": energy.marginal_j, "provenance": energy.provenance,
         })  # fmt: skip
@@ -379,17 +384,19 @@ class Ledger:
         for account in ("idle", "tasks", "unattributed"):
             self.counts.node_j[node, account] += getattr(window, f"{account}_j")
         row = {"node": node} | {name: getattr(window, name) for name in window.__struct_fields__}
-        self._aside(Change.ENERGY, row)
+        self._aside(Write.ENERGY, row)
 
     def node(self, node: NodeRecord, seen_s: float) -> None:
         """A node and its state."""
-        self._put(Change.NODE, {"name": node.spec.name, "spec": m.pack((node.engine, node.spec)), "state": node.state,
-                                "seen_s": seen_s})  # fmt: skip
+        self._put(
+            Write.NODE,
+            {"name": node.spec.name, "spec": m.pack((node.engine, node.spec)), "state": node.state, "seen_s": seen_s},
+        )
 
-    def _put(self, change: Change, row: Row) -> None:
+    def _put(self, change: Write, row: Row) -> None:
         self._batch.append((change, {name: storable(value) for name, value in row.items()}))
 
-    def _aside(self, change: Change, row: Row) -> None:
+    def _aside(self, change: Write, row: Row) -> None:
         # Joules wait for no turn of the engine (they decide nothing), and a thousand nodes' come in one commit.
         if not self._late:
             asyncio.get_running_loop().call_soon(self._write_late)
@@ -399,7 +406,7 @@ class Ledger:
         late, self._late = self._late, []
         # The books go with the joules that changed them, so ledger and meters agree at every commit.
         for row in self.usage.rows():
-            late.append((Change.USAGE, {name: storable(value) for name, value in row.items()}))
+            late.append((Write.USAGE, {name: storable(value) for name, value in row.items()}))
         if late:
             self._writer.put(*late, *(self.feed.rows(late) if self.feed else ()))
 
@@ -416,7 +423,7 @@ class Joules:
         now: Seconds on the service's clock.
     """
 
-    def __init__(self, nodes: Nodes, ledger: Ledger, accounts: Accounts, now: Callable[[], float]) -> None:
+    def __init__(self, nodes: Nodes, ledger: RowLedger, accounts: Accounts, now: Callable[[], float]) -> None:
         self.plausible = Plausible(ledger.counts.refused)
         self._nodes, self._ledger, self._accounts, self._now = nodes, ledger, accounts, now
 

@@ -27,7 +27,7 @@ GRID, LOWEST = 8, 0.5
 """Clocks that are announced, evenly spaced from full to half."""
 
 
-class NodeLevels:
+class AgentLevels:
     """The levels of one agent's node; without a holder it can set nothing and says so.
 
     Args:
@@ -137,10 +137,12 @@ class NodeLevels:
             return []
         prefix = {"clock_mhz": "cpu-", "cap_w": "package-"}[kind]
         return [
-            knob for knob in self._holder.knobs
-            if knob.mine and knob.kind == kind
+            knob
+            for knob in self._holder.knobs
+            if knob.mine
+            and knob.kind == kind
             and (knob.device.startswith(prefix) if device < 0 else knob.device == f"gpu-{device}")
-        ]  # fmt: skip
+        ]
 
     def _clocks(self, device: int) -> list[float]:
         knobs = self._knobs(device, "clock_mhz")

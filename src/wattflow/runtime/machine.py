@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from wattflow.energy.meters import pcp
-from wattflow.energy.meters.http import Connection
+from wattflow.energy.meters.http import MeterConnection
 from wattflow.energy.meters.port import NoReading
 from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.model.profile import PowerProfile
@@ -102,7 +102,7 @@ class PcpLoad:
     """CPU, memory and network of the machine whose pmcd ``hostspec`` names. Raises NoReading where nobody answers."""
 
     def __init__(self, url: str = pcp.DEFAULT_URL, hostspec: str = "localhost") -> None:
-        self._http, self._hostspec = Connection(url), hostspec
+        self._http, self._hostspec = MeterConnection(url), hostspec
         try:
             self._context = self._open()
             self._loopback = self._instance("network.interface.in.bytes", "lo")

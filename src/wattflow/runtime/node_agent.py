@@ -14,7 +14,7 @@ from wattflow.runtime.executors.amd import AmdExecutor
 from wattflow.runtime.executors.forking import KEEP_S, Zygote
 from wattflow.runtime.executors.gpu import GpuExecutor, Sharing
 from wattflow.runtime.executors.limits import ControlGroups
-from wattflow.runtime.executors.node_devices import DeviceExecutor, Devices
+from wattflow.runtime.executors.node_devices import DeviceExecutor, NodeDevices
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.executors.process import ProcessExecutor
 from wattflow.runtime.machine import load_reader, this_node
@@ -60,7 +60,7 @@ def make_agent(
         lineage: What the agent has in common with the one that worked here before: whatever that one left in control
             groups is ended. Without it nothing is known of an earlier life.
     """
-    devices = Devices(executors)
+    devices = NodeDevices(executors)
     node = this_node(name, cpus, memory_bytes, devices.found(), curve, keep_alive_s)
     groups = ControlGroups.find(lineage or f"{node.name}-{os.getpid()}")
     apart = privileges or Privileges()

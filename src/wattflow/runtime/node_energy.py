@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from wattflow.energy.attribution import Attributor, Sample
+from wattflow.energy.attribution import Attributor, MeterSample
 from wattflow.energy.meters import powercap
 from wattflow.energy.meters.node_counter import NodeCounter
 from wattflow.energy.meters.port import Meter
@@ -52,7 +52,7 @@ class NodeEnergy:
         self.provenance = Provenance.MODELLED if modelled else Provenance.ATTRIBUTED
         self._error = MODEL_ERROR if modelled else SENSOR_ERROR if self._counter.sampled else COUNTER_ERROR
         self._attributor = Attributor(curve, window_s=float("inf"))
-        self._first: Sample | None = None
+        self._first: MeterSample | None = None
         self._cpu_s: dict[int, float] = {}
         self._joules: dict[int, tuple[float, float]] = {}
         self._over: dict[int, bool] = {}
@@ -89,7 +89,7 @@ class NodeEnergy:
             return [], None
         tasks = {str(fence): seconds for fence, seconds in self._cpu_s.items()}
         machine_s = self._machine()["machine"]
-        sample = Sample(now_s, node_j, tasks, max(0.0, machine_s - self._known_s()))
+        sample = MeterSample(now_s, node_j, tasks, max(0.0, machine_s - self._known_s()))
         self._attributor.add(sample)
         # Told only after a sample that holds its last CPU time, else its final slice would be in no window.
         for fence in self._over:
@@ -108,7 +108,7 @@ class NodeEnergy:
         """CPU seconds of all attempts ever: what is left of the machine's is others'."""
         return self._past_s + sum(self._cpu_s.values())
 
-    def _close(self, sample: Sample) -> tuple[list[TaskEnergy], Window | None]:
+    def _close(self, sample: MeterSample) -> tuple[list[TaskEnergy], Window | None]:
         assert self._first is not None
         result = self._attributor.result()
         tasks_j = 0.0

@@ -29,7 +29,7 @@ _OWN: dict[str, Any] = {}
 
 def dump_function(function: Callable[..., Any]) -> bytes:
     """A function by value where its module cannot be imported elsewhere, by name otherwise."""
-    return _dumped(lambda: cloudpickle.dumps(function, 5))  # type: ignore[no-any-return]
+    return bytes(_dumped(lambda: cloudpickle.dumps(function, 5)))
 
 
 def dump_call(args: tuple[Any, ...], kwargs: dict[str, Any], future: type) -> tuple[bytes, list[Any]]:

@@ -393,7 +393,7 @@ KEPT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RetryVerdict:
     """Return whether the task is tried again, and after how long; ``reason`` is what the task is told to have met."""
 
     again: bool
@@ -401,7 +401,7 @@ class Verdict:
     reason: str | None = None
 
 
-def judge(task: TaskRecord, end: Ended, node: str, stopping: bool = False) -> Verdict:
+def judge(task: TaskRecord, end: Ended, node: str, stopping: bool = False) -> RetryVerdict:
     """Count a bad end against its task and say what follows from it."""
     said = end.reason or end.outcome
     if end.outcome != "cancelled":
@@ -411,16 +411,16 @@ def judge(task: TaskRecord, end: Ended, node: str, stopping: bool = False) -> Ve
         # Doubled each time: what a node lacks now (an object on its way, a daemon that restarts) it may have in a
         # while.
         again, wait_s = task.refusals < REFUSALS, min(LONGEST_WAIT_S, 2.0 ** (task.refusals - 1))
-        return Verdict(again and not stopping, wait_s, said if again else _given_up(task))
+        return RetryVerdict(again and not stopping, wait_s, said if again else _given_up(task))
     if end.outcome == "node_lost":
         task.losses += 1
         again = task.losses < LOSSES
-        return Verdict(again and not stopping, reason=said if again else _given_up(task))
+        return RetryVerdict(again and not stopping, reason=said if again else _given_up(task))
     # Not the task's fault and not asked for: its agent stopped it as an orphan, or made room for somebody else.
     if end.outcome == "cancelled":
-        return Verdict(not stopping and task.failures <= task.spec.retries, reason=said)
+        return RetryVerdict(not stopping and task.failures <= task.spec.retries, reason=said)
     task.failures += 1
-    return Verdict(task.failures <= task.spec.retries and not stopping, reason=said)
+    return RetryVerdict(task.failures <= task.spec.retries and not stopping, reason=said)
 
 
 def met(task: TaskRecord) -> str | None:

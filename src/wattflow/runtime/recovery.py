@@ -127,8 +127,11 @@ def _workflow(service: Service, database: sa.Engine, row: Found) -> None:
                           result=_BLOB.decode(found["result"]) if found["result"] else None,
                           reason=found["reason"])  # fmt: skip
         for attempt in before.get(task.id, ()):
-            judge(task, m.Ended(fence=attempt["fence"], outcome=attempt["outcome"], reason=attempt["reason"]),
-                  attempt["node"])  # fmt: skip
+            judge(
+                task,
+                m.Ended(fence=attempt["fence"], outcome=attempt["outcome"], reason=attempt["reason"]),
+                attempt["node"],
+            )
         service.tasks[task.id] = task
         service.actions.warming.seen(spec, workflow.owner)
         workflow.keys[spec.key] = task.id

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -23,12 +24,12 @@ from wattflow.runtime.accounts import Accounts
 from wattflow.runtime.actions import Actions
 from wattflow.runtime.checks import check_submission, unmet
 from wattflow.runtime.clock import Clock
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.gate import Gate
 from wattflow.runtime.learned_facts import Learning
-from wattflow.runtime.ledger import Joules, Ledger
-from wattflow.runtime.logs import Logs
+from wattflow.runtime.ledger import Joules, RowLedger
+from wattflow.runtime.logs import Logs, plain
 from wattflow.runtime.records import (
     AttemptRecord,
     Attempts,
@@ -40,7 +41,6 @@ from wattflow.runtime.records import (
     met,
     waits_for,
 )
-from wattflow.runtime.texts import plain
 from wattflow.runtime.turns import PIECE, Turns, UnderWay, call_in, on_disk, settle
 from wattflow.store.epochs import Fences
 from wattflow.store.schema import Row
@@ -49,7 +49,12 @@ from wattflow.store.writer import Writer
 log = logging.getLogger(__name__)
 STOP_S = 15.0
 """Longest wait for a driver that is told to stop."""
-STATE_OF = {EngineOutcome.DONE: "done", EngineOutcome.FAILED: "failed", EngineOutcome.CANCELLED: "cancelled"}
+State = Literal["done", "failed", "cancelled"]
+STATE_OF: dict[EngineOutcome, State] = {
+    EngineOutcome.DONE: "done",
+    EngineOutcome.FAILED: "failed",
+    EngineOutcome.CANCELLED: "cancelled",
+}
 
 
 class Service:
@@ -66,7 +71,7 @@ class Service:
         on_fault: Called then, once; whoever owns the service must end it, and a start mends it.
     """
 
-    def __init__(self, decider: Decider, writer: Writer, driver: Driver, folder: Path, clock: Clock) -> None:
+    def __init__(self, decider: JournaledEngine, writer: Writer, driver: Driver, folder: Path, clock: Clock) -> None:
         self.decider, self.writer, self.driver, self.clock = decider, writer, driver, clock
         self.workflows: dict[str, WorkflowRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
@@ -74,7 +79,7 @@ class Service:
         self.nodes, self.aside = Nodes(), decider.aside
         self.learning = Learning(decider)
         self.learning.ahead.held_back = getattr(driver, "queues", False)  # drivers of others may not say it
-        self.logs, self.ledger = Logs(folder), Ledger(decider, writer)
+        self.logs, self.ledger = Logs(folder), RowLedger(decider, writer)
         self.accounts = Accounts(self.ledger.usage, self.now, self.ledger.alert)
         self.gate = self.ledger.gate = Gate(self.accounts, self.nodes, decider, self.learning.estimates.runtime_s)
         self.joules = Joules(self.nodes, self.ledger, self.accounts, self.now)
@@ -303,10 +308,15 @@ class Service:
         duties = self.learning.gpus.duties(spec.function_name, spec.variants)
         shape = self.decider.shape(self.learning.ahead.counted(spec), spec.function_name, duties)
         engine = self.decider.put(
-            TASK, shape, workflow=workflow.engine, tag=self.next_task, estimate_s=known_s,
-            release_s=now_s + spec.submit_s if spec.submit_s else None, input_bytes=float(spec.input_bytes),
+            TASK,
+            shape,
+            workflow=workflow.engine,
+            tag=self.next_task,
+            estimate_s=known_s,
+            release_s=now_s + spec.submit_s if spec.submit_s else None,
+            input_bytes=float(spec.input_bytes),
             deadline_s=None if deadline_s is None else now_s + deadline_s,
-        )  # fmt: skip
+        )
         assert engine is not None
         task = TaskRecord(
             self.next_task, workflow, spec, engine, now_s, now_s, tuple(workflow.keys[key] for key in spec.results)
@@ -404,12 +414,14 @@ class Service:
         if task is None or task.state in STATE_OF.values():
             return []
         workflow = task.workflow
-        task.state = STATE_OF[end.outcome]
-        if task.state != "done" and task.attempts == 0 and any(p.state == "failed" for p in self._parents(task)):
-            task.state, task.reason = "failed", "a task that it waits for failed"
+        state = STATE_OF[end.outcome]
+        if state != "done" and task.attempts == 0 and any(p.state == "failed" for p in self._parents(task)):
+            state, task.reason = "failed", "a task that it waits for failed"
+        task.state, reason = state, task.reason if state != "done" else None
         self.sequence += 1
-        outcome = m.Outcome(key=task.spec.key, task=task.id, state=task.state, sequence=self.sequence,  # type: ignore[arg-type]
-                            result=task.result, reason=task.reason if task.state != "done" else None)  # fmt: skip
+        outcome = m.Outcome(
+            key=task.spec.key, task=task.id, state=state, sequence=self.sequence, result=task.result, reason=reason
+        )
         self.ledger.task_state(task, now_s, self.sequence)
         workflow.open -= 1
         for listener in self.listeners:

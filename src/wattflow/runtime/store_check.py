@@ -19,7 +19,7 @@ from wattflow.live import EDGE, NODE, SEAL, TASK, Power
 from wattflow.live.protocol import LiveError
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import rebuilt
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.store import journal, reads, schema
 from wattflow.store.objects import ObjectDamaged, Objects
 from wattflow.store.reads import Found
@@ -33,7 +33,7 @@ OPEN = ("waiting", "running")
 
 def mend(database: sa.Engine, policy: str) -> int:
     """Make the journal anew; returns how many tasks are open in it. Only while no server works on the store."""
-    decider = Decider(policy)
+    decider = JournaledEngine(policy)
     # First in the new journal, as in any: a replay must begin under the policy that the calls were made under.
     decider.began_with(policy)
     changes = [_node(decider, row) for row in reads.nodes(database)]
@@ -50,14 +50,14 @@ def mend(database: sa.Engine, policy: str) -> int:
     return count
 
 
-def _node(decider: Decider, row: Found) -> sa.Update:
+def _node(decider: JournaledEngine, row: Found) -> sa.Update:
     _, spec = _NODE.decode(row["spec"])
     engine, table = decider.node(spec), schema.nodes
     decider.put(NODE, engine, state=int(_STATES.get(row["state"], Power.DOWN)))
     return sa.update(table).where(table.c.name == row["name"]).values(spec=m.pack((engine, spec)))
 
 
-def _workflow(decider: Decider, database: sa.Engine, row: Found, number: int) -> list[sa.Update]:
+def _workflow(decider: JournaledEngine, database: sa.Engine, row: Found, number: int) -> list[sa.Update]:
     """Give a workflow's open tasks to the engine; the changes of the workflow and of each of these tasks."""
     about = msgspec.msgpack.decode(row["about"])
     about["engine"] = decider.workflow(number, about.get("deadline_s"), about.get("objective"))
@@ -79,7 +79,7 @@ def _workflow(decider: Decider, database: sa.Engine, row: Found, number: int) ->
     return changes
 
 
-def _task(decider: Decider, workflow: int, found: Found, spec: m.Task) -> int:
+def _task(decider: JournaledEngine, workflow: int, found: Found, spec: m.Task) -> int:
     shape = decider.shape(list(spec.variants), spec.function_name)
     deadline_s = found["submitted_s"] + spec.deadline_s if spec.deadline_s else None
     engine = decider.put(
@@ -162,7 +162,7 @@ def _engine(database: sa.Engine, folder: Path) -> Iterator[str]:
         yield f"the engine does not know {_some(unknown)}: it would wait for ever; `wattflow store check --mend`"
 
 
-def _unknown(decider: Decider, row: reads.Found) -> bool:
+def _unknown(decider: JournaledEngine, row: reads.Found) -> bool:
     engine, _ = _TASK.decode(row["spec"])
     try:
         decider.why(engine)

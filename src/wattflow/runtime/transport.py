@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -105,19 +105,22 @@ class HttpTransport:
     def __init__(self, server: str, token: str, ca: str | None = None) -> None:
         import aiohttp
 
-        context: object = True
+        context: Any = True
         if ca is not None:
             import ssl
 
             context = ssl.create_default_context(cafile=ca)
         self._addresses, self._epoch = Addresses(server), 0
         self._session = aiohttp.ClientSession(
-            headers={"authorization": f"Bearer {token}", "content-type": "application/msgpack",
-                     "accept": "application/msgpack"},
-            connector=aiohttp.TCPConnector(ssl=context, limit=16),  # type: ignore[arg-type]
+            headers={
+                "authorization": f"Bearer {token}",
+                "content-type": "application/msgpack",
+                "accept": "application/msgpack",
+            },
+            connector=aiohttp.TCPConnector(ssl=context, limit=16),
             timeout=aiohttp.ClientTimeout(total=LONGEST_S, connect=5),
             auto_decompress=False,
-        )  # fmt: skip
+        )
 
     async def announce(self, node: Node, boot: str) -> None:
         body = pack(Announcement(node, boot, PROTOCOL))

@@ -55,9 +55,12 @@ class UnderWay:
         # `next_placements` counts whole pieces and may point beyond the end; the new placements begin there.
         self.taken = min(self.taken, len(before.placements))
         self.step = Step(
-            [*before.placements, *step.placements], [*before.actions, *step.actions], step.wake_at,
-            [*before.ended, *step.ended], [*before.rejected, *step.rejected],
-        )  # fmt: skip
+            [*before.placements, *step.placements],
+            [*before.actions, *step.actions],
+            step.wake_at,
+            [*before.ended, *step.ended],
+            [*before.rejected, *step.rejected],
+        )
 
 
 def settle(waiters: Iterable[asyncio.Future[None]], error: Exception | None = None) -> None:

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 from wattflow.model.errors import WattflowError
-from wattflow.runtime import texts
+from wattflow.runtime import logs
 from wattflow.runtime.compile_notice import SERVER_COMPILES, on_compiling
 from wattflow.runtime.drivers import registry
 from wattflow.runtime.drivers.base import Site
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     if options.driver != "local":  # whose tasks are forked here, with this mask
         os.umask(0o077)
-    texts.set_up(options.log, logging.INFO)
+    logs.set_up(options.log, logging.INFO)
     settings = ServerSettings(
         home=Home.of(options.home), policy=options.policy, store=options.store,
         objects=options.objects, host=options.host,
@@ -82,7 +82,7 @@ def _load_engine(policy: str) -> None:
     """Load the engine's compiled code, and what it loads at a first use, while the HTTP half, which has nothing in
     common with it, is imported."""
     from wattflow.live import Engine
-    from wattflow.runtime.first_use import rehearse
+    from wattflow.runtime.compile_notice import rehearse
 
     on_compiling(lambda: log.warning("%s", SERVER_COMPILES))
     with contextlib.suppress(Exception):  # whatever is wrong with the policy is told where it is used
@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls-key", type=Path)
     parser.add_argument("--clear-text", action="store_true")
     parser.add_argument("--carbon", type=float)
-    parser.add_argument("--log", choices=texts.FORMS)
+    parser.add_argument("--log", choices=logs.FORMS)
     return parser
 
 

@@ -42,8 +42,11 @@ def _speaking_for(request: Request, node: str) -> Identity:
     if not who.node and context_of(request).tokens.has_node(node):
         raise HTTPException(403, f"node {node} has a token of its own; use that")
     if not who.node and who.role == "agent" and not _is_local(request):
-        raise HTTPException(403, "this token is for agents on the server's own machine; "
-                                 f"`wattflow token create {node} --role agent` makes one for this node")  # fmt: skip
+        raise HTTPException(
+            403,
+            "this token is for agents on the server's own machine; "
+            f"`wattflow token create {node} --role agent` makes one for this node",
+        )
     return who
 
 

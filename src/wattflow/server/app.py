@@ -23,10 +23,10 @@ from starlette.responses import JSONResponse, Response
 from wattflow import __version__
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.compaction import take_snapshot
+from wattflow.runtime.logs import REQUEST
 from wattflow.runtime.records import Broken
 from wattflow.runtime.recovery import wanted_objects
 from wattflow.runtime.service import Service
-from wattflow.runtime.texts import REQUEST
 from wattflow.runtime.tidying import trim_memory, trim_own_log
 from wattflow.runtime.turns import on_disk
 from wattflow.server import admin_routes, agent_routes, bodies, dashboard_routes, routes
@@ -179,8 +179,10 @@ def _name_endpoints(app: FastAPI) -> None:
         if isinstance(route, fastapi.routing.APIRoute):
             code = route.endpoint.__code__
             known[id(route.endpoint)] = {
-                "file": code.co_filename, "line": code.co_firstlineno, "function": route.endpoint.__name__,
-            }  # fmt: skip
+                "file": code.co_filename,
+                "line": code.co_firstlineno,
+                "function": route.endpoint.__name__,
+            }
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -350,7 +352,7 @@ def _expire(context: Context, before_s: float) -> None:
 async def forget_closed(service: Service, after_s: float = FORGET_AFTER_S) -> None:
     """Workflows that are over leave memory, a piece at a time; the store answers for them."""
     for workflow in [w for w in service.workflows.values() if w.state != "open"]:
-        ended_s = float(workflow.about.get("ended_s", 0.0))  # type: ignore[arg-type]
+        ended_s: Any = workflow.about.get("ended_s", 0.0)
         if service.now() - ended_s > after_s:
             # Out of the index first: between two pieces nobody may find a workflow with half of its tasks.
             del service.workflows[workflow.id]

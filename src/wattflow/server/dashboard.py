@@ -234,15 +234,17 @@ class Dashboard:
         )
 
     def _first(self, scope: Any) -> dict[str, Any]:
-        from wattflow.clusters.presets import preset_names
+        from wattflow.clusters.toml_file import preset_names
         from wattflow.policy import registry
 
         who = self.sessions.identify(scope)
         return {
-            "mode": "server", "wattflow": __version__,
+            "mode": "server",
+            "wattflow": __version__,
             "session": None if who is None else self.told(who, cookie_of(scope)),
-            "policies": sorted(registry.names()), "clusters": preset_names(),
-        }  # fmt: skip
+            "policies": sorted(registry.names()),
+            "clusters": preset_names(),
+        }
 
     async def _login(self, request: Request) -> Response:
         data = b""

@@ -164,9 +164,11 @@ def listed(database: sa.Engine, owner: str | None, most: int) -> list[dict[str, 
     found = reads.workflows(database, owner, None, most)
     t, a = tables.tasks.c, tables.attempts.c
     sums: list[Any] = [
-        t.workflow, sa.func.count().label("attempts"), sa.func.sum(a.energy_j).label("energy_j"),
+        t.workflow,
+        sa.func.count().label("attempts"),
+        sa.func.sum(a.energy_j).label("energy_j"),
         sa.func.avg(sa.case((a.outcome == "done", a.ended_s - a.ready_s))).label("response_mean_s"),
-    ]  # fmt: skip
+    ]
     query = sa.select(*sums).select_from(sa.join(tables.tasks, tables.attempts, t.id == a.task))
     query = query.where(t.workflow.in_([row["id"] for row in found])).group_by(t.workflow)
     known = {row.pop("workflow"): row for row in reads.rows(database, query)}

@@ -16,7 +16,7 @@ from wattflow.live import past_decision
 from wattflow.live.protocol import Explained
 from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import Replayed, load_snapshot
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.server.not_there import Missing, NotKept
 from wattflow.store import journal, reads
 from wattflow.store.reads import Found
@@ -54,7 +54,7 @@ def explained(database: sa.Engine, task: int, number: int) -> dict[str, Any]:
     return about | {"candidates": shown(candidates, names, spec.variants, place)} | _in_the_end(attempt)
 
 
-def shield_note(decider: Decider) -> str | None:
+def shield_note(decider: JournaledEngine) -> str | None:
     """Tell the shield's choice by then, what it forbade and whose lateness was paid for; None without a shield."""
     note = decider.shield.get("note")
     if not note:
@@ -95,7 +95,7 @@ def _in_the_end(attempt: Found) -> dict[str, Any]:
     }
 
 
-def before(database: sa.Engine, at_s: float) -> Decider:
+def before(database: sa.Engine, at_s: float) -> JournaledEngine:
     """The engine as it was when it was about to decide at a time."""
     decider, begun = _begun(database, at_s)
     for entry in journal.entries(database, begun.sequence, begun.checksum):
@@ -115,9 +115,9 @@ def is_step(call: bytes, at_s: float) -> bool:
     return call.startswith(b"\x92\xa4step") and bool(msgspec.msgpack.decode(call)[1] == at_s)  # of version 0.1.0
 
 
-def _begun(database: sa.Engine, at_s: float) -> tuple[Decider, Replayed]:
+def _begun(database: sa.Engine, at_s: float) -> tuple[JournaledEngine, Replayed]:
     """The engine of the last snapshot before a time; a new one where the journal still has its first entry."""
-    decider = Decider("fifo")  # the journal's first call, or the snapshot, says which policy it really was
+    decider = JournaledEngine("fifo")  # the journal's first call, or the snapshot, says which policy it really was
     older = [one for one in journal.snapshots(database) if one.time_s < at_s]
     if older:
         return decider, load_snapshot(decider, database, older[-1])

@@ -38,7 +38,7 @@ HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 @dataclass(eq=False, slots=True)
-class Viewer:
+class StreamViewer:
     """One stream.
 
     Attributes:
@@ -87,7 +87,7 @@ class Events:
     def __init__(self, service: Service, database: sa.Engine) -> None:
         assert service.ledger.feed is not None
         self._service, self._database, self._feed = service, database, service.ledger.feed
-        self._viewers: set[Viewer] = set()
+        self._viewers: set[StreamViewer] = set()
         self._gathered: list[Entry] = []
         self._planned: asyncio.TimerHandle | None = None
         self._publishing = asyncio.Lock()
@@ -106,12 +106,12 @@ class Events:
 
     def stream(self, owner: str | None, last_id: str | None, still: Callable[[], bool] = lambda: True) -> Response:
         """The answer to one viewer, who is let go when it is ``still`` known no more."""
-        return Stream(self, owner, last_id, still)
+        return EventStream(self, owner, last_id, still)
 
-    async def join(self, owner: str | None, last_id: str | None) -> Viewer:
+    async def join(self, owner: str | None, last_id: str | None) -> StreamViewer:
         """A viewer that has, or will get, all from its number on, or from now."""
         self._flush()  # what was gathered so far is for those who were there
-        viewer = Viewer(owner)
+        viewer = StreamViewer(owner)
         self._viewers.add(viewer)
         now = self._feed.next - 1
         try:
@@ -122,12 +122,12 @@ class Events:
             raise
         return viewer
 
-    def leave(self, viewer: Viewer) -> None:
+    def leave(self, viewer: StreamViewer) -> None:
         """A viewer is gone."""
         viewer.over = True
         self._viewers.discard(viewer)
 
-    async def _begin(self, viewer: Viewer, last_id: str | None, now: int) -> None:
+    async def _begin(self, viewer: StreamViewer, last_id: str | None, now: int) -> None:
         """Put what comes before the first live batch in front of whatever came meanwhile."""
         before: list[bytes] = []
         after = int(last_id) if last_id is not None and last_id.isdecimal() and len(last_id) < 18 else None
@@ -178,10 +178,10 @@ class Events:
         # A viewer must not see what a crash could still undo.
         self._service.writer.settled(lambda: call_in(loop, self._publish_soon, gathered, viewers))
 
-    def _publish_soon(self, gathered: list[Entry], viewers: Sequence[Viewer]) -> None:
+    def _publish_soon(self, gathered: list[Entry], viewers: Sequence[StreamViewer]) -> None:
         self._tasks.begin(self._publish(gathered, viewers))
 
-    async def _publish(self, gathered: list[Entry], viewers: Sequence[Viewer]) -> None:
+    async def _publish(self, gathered: list[Entry], viewers: Sequence[StreamViewer]) -> None:
         async with self._publishing:  # in order, though one of many events is told in pieces
             for piece in _pieces(gathered):
                 made: dict[str | None, bytes | None] = {}
@@ -206,7 +206,7 @@ class Events:
         return _frame("batch", body, last)
 
 
-class Stream(Response):
+class EventStream(Response):
     """A stream of events, past the framework's own: some hundred frames a second go to some dozens of viewers."""
 
     def __init__(self, hub: Events, owner: str | None, last_id: str | None, still: Callable[[], bool]) -> None:
@@ -235,7 +235,7 @@ class Stream(Response):
             self._hub.leave(viewer)
 
 
-async def _wait_until_gone(receive: Any, viewer: Viewer) -> None:
+async def _wait_until_gone(receive: Any, viewer: StreamViewer) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     viewer.end()

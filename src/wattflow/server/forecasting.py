@@ -78,8 +78,11 @@ def lately(database: sa.Engine, now_s: float, span_s: float) -> dict[str, float 
     return {
         "power_w": sum(row["j"] / row["s"] for row in told.values()) if known else None,
         "covered": min(1.0, sum(row["s"] for row in told.values()) / (span_s * len(nodes))) if known else None,
-        "span_s": span_s, "response_s": ended[0]["s"], "energy_j": None, "makespan_s": None,
-    }  # fmt: skip
+        "span_s": span_s,
+        "response_s": ended[0]["s"],
+        "energy_j": None,
+        "makespan_s": None,
+    }
 
 
 def rerun(database: sa.Engine, folder: Path, given: dict[str, Any]) -> dict[str, Any]:

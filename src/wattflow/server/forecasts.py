@@ -148,7 +148,7 @@ def check(wanted: ForecastRequest) -> None:
     if wanted.kind == "rerun" and wanted.workflow is None:
         raise InvalidInput("workflow", "which one shall be run again? Give its id")
     if wanted.cluster is not None:
-        from wattflow.clusters.presets import preset_names
+        from wattflow.clusters.toml_file import preset_names
 
         if wanted.kind == "roll":
             raise InvalidInput("cluster", "the present is rolled forward on the nodes that are there; leave it out")

@@ -16,7 +16,7 @@ from wattflow.files.whole import write_text
 from wattflow.runtime.home import Home
 from wattflow.store import epochs, reads
 from wattflow.store.database import StoreTrouble
-from wattflow.store.layout import IDENTITY
+from wattflow.store.schema import IDENTITY
 
 log = logging.getLogger(__name__)
 

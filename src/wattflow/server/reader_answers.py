@@ -14,7 +14,7 @@ from wattflow.lab.show.run_columns import More, run_columns
 from wattflow.model.run import Run
 from wattflow.server.energy import forecast
 from wattflow.server.not_there import Missing
-from wattflow.server.runs import Record, document, run_bytes, run_of
+from wattflow.server.runs import RunRecord, document, run_bytes, run_of
 from wattflow.server.zone import read_zone
 from wattflow.store import reads, schema
 from wattflow.store.reads import Found
@@ -37,7 +37,7 @@ def view(database: sa.Engine, folder: Path, workflow: str, now_s: float, packed:
     sequence = reads.last_event(database)  # before the rows are read: what is later may be in them, what is not is told
     row = _workflow(database, workflow)
     is_open = row["state"] == "open"
-    record = Record.of(database, row, now_s)
+    record = RunRecord.of(database, row, now_s)
     about: dict[str, Any] = {
         "kind": "open" if is_open else "run", "id": row["id"], "title": row["name"], "state": row["state"],
         "owner": row["owner"], "origin_s": record.start_s, "sequence": sequence,
@@ -82,16 +82,19 @@ def _announced(database: sa.Engine) -> dict[str, dict[str, Any]]:
     return {node["name"]: {"announced_s": node["seen_s"] if node["state"] == "on" else None} for node in found}
 
 
-def _shown(run: Run, record: Record, about: dict[str, Any], packed: bool, nodes: dict[str, dict[str, Any]]) -> bytes:
+def _shown(run: Run, record: RunRecord, about: dict[str, Any], packed: bool, nodes: dict[str, dict[str, Any]]) -> bytes:
     more = More(
-        about=about, states=[task["state"] for task in record.tasks], numbers=[task["id"] for task in record.tasks],
-        flows=[(row["id"], row["owner"], row["state"]) for row in record.flows], nodes=nodes,
-    )  # fmt: skip
+        about=about,
+        states=[task["state"] for task in record.tasks],
+        numbers=[task["id"] for task in record.tasks],
+        flows=[(row["id"], row["owner"], row["state"]) for row in record.flows],
+        nodes=nodes,
+    )
     data = run_columns(run, more)
     return gzip.compress(data, 6) if packed else data
 
 
-def _recent(database: sa.Engine, owner: str | None, from_s: float, now_s: float) -> Record:
+def _recent(database: sa.Engine, owner: str | None, from_s: float, now_s: float) -> RunRecord:
     """Attempts that are under way, or ended after a time, with their tasks and workflows."""
     a, t, w = schema.attempts, schema.tasks, schema.workflows
     lately = a.c.outcome.is_(None) | (a.c.ended_s >= from_s)
@@ -103,7 +106,7 @@ def _recent(database: sa.Engine, owner: str | None, from_s: float, now_s: float)
     tasks = reads.rows(database, known)
     flows = reads.rows(database, sa.select(w).select_from(joined).where(mine).distinct().order_by(w.c.id))
     there = {task["id"] for task in tasks}  # between two questions another attempt may have begun
-    return Record(flows, tasks, [one for one in attempts if one["task"] in there], from_s, now_s)
+    return RunRecord(flows, tasks, [one for one in attempts if one["task"] in there], from_s, now_s)
 
 
 def _workflow(database: sa.Engine, identity: str) -> Found:

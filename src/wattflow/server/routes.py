@@ -222,8 +222,11 @@ async def task_log(
     number = number or max(1, row["attempts"])
     data = await asyncio.wrap_future(context.service.logs.get(task, number, offset))
     over = row["state"] not in ("waiting", "running") or number < row["attempts"]
-    return Response(data, media_type="application/octet-stream",
-                    headers={"wattflow-attempt": str(number), "wattflow-over": str(int(over))})  # fmt: skip
+    return Response(
+        data,
+        media_type="application/octet-stream",
+        headers={"wattflow-attempt": str(number), "wattflow-over": str(int(over))},
+    )
 
 
 @router.get("/nodes")

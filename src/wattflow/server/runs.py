@@ -43,7 +43,7 @@ GAP_S = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RunRecord:
     """Rows of the store about one or several workflows.
 
     Attributes:
@@ -59,7 +59,7 @@ class Record:
     until_s: float
 
     @classmethod
-    def of(cls, database: sa.Engine, row: Found, until_s: float = math.inf) -> Record:
+    def of(cls, database: sa.Engine, row: Found, until_s: float = math.inf) -> RunRecord:
         """All of one workflow, from its submission on."""
         rows = reads.attempts(database, row["id"])
         return cls([row], reads.tasks(database, row["id"]), rows, row["submitted_s"], until_s)
@@ -82,13 +82,13 @@ def run_bytes(database: sa.Engine, row: Found, zone: Zone | None = None) -> byte
 
 def make_run(database: sa.Engine, row: Found, zone: Zone | None = None) -> Run:
     """Make the Run of what really happened, on the workflow's own clock (0 is its submission)."""
-    record = Record.of(database, row)
+    record = RunRecord.of(database, row)
     if not any(found["outcome"] is not None for found in record.attempts):
         raise InvalidInput(f"workflow {row['id']}", "no attempt of it ever ran: there is no Run to write")
     return run_of(database, record, zone)
 
 
-def run_of(database: sa.Engine, record: Record, zone: Zone | None = None, whole: bool = False) -> Run:
+def run_of(database: sa.Engine, record: RunRecord, zone: Zone | None = None, whole: bool = False) -> Run:
     """The Run of a record; of all nodes where ``whole``, else of those that were used."""
     rows = sorted(
         (a for a in record.attempts if a["outcome"] is not None or math.isfinite(record.until_s)),
@@ -98,8 +98,10 @@ def run_of(database: sa.Engine, record: Record, zone: Zone | None = None, whole:
     cluster = _cluster(database, {attempt["node"] for attempt in rows}, there, whole)
     place = {node.name: index for index, node in enumerate(cluster.nodes)}
     start_s, end_s = record.start_s, record.end_s
-    windows = sorted((w for w in reads.energy(database, start_s, end_s) if w["node"] in place),
-                     key=lambda w: (place[w["node"]], w["began_s"]))  # fmt: skip
+    windows = sorted(
+        (w for w in reads.energy(database, start_s, end_s) if w["node"] in place),
+        key=lambda w: (place[w["node"]], w["began_s"]),
+    )
     carbon_g, cost = _supply(windows, cluster, start_s)
     first = record.flows[0] if record.flows else {}
     about = msgspec.msgpack.decode(first["about"]) if first else {}
@@ -124,7 +126,7 @@ def _cluster(database: sa.Engine, used: set[str], zone: Zone, whole: bool) -> Cl
     return Cluster(name="live", nodes=made or (Node("none yet", 1, 0),), zones=(zone,))
 
 
-def _attempts(rows: Sequence[Found], record: Record, place: dict[str, int]) -> NDArray[np.void]:
+def _attempts(rows: Sequence[Found], record: RunRecord, place: dict[str, int]) -> NDArray[np.void]:
     number = {task["id"]: index for index, task in enumerate(record.tasks)}
     attempts = np.zeros(len(rows), ATTEMPT)
     for target, found in zip(attempts, rows, strict=True):
@@ -205,7 +207,7 @@ def _supply(windows: Sequence[Found], cluster: Cluster, start_s: float) -> tuple
     return np.array(list(carbon_g.values())), np.array(list(cost.values()))
 
 
-def _workload(record: Record, cluster: Cluster) -> Workload:
+def _workload(record: RunRecord, cluster: Cluster) -> Workload:
     """The tasks as they turned out. Runtimes are those of a node of speed 1 and the plain variant."""
     specs = [_SPEC.decode(task["spec"])[1] for task in record.tasks]
     runtime = _runtimes(record, {task["id"]: spec for task, spec in zip(record.tasks, specs, strict=True)}, cluster)
@@ -246,13 +248,14 @@ def structure(tasks: Sequence[tuple[object, Task]]) -> dict[str, Any]:
     ]
     shapes = [Shape(names.index(name), tuple(variant_of(v) for v in variants)) for name, variants in forms]
     return {
-        "shapes": shapes or [Shape(0, ())], "shape": np.array(shape, np.int32),
+        "shapes": shapes or [Shape(0, ())],
+        "shape": np.array(shape, np.int32),
         "functions": [Function(name) for name in names] or [Function("task")],
         "edges": tuple(np.array([edge[end] for edge in edges], np.int32) for end in (0, 1)),
-    }  # fmt: skip
+    }
 
 
-def _runtimes(record: Record, specs: dict[int, Task], cluster: Cluster) -> dict[int, float]:
+def _runtimes(record: RunRecord, specs: dict[int, Task], cluster: Cluster) -> dict[int, float]:
     speed = {node.name: node.speed for node in cluster.nodes}
     runtime: dict[int, float] = {}
     for found in record.attempts:
@@ -311,14 +314,14 @@ def _covered(windows: Sequence[Found], nodes: set[str]) -> str:
 
 def document(database: sa.Engine, row: Found) -> str:
     """A workflow that is over, as WfFormat with the runtime and the joules of each task."""
-    record = Record.of(database, row)
+    record = RunRecord.of(database, row)
     if not any(found["outcome"] is not None for found in record.attempts):
         raise InvalidInput(f"workflow {row['id']}", "no attempt of it ever ran: there is nothing to write")
     cluster = _cluster(database, {found["node"] for found in record.attempts}, Zone(), whole=False)
     return wfformat_write.dumps(workflow_of(record, cluster))
 
 
-def workflow_of(record: Record, cluster: Cluster) -> Workflow:
+def workflow_of(record: RunRecord, cluster: Cluster) -> Workflow:
     """The tasks of a workflow as they turned out. Runtimes are those of a node of speed 1 and the plain variant."""
     row = record.flows[0]
     specs = {task["id"]: _SPEC.decode(task["spec"])[1] for task in record.tasks}

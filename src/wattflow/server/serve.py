@@ -31,9 +31,9 @@ from wattflow.server.zone import intensity
 from wattflow.store import backup
 from wattflow.store.claim import Claim
 from wattflow.store.database import StoreTrouble, open_store, told
-from wattflow.store.layout import StoreMissing
 from wattflow.store.objects import Objects
 from wattflow.store.s3 import open_objects
+from wattflow.store.schema import StoreMissing
 from wattflow.store.writer import Writer
 from wattflow.store.writing import Refused, WritingProcess, ask_for_short_turns
 

@@ -9,6 +9,7 @@ import secrets
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -109,7 +110,8 @@ class Tokens:
 
     def know(self, row: Row) -> Identity:
         """A token's row is stored: it is valid from now on."""
-        who = Identity(**{key: value for key, value in row.items() if key != "digest"})  # type: ignore[arg-type]
+        told: dict[str, Any] = {key: value for key, value in row.items() if key != "digest"}
+        who = Identity(**told)
         self._know(str(row["digest"]), who)
         return who
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wattflow.clusters.toml_file import parse_cluster
-from wattflow.files.reading import small_text
+from wattflow.files.whole import small_text
 from wattflow.model.cluster import Series, Zone
 from wattflow.model.errors import InvalidInput
 

@@ -10,7 +10,7 @@ from wattflow.engine.tables import GIVE_UP, MICRO, RETRY
 from wattflow.kernel import attempt_record
 from wattflow.kernel.jit import copied, inner, optional
 from wattflow.kernel.power_curve import COLD_J, LOST_J, RUN_J
-from wattflow.sim import clocks, faults, gang_barrier, running
+from wattflow.sim import clocks, faults, running, stages
 from wattflow.sim.world import (
     CANCELLED,
     COLD,
@@ -95,7 +95,7 @@ def _retry(state, world, task, fate, priority):
     """Put a task back at the queue's end with one attempt less, or give it up."""
     if state.shapes[state.tasks[task].form].parts > 1:
         # Its parts that waited at the barrier are gone: the list of them must not lead to free rows.
-        gang_barrier.forget_held(world, task)
+        stages.forget_held(world, task)
     if fold.try_again(state, task, fate == GIVE_UP, priority) == 0:
         world.pulse[0].retries += 1
     else:

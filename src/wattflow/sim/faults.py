@@ -78,7 +78,7 @@ def _failure(state, world, a, fn):
         if world.task_faults[i].task == task and world.task_faults[i].attempt == attempt:
             return world.task_faults[i].fraction
     rate = state.functions[fn].failure_rate
-    # The last number keeps draws apart: 1 and 2 failures of attempts, 3 losses, 4 repairs, 41 lanes (`sim.pinned`).
+    # The last number keeps draws apart: 1 and 2 failures of attempts, 3 losses, 4 repairs, 41 lanes (`sim.running`).
     if rate > 0.0 and at_counter(pulse.seed, task, attempt, 1) < rate:
         return at_counter(pulse.seed, task, attempt, 2)
     return 1.0

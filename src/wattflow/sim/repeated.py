@@ -14,8 +14,8 @@ from wattflow.model.run import Run
 from wattflow.model.workload import Workload
 from wattflow.policy.base import Policy
 from wattflow.sim import steering
-from wattflow.sim.sim_options import SimOptions
 from wattflow.sim.simulate import Simulation
+from wattflow.sim.world_build import SimOptions
 
 Prepared = dict[Any, tuple[Any, Any]]
 """The policy's memory and the classes' time-outs as `Policy.prepare` left them, by the policy's numbers and the time of

@@ -6,8 +6,43 @@ from wattflow.engine import agenda, life, view
 from wattflow.engine.parts import RICH
 from wattflow.kernel.jit import inner, optional
 from wattflow.kernel.power_curve import TRANSFER_J
-from wattflow.sim import clocks, energy_accounts, gang_barrier, running
+from wattflow.sim import clocks, energy_accounts, running
 from wattflow.sim.world import COLD, DATA, HOLD, LATENCY, MESSAGE, OK, World
+
+
+@inner
+def note_held(state, world, task, a):
+    """Add a part to those that wait, the one placed last first; parts mostly come in order, so this is short."""
+    sequence = state.attempts[a].sequence
+    before = -1
+    b = world.gangs[task].first_held
+    while b >= 0 and state.attempts[b].sequence > sequence:
+        before = b
+        b = world.runs[b].left
+    # ``left`` links the heap of a domain otherwise; a part that holds is in none.
+    world.runs[a].left = b
+    if before < 0:
+        world.gangs[task].first_held = a
+    else:
+        world.runs[before].left = a
+
+
+@inner
+def oldest_first(world, b):
+    """Reverse the list of waiting parts: they start in the order in which they were placed."""
+    after = -1
+    while b >= 0:
+        following = world.runs[b].left
+        world.runs[b].left = after
+        after = b
+        b = following
+    return after
+
+
+@optional(RICH)
+def forget_held(world, task):
+    world.gangs[task].first_held = -1
+    world.gangs[task].held = 0
 
 
 @life.begun.of(World)
@@ -203,12 +238,12 @@ def _join_gang(state, world, a, task, parts):
     gang = world.gangs[task]
     state.attempts[a].stage = HOLD
     run.since = state.clock[0].now
-    gang_barrier.note_held(state, world, task, a)
+    note_held(state, world, task, a)
     gang.held += 1
     if gang.held < parts:
         return
-    b = gang_barrier.oldest_first(world, gang.first_held)
-    gang_barrier.forget_held(world, task)
+    b = oldest_first(world, gang.first_held)
+    forget_held(world, task)
     while b >= 0:
         after = world.runs[b].left  # joining a domain sets it anew
         world.runs[b].hold_s = state.clock[0].now - world.runs[b].since

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from wattflow.files.whole import write_text
 from wattflow.model.errors import InvalidInput
-from wattflow.store import claim, epochs, layout, schema
+from wattflow.store import claim, epochs, schema
 from wattflow.store.database import StoreTrouble, open_store, told
 from wattflow.store.objects import FolderObjects, ObjectDamaged, Objects
 
@@ -32,7 +32,7 @@ _CONTENT = (schema.workflows, schema.nodes)
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class BackupManifest:
     """Describe what a backup holds.
 
     Attributes:
@@ -49,7 +49,9 @@ class Manifest:
     digest: str
 
 
-def back_up(database: sa.Engine, objects: Objects, folder: Path, named: Callable[[sa.Engine], set[str]]) -> Manifest:
+def back_up(
+    database: sa.Engine, objects: Objects, folder: Path, named: Callable[[sa.Engine], set[str]]
+) -> BackupManifest:
     """Copy a store and its objects into a new folder; ``named`` tells which objects the rows of a store name."""
     try:
         folder.mkdir(mode=0o700, parents=True)
@@ -70,16 +72,16 @@ def back_up(database: sa.Engine, objects: Objects, folder: Path, named: Callable
     finally:
         copy.dispose()
     digest = hashlib.sha256((folder / STORE).read_bytes()).hexdigest()
-    manifest = Manifest(made_s, schema.VERSION, epoch, counts, len(wanted) - len(missing), missing, digest)
+    manifest = BackupManifest(made_s, schema.VERSION, epoch, counts, len(wanted) - len(missing), missing, digest)
     # Last: a backup that was cut off has no manifest, and `read_manifest` refuses it.
     write_text(folder / MANIFEST, json.dumps(asdict(manifest), indent=1))
     return manifest
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> BackupManifest:
     """Read what a backup says of itself, once its store is what was written."""
     try:
-        manifest = Manifest(**json.loads((folder / MANIFEST).read_text()))
+        manifest = BackupManifest(**json.loads((folder / MANIFEST).read_text()))
         digest = hashlib.sha256((folder / STORE).read_bytes()).hexdigest()
     except (OSError, ValueError, TypeError) as error:
         raise InvalidInput(str(folder), f"holds no whole backup: {error}") from None
@@ -91,7 +93,9 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def put_back(folder: Path, store: str | Path, objects: Objects, replace: bool = False, at_least: int = 0) -> Manifest:
+def put_back(
+    folder: Path, store: str | Path, objects: Objects, replace: bool = False, at_least: int = 0
+) -> BackupManifest:
     """Put a backup into a store that no server works on, and its objects where the store's are; begins a new epoch.
 
     A store in a file is exchanged as a whole; the one before stays beside it. Tables of PostgreSQL are filled in one
@@ -176,7 +180,7 @@ def _copied(source: sa.Engine, target: sa.Engine) -> dict[str, int]:
                 reading = reading.execution_options(isolation_level="REPEATABLE READ")
             else:
                 reading.exec_driver_sql("BEGIN")
-            layout.alone(writing)
+            schema.alone(writing)
             for table in schema.metadata.sorted_tables:
                 writing.execute(sa.delete(table))
                 counts[table.name] = _copy_table(reading, writing, table)

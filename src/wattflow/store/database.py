@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput, MissingExtra, WattflowError
-from wattflow.store import layout, schema
+from wattflow.store import schema
 from wattflow.store.writing import settings
 
 PROCESS = f"wattflow-{uuid.uuid4().hex[:16]}"
@@ -34,13 +34,13 @@ def open_store(url: str | Path, *, upgrade: bool = False, known: str | None = No
     Args:
         url: A file for SQLite, or ``postgresql://user@host/name``.
         upgrade: Bring an older layout up to date; without it an older store is refused and left as it is.
-        known: Identity of the store that must be there; then none is made, and another one is `layout.Gone`.
+        known: Identity of the store that must be there; then none is made, and another one is `schema.Gone`.
     """
     if known is not None and "://" not in str(url) and not Path(url).is_file():
-        raise layout.StoreMissing(str(url))
+        raise schema.StoreMissing(str(url))
     engine = _engine(url)
     try:
-        layout.ready(engine, str(url), upgrade, known)
+        schema.ready(engine, str(url), upgrade, known)
     except sa.exc.DBAPIError as error:
         raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
     return engine
@@ -54,7 +54,7 @@ def read_store(url: str | Path) -> sa.Engine:
     sa.event.listen(engine, "connect", _only_reads)
     try:
         with engine.connect() as connection:
-            version = layout.version_of(connection)
+            version = schema.version_of(connection)
     except sa.exc.DBAPIError as error:
         raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
     if version != schema.VERSION:

@@ -13,7 +13,7 @@ import time
 
 import sqlalchemy as sa
 
-from wattflow.store import layout, schema
+from wattflow.store import schema
 from wattflow.store.database import StoreTrouble
 
 KEY = "epoch"
@@ -42,7 +42,7 @@ def begin(database: sa.Engine, at_least: int = 0) -> int:
     """Begin the next epoch; from now on no server of an earlier one can commit."""
     with database.begin() as connection:
         # Two servers that start at one moment must not read the same epoch and both begin the next.
-        layout.alone(connection)
+        schema.alone(connection)
         # The clock keeps a restored store, which has forgotten later epochs, from giving one of them again.
         epoch = max((current(connection) or 0) + 1, at_least, int(1000 * (time.time() - FIRST_S)))
         connection.execute(sa.delete(schema.meta).where(schema.meta.c.key == KEY))

@@ -32,7 +32,7 @@ class Damaged(StoreTrouble):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One entry, and the checksum up to it (0 where it was written without one, by an older version)."""
 
     sequence: int
@@ -41,7 +41,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class StoredSnapshot:
     """An engine after an entry, as the store keeps it.
 
     Attributes:
@@ -73,7 +73,7 @@ def head(sequence: int, checksum: int) -> schema.Row:
     return {"key": HEAD, "value": f"{sequence} {checksum}"}
 
 
-def entries(database: sa.Engine, after: int, checksum: int = 0, up_to: int | None = None) -> Iterator[Entry]:
+def entries(database: sa.Engine, after: int, checksum: int = 0, up_to: int | None = None) -> Iterator[JournalEntry]:
     """Entries beyond one, each checked against the one before.
 
     Raises:
@@ -89,7 +89,7 @@ def entries(database: sa.Engine, after: int, checksum: int = 0, up_to: int | Non
         if found is not None and found != chained(sealed, sequence, data):
             raise Damaged(f"the journal's entry {sequence} is damaged: its checksum is another; {WAYS_BACK}")
         last, sealed = sequence, found or 0
-        yield Entry(sequence, data, sealed)
+        yield JournalEntry(sequence, data, sealed)
     # Gaps in the middle show by their numbers; entries cut off at the end only by what `meta` says was the last.
     if end > last:
         raise Damaged(f"the journal's {_span(last + 1, end)} missing at its end; {WAYS_BACK}")
@@ -117,13 +117,13 @@ def _head(database: sa.Engine) -> tuple[int, int]:
     return int(sequence), int(checksum)
 
 
-def snapshots(database: sa.Engine) -> list[Snapshot]:
+def snapshots(database: sa.Engine) -> list[StoredSnapshot]:
     """All that are kept, oldest first. Each begins a segment: the entries up to the next one."""
     table = schema.snapshots
-    return [Snapshot(**row) for row in reads.rows(database, sa.select(table).order_by(table.c.sequence))]
+    return [StoredSnapshot(**row) for row in reads.rows(database, sa.select(table).order_by(table.c.sequence))]
 
 
-def snapshot_bytes(database: sa.Engine, snapshot: Snapshot) -> bytes:
+def snapshot_bytes(database: sa.Engine, snapshot: StoredSnapshot) -> bytes:
     """The file that was saved.
 
     Raises:
@@ -145,7 +145,7 @@ def entries_bytes(database: sa.Engine, after: int, up_to: int) -> int:
     return int(row["size"] or 0)
 
 
-def kept_from(known: list[Snapshot], most_bytes: int) -> int:
+def kept_from(known: list[StoredSnapshot], most_bytes: int) -> int:
     """The entry from which on the journal is kept: that of the oldest snapshot that, with all after it, takes no more
     than so many bytes; the latest one's where even that is larger."""
     first, total = known[-1].sequence, known[-1].size_bytes

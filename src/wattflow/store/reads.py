@@ -255,8 +255,10 @@ def _expire_windows(database: sa.Engine, node: str, before_s: float) -> None:
 def gpu_uses(database: sa.Engine, most: int = 2000) -> list[Found]:
     """The latest attempts that ended well on a GPU and were read there, oldest first, with their tasks' payloads."""
     attempt, task_ = schema.attempts, schema.tasks
-    columns = [attempt.c[name] for name in ("node", "device", "variant", "started_s", "ended_s", "gpu_duty",
-                                            "gpu_beside", "gpu_samples")]  # fmt: skip
+    columns = [
+        attempt.c[name]
+        for name in ("node", "device", "variant", "started_s", "ended_s", "gpu_duty", "gpu_beside", "gpu_samples")
+    ]
     query = sa.select(*columns, task_.c.spec).join(task_, task_.c.id == attempt.c.task)
     query = query.where((attempt.c.outcome == "done") & attempt.c.gpu_duty.is_not(None))
     return rows(database, query.order_by(attempt.c.ended_s.desc()).limit(most))[::-1]

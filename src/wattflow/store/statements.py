@@ -45,7 +45,7 @@ SIZES = (64, 16, 4, 1)
 """Rows in one statement of SQLite's; each size is prepared once and kept."""
 
 
-class Change(enum.IntEnum):
+class Write(enum.IntEnum):
     """A statement, by its rank."""
 
     WORKFLOW = 0
@@ -104,24 +104,24 @@ class Update:
         return f"UPDATE {table} SET {sets} FROM (VALUES {_places(len(self.given), rows)}) AS v WHERE {found}"
 
 
-INSERTS = {Change.WORKFLOW: workflows, Change.TASK: tasks, Change.ATTEMPT: attempts, Change.JOURNAL: journal,
-           Change.SNAPSHOT_PIECE: snapshot_pieces, Change.SNAPSHOT: snapshots, Change.AUDIT: audit,
-           Change.TOKEN: tokens}  # fmt: skip
+INSERTS = {Write.WORKFLOW: workflows, Write.TASK: tasks, Write.ATTEMPT: attempts, Write.JOURNAL: journal,
+           Write.SNAPSHOT_PIECE: snapshot_pieces, Write.SNAPSHOT: snapshots, Write.AUDIT: audit,
+           Write.TOKEN: tokens}  # fmt: skip
 UPDATES = {
-    Change.ATTEMPT_STARTED: Update(attempts, ("task", "number"), ("started_s", "cold_s")),
-    Change.ATTEMPT_ENDED: Update(attempts, ("task", "number"), ("outcome", "started_s", "ended_s", "cold_s", "cpu_s",
+    Write.ATTEMPT_STARTED: Update(attempts, ("task", "number"), ("started_s", "cold_s")),
+    Write.ATTEMPT_ENDED: Update(attempts, ("task", "number"), ("outcome", "started_s", "ended_s", "cold_s", "cpu_s",
                                  "peak_bytes", "reason", "gpu_duty", "gpu_beside", "gpu_samples")),
-    Change.ATTEMPT_ENERGY: Update(attempts, ("task", "number"), ("energy_j", "low_j", "high_j", "marginal_j",
+    Write.ATTEMPT_ENERGY: Update(attempts, ("task", "number"), ("energy_j", "low_j", "high_j", "marginal_j",
                                   "provenance")),
-    Change.TASK_STATE: Update(tasks, ("id",), ("state", "attempts", "ended_s", "sequence", "result", "reason")),
-    Change.TASK_ENGINE: Update(tasks, ("id",), ("spec",)),
-    Change.TOKEN_REVOKED: Update(tokens, ("digest",), ("revoked_s",)),
-    Change.WORKFLOW_STATE: Update(workflows, ("id",), ("state", "ended_s", "about")),
+    Write.TASK_STATE: Update(tasks, ("id",), ("state", "attempts", "ended_s", "sequence", "result", "reason")),
+    Write.TASK_ENGINE: Update(tasks, ("id",), ("spec",)),
+    Write.TOKEN_REVOKED: Update(tokens, ("digest",), ("revoked_s",)),
+    Write.WORKFLOW_STATE: Update(workflows, ("id",), ("state", "ended_s", "about")),
 }  # fmt: skip
 """Changes that write the same columns of a row each time: of several in a group only the last is written."""
 
 
-def statements(dialect: str) -> dict[Change, sa.Executable]:
+def statements(dialect: str) -> dict[Write, sa.Executable]:
     """The statements in a database's dialect (``sqlite`` or ``postgresql``)."""
     insert: Any = sqlite.insert
     if dialect != "sqlite":
@@ -134,33 +134,33 @@ def statements(dialect: str) -> dict[Change, sa.Executable]:
     return {
         **{change: sa.insert(table) for change, table in INSERTS.items()},
         **{change: update.statement() for change, update in UPDATES.items()},
-        Change.NODE: node.on_conflict_do_update(
+        Write.NODE: node.on_conflict_do_update(
             index_elements=["name"],
             set_={"spec": node.excluded.spec, "state": node.excluded.state, "seen_s": node.excluded.seen_s},
         ),
-        Change.EVENT: event.on_conflict_do_update(
+        Write.EVENT: event.on_conflict_do_update(
             index_elements=["slot"], set_={"sequence": event.excluded.sequence, "entry": event.excluded.entry}
         ),
-        Change.NODE_STATE: insert(node_states).on_conflict_do_nothing(index_elements=["node", "at_s"]),
-        Change.ENERGY: _window(insert),
-        Change.ENERGY_FORGET: sa.delete(energy).where(
+        Write.NODE_STATE: insert(node_states).on_conflict_do_nothing(index_elements=["node", "at_s"]),
+        Write.ENERGY: _window(insert),
+        Write.ENERGY_FORGET: sa.delete(energy).where(
             energy.c.node == sa.bindparam("b_node"),
             energy.c.began_s >= sa.bindparam("b_from"),
             energy.c.began_s < sa.bindparam("b_to"),
         ),
-        Change.ACCOUNT: account.on_conflict_do_update(
+        Write.ACCOUNT: account.on_conflict_do_update(
             index_elements=["scope", "name"], set_={"limits": account.excluded.limits}
         ),
-        Change.USAGE: used.on_conflict_do_update(
+        Write.USAGE: used.on_conflict_do_update(
             index_elements=["month", "owner", "project", "function"],
             set_={name: used.excluded[name] for name in ("attempts", "cpu_s", "energy_j", "carbon_g")},
         ),
-        Change.META: value.on_conflict_do_update(index_elements=["key"], set_={"value": value.excluded.value}),
-        Change.SNAPSHOT_FORGET: sa.delete(snapshots).where(snapshots.c.sequence == sa.bindparam("b_sequence")),
-        Change.SNAPSHOT_PIECES_FORGET: sa.delete(snapshot_pieces).where(
+        Write.META: value.on_conflict_do_update(index_elements=["key"], set_={"value": value.excluded.value}),
+        Write.SNAPSHOT_FORGET: sa.delete(snapshots).where(snapshots.c.sequence == sa.bindparam("b_sequence")),
+        Write.SNAPSHOT_PIECES_FORGET: sa.delete(snapshot_pieces).where(
             snapshot_pieces.c.sequence == sa.bindparam("b_sequence")
         ),
-        Change.JOURNAL_FORGET: sa.delete(journal).where(entry >= sa.bindparam("b_from"), entry < sa.bindparam("b_to")),
+        Write.JOURNAL_FORGET: sa.delete(journal).where(entry >= sa.bindparam("b_from"), entry < sa.bindparam("b_to")),
     }
 
 
@@ -183,16 +183,16 @@ class DriverStatements:
         self._sqlite = database.dialect.name == "sqlite"
         self._dialect = sqlite.dialect(paramstyle="named") if self._sqlite else database.dialect
         self._statements = statements(database.dialect.name)
-        self._compiled: dict[tuple[Change, int], str] = {}
+        self._compiled: dict[tuple[Write, int], str] = {}
         self._given = {change: update.given for change, update in UPDATES.items()}
 
-    def made(self, changes: Mapping[Change, Sequence[Row]]) -> list[Statement]:
+    def made(self, changes: Mapping[Write, Sequence[Row]]) -> list[Statement]:
         """Statements and their rows for all changes, in the order of their ranks; the rows of one have the same
         columns."""
         # By rank, not as put: rows before the updates of them, a workflow before its tasks and their attempts.
         return [made for change in sorted(changes) for made in self._made(change, changes[change])]
 
-    def _made(self, change: Change, rows: Sequence[Row]) -> Iterator[Statement]:
+    def _made(self, change: Write, rows: Sequence[Row]) -> Iterator[Statement]:
         many = self._sqlite and (change in INSERTS or (change in UPDATES and FROM_VALUES))
         if not many:
             yield self._one(change, rows[0]), rows
@@ -205,15 +205,15 @@ class DriverStatements:
                 yield self._many(change, names, size), [tuple(values)]
                 done += size
 
-    def _one(self, change: Change, row: Row) -> str:
+    def _one(self, change: Write, row: Row) -> str:
         text = self._compiled.get((change, 1))
         if text is None:
-            columns = None if change is Change.ENERGY else list(row)  # it selects its columns itself
+            columns = None if change is Write.ENERGY else list(row)  # it selects its columns itself
             compiled = self._statements[change].compile(dialect=self._dialect, column_keys=columns)  # type: ignore[attr-defined]
             text = self._compiled[change, 1] = str(compiled)
         return text
 
-    def _many(self, change: Change, names: tuple[str, ...], rows: int) -> str:
+    def _many(self, change: Write, names: tuple[str, ...], rows: int) -> str:
         text = self._compiled.get((change, rows))
         if text is None:
             update = UPDATES.get(change)

@@ -17,13 +17,13 @@ import sqlalchemy as sa
 from wattflow.store import reads, schema
 from wattflow.store.reads import Found
 from wattflow.store.schema import Row
-from wattflow.store.statements import Change
+from wattflow.store.statements import Write
 
 GAP_S = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class WindowWidth:
     """Windows older than an age become so wide; so much of a node's time is merged in one group."""
 
     width_s: float
@@ -36,8 +36,8 @@ class Level:
         return f"thinned {self.width_s:g} s"
 
 
-LEVELS = (Level(10.0, 3600.0, 600.0), Level(60.0, 86400.0, 3600.0))
-Batch = list[tuple[Change, Row]]
+LEVELS = (WindowWidth(10.0, 3600.0, 600.0), WindowWidth(60.0, 86400.0, 3600.0))
+Batch = list[tuple[Write, Row]]
 
 
 def pieces(database: sa.Engine, now_s: float) -> Iterator[Batch]:
@@ -52,7 +52,7 @@ def pieces(database: sa.Engine, now_s: float) -> Iterator[Batch]:
                 batch = _thinned(database, node, (start_s, end_s), level)
                 if batch:
                     yield batch
-            yield [(Change.META, {"key": level.key, "value": repr(end_s)})]
+            yield [(Write.META, {"key": level.key, "value": repr(end_s)})]
             start_s = end_s
 
 
@@ -83,7 +83,7 @@ def _one(run: list[Found]) -> Found:
     return run[0] | sums | {"ended_s": run[-1]["ended_s"]}
 
 
-def _thinned(database: sa.Engine, node: str, span: tuple[float, float], level: Level) -> Batch:
+def _thinned(database: sa.Engine, node: str, span: tuple[float, float], level: WindowWidth) -> Batch:
     table = schema.energy
     begun = (table.c.node == node) & (table.c.began_s >= span[0]) & (table.c.began_s < span[1])
     windows = reads.rows(database, sa.select(table).where(begun).order_by(table.c.began_s))
@@ -92,10 +92,10 @@ def _thinned(database: sa.Engine, node: str, span: tuple[float, float], level: L
     if len(few) == len(windows):
         return []
     forget = {"b_node": node, "b_from": span[0], "b_to": span[1]}
-    return [(Change.ENERGY_FORGET, forget), *((Change.ENERGY, window) for window in few)]
+    return [(Write.ENERGY_FORGET, forget), *((Write.ENERGY, window) for window in few)]
 
 
-def _first(database: sa.Engine, level: Level) -> float | None:
+def _first(database: sa.Engine, level: WindowWidth) -> float | None:
     (row,) = reads.rows(database, sa.select(sa.func.min(schema.energy.c.began_s).label("began_s")))
     return None if row["began_s"] is None else math.floor(row["began_s"] / level.piece_s) * level.piece_s
 

@@ -27,7 +27,7 @@ from wattflow.store import epochs, schema
 from wattflow.store.database import StoreTrouble, told
 from wattflow.store.durations import Durations
 from wattflow.store.schema import Row
-from wattflow.store.statements import UPDATES, Change, DriverStatements
+from wattflow.store.statements import UPDATES, DriverStatements, Write
 from wattflow.store.writing import LOG_BYTES, Refused, Statement, WritingProcess, ask_for_short_turns
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Checkpoints:
             log.info("the log was not copied back: %s", error.orig)
 
 
-Batch = tuple[tuple[Change, Row], ...]
+Batch = tuple[tuple[Write, Row], ...]
 Item = tuple[float, Batch] | Callable[[], None]
 RETRY_S = 0.25
 AIM_S = 0.002
@@ -125,7 +125,7 @@ class Figures:
 class WriteBatch:
     """Rows that are written at once, whom to tell, and when the first of them was put."""
 
-    rows: dict[Change, list[Row]]
+    rows: dict[Write, list[Row]]
     callbacks: list[Callable[[], None]]
     put_s: float = float("inf")
 
@@ -174,7 +174,7 @@ class Writer:
         """Return whether what is put is still written: not after what could never be."""
         return self._thread.is_alive()
 
-    def put(self, *batch: tuple[Change, Row]) -> None:
+    def put(self, *batch: tuple[Write, Row]) -> None:
         """Take changes that belong together: all of them are in one group."""
         self._given.put((time.perf_counter(), batch))
 
@@ -297,9 +297,9 @@ class Writer:
                     epochs.hold(connection, self.epoch)
             raise
 
-    def _there(self, rows: dict[Change, list[Row]]) -> bool:
+    def _there(self, rows: dict[Write, list[Row]]) -> bool:
         """Say whether the group is in the store after all: a commit whose answer was lost must not be made again."""
-        entries = rows.get(Change.JOURNAL)
+        entries = rows.get(Write.JOURNAL)
         if not entries:
             return False
         table = schema.journal
@@ -319,10 +319,10 @@ class Writer:
             self._trouble(message)
 
 
-def last_of_each(change: Change, rows: list[Row]) -> list[Row]:
+def last_of_each(change: Write, rows: list[Row]) -> list[Row]:
     """The last change of each row, where later ones write all that earlier ones wrote."""
     update = UPDATES.get(change)
-    if len(rows) < 2 or (update is None and change is not Change.META):
+    if len(rows) < 2 or (update is None and change is not Write.META):
         return rows
     names = [f"b_{key}" for key in update.keys] if update is not None else ["key"]
     return list({tuple([row[name] for name in names]): row for row in rows}.values())

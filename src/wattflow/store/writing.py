@@ -81,9 +81,12 @@ class WritingProcess:
         command = [sys.executable, "-m", "wattflow.store.writing", str(self._store), str(theirs.fileno()),
                    str(self._patience_s)]  # fmt: skip
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
             start_new_session=True,
-        )  # fmt: skip
+        )
         theirs.close()
         self._ready = False
 

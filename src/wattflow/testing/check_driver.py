@@ -22,7 +22,7 @@ from typing import Any
 import cloudpickle
 
 from wattflow.runtime import messages as m
-from wattflow.runtime.aside import Aside
+from wattflow.runtime.aside import SetAside
 from wattflow.runtime.drivers.base import Driver
 from wattflow.store.objects import FolderObjects, Objects
 
@@ -40,7 +40,7 @@ class HearingSink:
     lost: list[str] = field(default_factory=list)
     warm: list[m.Warmed] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    aside: Aside = field(default_factory=Aside)
+    aside: SetAside = field(default_factory=SetAside)
 
     def announce(self, node: m.Node) -> None:
         """Hear of a node that is here."""

@@ -57,7 +57,7 @@ FORMATS: dict[str, Format] = {
         Format("flowbench", "FlowBench runs with their DAG", "flowbench"),
         Format("flowbench-dag", "FlowBench DAG alone, runtimes unknown", "flowbench", read="read_dag",
                claims="claims_dag"),
-        Format("opendc-experiment", "OpenDC 2.4 experiment.json, read for its workload", "opendc_files",
+        Format("opendc-experiment", "OpenDC 2.4 experiment.json, read for its workload", "opendc",
                read="read_workload", claims="claims_experiment"),
         Format("alibaba-gpu", "Alibaba GPU v2023 pod list", "alibaba"),
         Format("nextflow", "Nextflow trace, comma- or tab-separated", "nextflow"),

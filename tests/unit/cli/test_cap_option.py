@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import warnings
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from wattflow.cli.cap_option import capped
+from wattflow.cli.cap_option import capped, held_live
 from wattflow.cli.main import app
 from wattflow.lab.run.run_file import read_run
 from wattflow.model.errors import InvalidInput
@@ -45,6 +46,20 @@ def test_settings_of_the_policy_stay_beside_a_cap() -> None:
 def test_a_share_beside_a_cap_is_refused() -> None:
     told = typed("power-cap:sleep=5:share=0.5", 510, code=2)
     assert "--cap-w: does not go with share" in told and told.count("\n") == 1
+
+
+def test_a_server_keeps_a_cap_by_power_cap() -> None:
+    assert held_live(1500.0, "least-energy", "least-energy") == "power-cap:watts=1500.0"
+    assert held_live(0.1, "power-cap:order=start", "least-energy") == "power-cap:order=start:watts=0.1"
+    assert registry.load("power-cap:order=start:watts=0.1").params["watts"] == 0.1
+    for watts, policy, told in (
+        (1500.0, "wattflow", "held by the policy power-cap alone"),
+        (1500.0, "power-cap:watts=3", "does not go with watts"),
+        (math.nan, "power-cap", "out of range"),
+        (0.0, "power-cap", "out of range"),
+    ):
+        with pytest.raises(InvalidInput, match=told):
+            held_live(watts, policy, "least-energy")
 
 
 @pytest.mark.parametrize("share", ["-1", "0", "11", "inf"])

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from wattflow.cli.guard import guarded
 from wattflow.cli.live import show
-from wattflow.cli.options import Form
+from wattflow.cli.options import OutputForm
 from wattflow.cli.screen import CleanStream, as_it_is, clean, clean_output, console
 from wattflow.model.errors import InvalidInput
 
@@ -38,7 +38,7 @@ def test_everything_that_a_command_prints_is_clean(capsys: pytest.CaptureFixture
     def command() -> None:
         typer.echo(EVIL)
         print(EVIL)
-        show([{"name": EVIL}], ("name",), Form.table, None, "")
+        show([{"name": EVIL}], ("name",), OutputForm.table, None, "")
         table = Table(EVIL, title=EVIL)
         table.add_row(EVIL)
         console().print(table)

@@ -18,7 +18,6 @@ COMMAND = """
 import sys
 from pathlib import Path
 from wattflow.cli.guard import guarded
-from wattflow.cli.options import Form
 from wattflow.cli.screen import chosen_form, deliver
 
 def command():

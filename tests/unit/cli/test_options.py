@@ -109,13 +109,6 @@ def test_mechanisms_are_listed() -> None:
     assert "mechanism" in typed("lab", "frames", "--mechanisms").splitlines()[0]
 
 
-@pytest.mark.data
-def test_profiles_of_the_data_folder_are_listed_where_all_are_asked_for(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WATTFLOW_DATA", str(data_dir))
-
-
 class Server:
     """What the commands that watch ask of a server."""
 
@@ -270,8 +263,8 @@ def test_kubes_commands_are_told_where_leases_are_and_what_to_write(monkeypatch:
     fitted = SimpleNamespace(node="n7", found=SimpleNamespace(curve="curve"))
     monkeypatch.setattr(kube_operator, "find_access", lambda _: None)
     monkeypatch.setattr("wattflow.kube.client.Client", Cluster)
-    monkeypatch.setattr("wattflow.kube.claims.expired", noted(["n7"]))
-    monkeypatch.setattr("wattflow.kube.claims.write_claim", noted(True))
+    monkeypatch.setattr("wattflow.kube.claims.expired", noted({"n7": "gone"}))
+    monkeypatch.setattr("wattflow.kube.taint_writer.drop_taint", noted(True))
     monkeypatch.setattr("wattflow.kube.curves.fitted", noted([fitted]))
     monkeypatch.setattr("wattflow.kube.curves.told", lambda one, now_s: one.node)
     monkeypatch.setattr("wattflow.kube.power_write.write_profile", noted(None))
@@ -280,7 +273,7 @@ def test_kubes_commands_are_told_where_leases_are_and_what_to_write(monkeypatch:
     assert typed("kube", "profiles", "--prometheus", "http://127.0.0.1:9", "--days", "2", "--write") == "n7\n"
     assert seen[0] == ("PATCH", "/api/v1/namespaces/ours")
     assert seen[1][:2] == ("ours", 60.0) and seen[2:] == [
-        ("n7", ""),
+        ("n7", "wattflow.io/claimed", "gone"),
         ("http://127.0.0.1:9", 2.0),
         ("n7", "curve"),
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wattflow.clusters import describe_cluster, load_cluster, preset_names, write_cluster
-from wattflow.clusters.presets import preset_text
+from wattflow.clusters.toml_file import preset_text
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import InvalidInput, UnknownName
 from wattflow.model.profile import Scope

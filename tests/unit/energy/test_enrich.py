@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattflow.energy.enrich import Busy, enrich, node_energy
+from wattflow.energy.enrich import BusyStretch, enrich, node_energy
 from wattflow.model.errors import InvalidInput
 from wattflow.model.load_curve import threads_profile
 from wattflow.model.profile import PowerProfile, Provenance
@@ -83,7 +83,7 @@ def test_thread_by_thread_measurements_agree(data_dir: Path, node: str) -> None:
 
 
 def test_watts_above_idle_are_shared_by_busy_threads() -> None:
-    work = [Busy("a", 0.0, 10.0, 1.0), Busy("b", 5.0, 10.0, 1.0)]
+    work = [BusyStretch("a", 0.0, 10.0, 1.0), BusyStretch("b", 5.0, 10.0, 1.0)]
     energy = node_energy(work, CURVE, 0.0, 20.0)
     assert energy.task_j == {"a": pytest.approx(5 * 40 + 5 * 30), "b": pytest.approx(150.0)}
     assert energy.idle_j == pytest.approx(400.0)
@@ -97,7 +97,7 @@ def test_watts_above_idle_are_shared_by_busy_threads() -> None:
 )
 @settings(max_examples=100, deadline=None)
 def test_node_energy_always_closes(rows: list[tuple[float, float, float]], begin_s: float, end_s: float) -> None:
-    work = [Busy(str(i), start, start + length, threads) for i, (start, length, threads) in enumerate(rows)]
+    work = [BusyStretch(str(i), start, start + length, threads) for i, (start, length, threads) in enumerate(rows)]
     energy = node_energy(work, CURVE, begin_s, end_s)
     assert energy.total_j == pytest.approx(energy.idle_j + sum(energy.task_j.values()), rel=1e-9, abs=1e-6)
 

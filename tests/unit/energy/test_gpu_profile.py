@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from wattflow.energy import gpu_profile
-from wattflow.energy.gpu_load import Done, LoadFailed, LoadSpec, Mps, Program, RunningLoad
+from wattflow.energy.gpu_load import LoadFailed, LoadResult, LoadSpec, Mps, Program, RunningLoad
 from wattflow.energy.meters.nvml import NvmlMeter
 from wattflow.energy.meters.port import NoReading, Reading
 from wattflow.model.errors import InvalidInput
@@ -73,12 +73,12 @@ class PretendLoad:
             self.stop()
             raise LoadFailed("no memory left")
 
-    def finish(self, timeout_s: float = 60.0) -> Done:
+    def finish(self, timeout_s: float = 60.0) -> LoadResult:
         rate = 100.0 * self.spec.share / (1.0 + 0.2 * self.beside)
         seconds = self.spec.rounds / rate if self.spec.rounds else self.spec.seconds
         self.device.sleep(max(0.0, self.begun_s + seconds - self.device.now_s))
         self.stop()
-        return Done(round(rate * seconds), seconds, seconds * self.spec.duty)
+        return LoadResult(round(rate * seconds), seconds, seconds * self.spec.duty)
 
     def stop(self) -> None:
         if self.running:

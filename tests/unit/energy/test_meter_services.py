@@ -80,6 +80,10 @@ class Pmproxy:
         return 200, json.dumps({"values": [{"name": self.metric, "instances": values}]})
 
 
+def test_meters_of_other_packages_find_the_sources_by_the_name_of_before() -> None:
+    assert probe.Places is probe.MeterSources
+
+
 @pytest.mark.parametrize("metric", ["denki.rapl.raw", "denki.rapl.sysfs", "denki.rapl.msr"])
 def test_pcp_reads_old_and_new_names(serve: Callable[[Answer], str], metric: str) -> None:
     meter = PcpMeter(serve(Pmproxy(metric, [100, 130])))

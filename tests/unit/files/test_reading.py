@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wattflow.files.reading import small_text
+from wattflow.files.whole import small_text
 from wattflow.model.errors import InvalidInput
 
 

@@ -144,7 +144,7 @@ def test_the_loser_of_two_copies_costs_its_joules() -> None:
 
 def test_caches_miss_once_and_forget_the_least_recent() -> None:
     data = frames.DataManager(cache_objects=2, fetch=Delay(0.5), object_bytes=1000.0)
-    frame = replace(PUSH, metadata=frames.Metadata(), data=data)
+    frame = replace(PUSH, metadata=frames.MetadataService(), data=data)
     things = {"object": np.array([0, 0, 1, 2, 0], np.int32)}
     run = run_frame(frame, tasks(*[(0, 1)] * 5, columns=things), hosts(1))
     assert (run.scalars["cache_hits"], run.scalars["cache_misses"]) == (1, 4)
@@ -156,10 +156,10 @@ def test_intermediate_data_stay_with_the_parent() -> None:
     data = frames.DataManager(intermediate="local", fetch=Delay(0.25))
     edges = (np.array([0, 0], np.int32), np.array([1, 2], np.int32))
     work = tasks((0, 1), (0, 1), (0, 1), edges=edges, edge_bytes=np.array([1e6, 1e6]))
-    local = run_frame(Frame("x", metadata=frames.Metadata(), data=data), work, hosts(2))
+    local = run_frame(Frame("x", metadata=frames.MetadataService(), data=data), work, hosts(2))
     assert rows(local) == [(0, 0.0, 1.0), (1, 1.0, 2.0), (2, 2.0, 3.0)]
     stored = run_frame(
-        Frame("x", metadata=frames.Metadata(), data=replace(data, intermediate="stored")), work, hosts(2)
+        Frame("x", metadata=frames.MetadataService(), data=replace(data, intermediate="stored")), work, hosts(2)
     )
     assert rows(stored)[1:] == [(1, 3.25, 4.25), (2, 3.25, 4.25)]
 
@@ -168,7 +168,7 @@ def test_hints_follow_the_data() -> None:
     data = frames.DataManager(cache_objects=5, fetch=Delay(0.5))
     things = {"object": np.array([0, 1, 1], np.int32)}
     work = tasks((0, 1), (0, 1), (5, 1), columns=things)
-    frame = Frame("x", metadata=frames.Metadata(), data=data)
+    frame = Frame("x", metadata=frames.MetadataService(), data=data)
     assert run_frame(frame, work, hosts(2, cores=2)).scalars["cache_misses"] == 3
     assert run_frame(replace(frame, hints=frames.Hints()), work, hosts(2, cores=2)).scalars["cache_misses"] == 2
 
@@ -202,15 +202,17 @@ def test_hosts_are_switched_off_and_on_by_watermarks() -> None:
 
 
 def test_lost_hosts_are_noticed_and_tasks_run_again() -> None:
-    faults = frames.Faults(host_mtbf_s=3.0, host_repair_s=1.0, heartbeat_s=0.5, retries=1000)
-    run = run_frame(Frame("x", metadata=frames.Metadata(), faults=faults), tasks(*[(0, 1)] * 20), hosts(2), seed=3)
+    faults = frames.FaultTolerance(host_mtbf_s=3.0, host_repair_s=1.0, heartbeat_s=0.5, retries=1000)
+    run = run_frame(
+        Frame("x", metadata=frames.MetadataService(), faults=faults), tasks(*[(0, 1)] * 20), hosts(2), seed=3
+    )
     assert run.finished.all()
     assert run.scalars["host_failures"] > 0
     assert run.account_j("lost") > 0
 
 
 def test_retries_end() -> None:
-    faults = frames.Faults(host_mtbf_s=0.5, host_repair_s=0.1, retries=2)
+    faults = frames.FaultTolerance(host_mtbf_s=0.5, host_repair_s=0.1, retries=2)
     run = run_frame(Frame("x", faults=faults), tasks((0, 50)), hosts(1))
     assert run.scalars["failed_tasks"] == 1
     assert len(run.attempts) == 3

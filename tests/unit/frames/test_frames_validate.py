@@ -51,7 +51,7 @@ def test_stealing_with_host_queues_can_work() -> None:
         (replace(PUSH, hints=frames.Hints()), "needs the metadata service"),
         (replace(PUSH, data=frames.DataManager(cache_objects=5)), "needs the metadata service"),
         (replace(PUSH, barriers=frames.Barriers(gangs=True)), "gangs needs a placer that holds all parts back"),
-        (replace(PUSH, faults=frames.Faults(checkpoint_s=1.0)), "checkpoint needs a data manager"),
+        (replace(PUSH, faults=frames.FaultTolerance(checkpoint_s=1.0)), "checkpoint needs a data manager"),
         (Frame("x", "delegated"), "needs a broker"),
         (Frame("x", "hybrid"), "tell long tasks from short ones"),
         (Frame("x", "centralised", placers=frames.Placers(count=2)), "has one placer, not 2"),

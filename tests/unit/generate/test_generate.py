@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wattflow.generate import DEMOS, FAMILIES, LAWS, Arrivals, Law, Recipe, benchmark_workload, workload
-from wattflow.generate.families import SMALLEST, steps_of
+from wattflow.generate.recipe import SMALLEST, steps_of
 from wattflow.model.errors import InvalidInput, UnknownName
 
 

@@ -21,7 +21,7 @@ from llvmlite import ir
 before = (numba.core.codegen.CPUCodeLibrary.finalize, numba.config.CACHE_DIR)
 import wattflow.kernel.handle, wattflow.sim.kernel
 assert (numba.core.codegen.CPUCodeLibrary.finalize, numba.config.CACHE_DIR) == before, "changed at import"
-from wattflow.kernel import jit, linking
+from wattflow.kernel import jit
 
 @jit.inner
 def twice(x):
@@ -36,7 +36,7 @@ def mine(x):
     return x + 1
 
 {prepare}
-print(outer(4), mine(1), linking.installed())
+print(outer(4), mine(1), jit.is_patched())
 print("call-threshold-bonus" in next(iter(outer.inspect_llvm().values())))
 print("call-threshold-bonus" in next(iter(mine.inspect_llvm().values())))
 """
@@ -63,9 +63,7 @@ def test_the_change_can_be_switched_off(tmp_path: Path) -> None:
 
 
 def test_a_numba_that_has_changed_is_left_as_it_is(tmp_path: Path) -> None:
-    spoil = (
-        "usual = numba.core.codegen.CPUCodeLibrary.finalize\nlinking._all_called = lambda library: library.no_such_name"
-    )
+    spoil = "usual = numba.core.codegen.CPUCodeLibrary.finalize\njit._all_called = lambda library: library.no_such_name"
     after = "\nassert numba.core.codegen.CPUCodeLibrary.finalize is usual"
     done = _python(_USER.format(prepare=spoil) + after, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from wattflow.kernel import table_file
+from wattflow.kernel import records
 from wattflow.kernel.handle import Tables
 from wattflow.kernel.records import record_table
 from wattflow.model.errors import InvalidInput
@@ -32,8 +32,8 @@ def test_a_state_comes_back_byte_for_byte_and_goes_on() -> None:
     sample = sample_states()[1]
     run = Simulation(sample.workload, sample.cluster, "least-energy", seed=2)
     run.advance(until_s=4.0)
-    state = table_file.read(io.BytesIO(table_file.dump(run.state)), run.state)
-    world = table_file.read(io.BytesIO(table_file.dump(run.world)), run.world)
+    state = records.read(io.BytesIO(records.dump(run.state)), run.state)
+    world = records.read(io.BytesIO(records.dump(run.world)), run.world)
     for name in state.NAMES:
         assert getattr(state, name).tobytes() == getattr(run.state, name).tobytes()
         assert getattr(state, name).dtype == getattr(run.state, name).dtype
@@ -44,7 +44,7 @@ def test_a_state_comes_back_byte_for_byte_and_goes_on() -> None:
 
 
 def test_no_pickle_is_in_the_file() -> None:
-    with np.load(io.BytesIO(table_file.dump(small())), allow_pickle=False) as archive:
+    with np.load(io.BytesIO(records.dump(small())), allow_pickle=False) as archive:
         assert archive["rows"].tolist() == [(0,)] * 3
 
 
@@ -64,7 +64,7 @@ def saved(*fields: tuple[str, str]) -> io.BytesIO:
     made = Small(rows=record_table(np.dtype(list(fields)), 3))
     for name, _ in fields:
         made.rows[name] = [1, 2, 3]
-    return io.BytesIO(table_file.dump(made))
+    return io.BytesIO(records.dump(made))
 
 
 def later() -> Later:
@@ -73,33 +73,33 @@ def later() -> Later:
 
 
 def test_a_file_of_an_earlier_layout_is_read_by_column_name() -> None:
-    read = table_file.read(saved(("a", "i4"), ("unused", "i4")), later())
+    read = records.read(saved(("a", "i4"), ("unused", "i4")), later())
     assert read.rows.a.tolist() == [1, 2, 3] and read.rows.n.tolist() == [0, 0, 0]
     assert np.isnan(read.rows.end).all() and read.more.tolist() == [7.0, 7.0]
-    assert table_file.read(io.BytesIO(table_file.dump(read)), later()).rows.tobytes() == read.rows.tobytes()
+    assert records.read(io.BytesIO(records.dump(read)), later()).rows.tobytes() == read.rows.tobytes()
 
 
 def test_a_column_that_would_be_lost_or_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="its table rows has columns that this version does not know: level"):
-        table_file.read(saved(("a", "i8"), ("level", "i4")), later())
+        records.read(saved(("a", "i8"), ("level", "i4")), later())
     with pytest.raises(InvalidInput, match="its table rows has columns of another type: n"):
-        table_file.read(saved(("a", "i8"), ("n", "i8")), later())
+        records.read(saved(("a", "i8"), ("n", "i8")), later())
     with pytest.raises(InvalidInput, match="it has tables that this version does not know: more"):
-        table_file.read(io.BytesIO(table_file.dump(later())), Small(rows=later().rows))
+        records.read(io.BytesIO(records.dump(later())), Small(rows=later().rows))
 
 
 def test_tables_of_another_kind_are_refused_with_both_named() -> None:
     sample = sample_states()[1]
     state = Simulation(sample.workload, sample.cluster, "fifo").state
     with pytest.raises(InvalidInput, match=r"its tables are 'Small 1 .*this version reads State 1"):
-        table_file.read(io.BytesIO(table_file.dump(small())), state)
+        records.read(io.BytesIO(records.dump(small())), state)
 
 
 @pytest.mark.parametrize("cut", [10, 200, -30])
 def test_a_damaged_file_is_refused(cut: int) -> None:
-    whole = table_file.dump(small())
+    whole = records.dump(small())
     with pytest.raises(InvalidInput, match="it is damaged"):
-        table_file.read(io.BytesIO(whole[:cut]), small())
+        records.read(io.BytesIO(whole[:cut]), small())
 
 
 def test_another_archive_is_refused() -> None:
@@ -108,4 +108,4 @@ def test_another_archive_is_refused() -> None:
         archive.writestr("x.txt", "x")
     buffer.seek(0)
     with pytest.raises(InvalidInput, match="no tables of wattflow"):
-        table_file.read(buffer, small())
+        records.read(buffer, small())

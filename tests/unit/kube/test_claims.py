@@ -10,8 +10,9 @@ import msgspec
 
 from wattflow.kube import objects
 from wattflow.kube.access import Access
-from wattflow.kube.claims import CLAIM, Claims, expired, write_claim
+from wattflow.kube.claims import CLAIM, Claims, expired
 from wattflow.kube.client import Client
+from wattflow.kube.taint_writer import drop_taint
 
 from .making import node, pod
 from .small_api import small_api
@@ -68,14 +69,32 @@ def test_claims_end_with_their_scheduler_and_without_it() -> None:
                 api.put(NODES, _raw(name, owner))
             api.put(LEASES, lease("living", 5))
             api.put(LEASES, lease("dead", 500))
-            assert await expired(client, "wattflow", 120.0, now) == ["b", "c"]
-            for name in ("b", "c"):
-                assert await write_claim(client, name, "")
+            found = await expired(client, "wattflow", 120.0, now)
+            assert found == {"b": "dead", "c": "gone"}
+            assert not await drop_taint(client, "d", CLAIM, "gone"), "claimed anew by another one meanwhile"
+            for name, owner in found.items():
+                assert await drop_taint(client, name, CLAIM, owner)
             claims = Claims(client, "living", lambda: 0.0)
             for one in (await client.list_all(NODES, objects.Node)).items:
                 claims.seen("ADDED", one)
             await claims.give_back()
             left = {key: [t["key"] for t in one["spec"]["taints"]] for key, one in api.items[NODES].items()}
             assert left == {f"/{name}": ["theirs"] for name in "abcd"}, "ours are off, theirs stay"
+
+    asyncio.run(run())
+
+
+def test_a_node_that_another_claimed_first_is_asked_for_again() -> None:
+    async def run() -> None:
+        async with small_api() as (api, where), Client(where) as client:
+            api.put(NODES, _raw("a", "other"))
+            claims = Claims(client, "ours", lambda: 0.0, settle_s=0.01)
+            claims.wait_until_s("a")  # the watch has not told of the other's claim yet
+            await asyncio.gather(*claims._tasks)
+            assert await drop_taint(client, "a", CLAIM, "other")
+            claims.wait_until_s("a")
+            await asyncio.gather(*claims._tasks)
+            taints = api.items[NODES]["/a"]["spec"]["taints"]
+            assert [(one["key"], one.get("value")) for one in taints] == [("theirs", None), (CLAIM, "ours")]
 
     asyncio.run(run())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -231,7 +232,7 @@ def test_a_lease_lost_between_reading_and_writing_is_not_held() -> None:
 class Late(Leader):
     """One whose next look at the lease is overtaken by something, once."""
 
-    meanwhile = None
+    meanwhile: Callable[[], Awaitable[None]] | None = None
 
     async def _read(self) -> object:  # type: ignore[override]
         found = await super()._read()

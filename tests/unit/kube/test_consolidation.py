@@ -43,10 +43,11 @@ class Writes(Client):
         self.evicted: list[str] = []
         self.taints: list[list[str]] = []
         self.refuses = refuses
+        self.stands: dict[str, object] = {}
 
     async def call(self, method: str, path: str, body: object = None, **more: Any) -> bytes:
         if method == "GET":
-            return b'{"metadata": {"resourceVersion": "7"}, "spec": {}}'
+            return msgspec.json.encode({"metadata": {"resourceVersion": "7"}, "spec": {}} | self.stands)
         if path.endswith("/eviction"):
             if self.refuses:
                 raise ApiError(429, "TooManyRequests", "a budget")
@@ -151,3 +152,19 @@ def test_a_budget_that_the_server_knows_better_ends_the_emptying() -> None:
     assert not made.emptying and client.taints == [[EMPTYING], []] and client.evicted == []
     again = made.best()
     assert again is None or again.node != "n0", "others are tried first"
+
+
+@pytest.mark.parametrize(
+    "stands",
+    [
+        {"spec": {"unschedulable": True}},
+        {"metadata": {"resourceVersion": "7", "annotations": {"wattflow.io/maintenance": "disk"}}},
+        {"spec": {"taints": [{"key": "somebody", "effect": "NoSchedule"}]}},
+    ],
+)
+def test_a_node_that_is_somebodys_by_now_is_not_emptied(stands: dict[str, object]) -> None:
+    client = Writes()
+    client.stands = stands  # the watch that chose the node has not told of it yet
+    one = consolidator(client, [owned("a", "n0"), *(owned(f"b{i}", "n1") for i in range(2))])
+    asyncio.run(one.look())
+    assert not client.taints and not client.evicted

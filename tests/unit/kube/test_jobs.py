@@ -61,14 +61,14 @@ def test_what_no_node_could_hold_is_refused_before_a_pod_is_made(tmp_path: Path)
     pytest.importorskip("fastapi")
     from wattflow.cli.kube_driver import Pods
     from wattflow.runtime import messages as m
-    from wattflow.runtime.executors.process import Work
+    from wattflow.runtime.executors.process import AttemptWork
 
     async def whole() -> None:
         pods = Pods(Jobs(NOWHERE, Template()), tmp_path)
         pods.largest = 4.0
         spec = m.Task(key="t", name="t", command=["true"], variants=[m.Variant(cpus=8.0)])
         lease = m.Lease(fence=1, task=1, number=1, node="kubernetes", workflow="w", spec=spec)
-        end = await pods.run(lease, Work(fence=1), None)
+        end = await pods.run(lease, AttemptWork(fence=1), None)
         assert end.outcome == "refused" and "largest node has 4" in (end.reason or "")
 
     asyncio.run(whole())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 
 import pytest
 
 from wattflow.kube import scheduler_process, settings
+from wattflow.kube.decider_port import Chosen
+from wattflow.kube.sleeping import MAY_SLEEP
 
 from .making import node, pod
 from .test_sleeping import Patches
@@ -34,3 +37,42 @@ def test_placements_that_take_long_are_put_back_and_all_come_in_the_end() -> Non
         assert len(scheduler.book.records) == 20 and not scheduler.book.waiting
 
     asyncio.run(run())
+
+
+def test_a_node_that_may_not_sleep_is_not_decided_about_without_a_pause() -> None:
+    """A policy that lets nodes sleep at once, and an operator who keeps one on: nobody else got a turn."""
+    text = """
+policy = "least-energy:sleep=0"
+[lease]
+leader_elect = false
+[energy]
+profiles = false
+default_profile = "ccf:xeon-6338n-xr11"
+[workflows]
+argo = false
+[sleep]
+hook = "/bin/true"
+min_on = 1
+"""
+
+    async def run() -> int:
+        scheduler, rounds = scheduler_process.make(Patches(), settings.parse(text)), 0
+        step = scheduler.decider.step
+
+        def counted(now_s: float) -> Chosen:
+            nonlocal rounds
+            rounds += 1
+            if rounds > 500:
+                raise AssertionError("the loop is never left")
+            return step(now_s)
+
+        scheduler.decider.step = counted  # type: ignore[method-assign]
+        scheduler._on_node("ADDED", node("n", {MAY_SLEEP: "true"}))
+        deciding = asyncio.create_task(scheduler._decide_forever())
+        await asyncio.sleep(0.3)
+        deciding.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await deciding
+        return rounds
+
+    assert asyncio.run(run()) <= 5

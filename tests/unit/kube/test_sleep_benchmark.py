@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from wattflow.kube import scheduler_process, settings
@@ -81,3 +82,16 @@ def test_a_cordoned_node_counts_as_touched_by_when_it_was_told(
             self.ordered_s = {"n": ordered_s}
 
     assert len(day._touched(Rig, {"n": 100.0}, Kubelets(), [], 3.0)) == touched
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lag_s", [0.0, 3.0])
+def test_the_day_in_virtual_time_is_placed_by_the_scheduler_itself(day: ModuleType, lag_s: float) -> None:
+    """Six pods after a lull in which all nodes fell asleep: each waits for a wake, all run as long as they should."""
+    release_s = np.array([0.0, *(400.0 + i for i in range(6))])
+    small = day.Day(release_s, np.full(7, 60.0), np.array([1, 8, 8, 8, 8, 16, 1]))
+    names = [f"kind{i % 3}-{i // 3}" for i in range(6)]
+    joules, waits = day.decided(small, names, 10.0, 1.0, lag_s)
+    assert waits[0] == 0.0 and (waits[1:] >= lag_s).all() and (waits[1:] <= 2 * (10.0 + lag_s)).all()
+    idle_w = sum(day._node(name).power.at(0.0) for name in names)
+    assert 0 < joules < idle_w * 470.0, "they slept"

@@ -427,6 +427,38 @@ def test_what_the_operator_wants_on_is_woken() -> None:
     assert office.wanted(["n1", "n2"]) == ["n1", "n2"], "at eight they are all woken"
 
 
+def test_a_node_that_is_on_although_it_should_sleep_is_used_again(tmp_path: Path) -> None:
+    """Its leader was killed between the mark and the order, or somebody pressed its button."""
+    now, label = [1000.0], {sleeping.MAY_SLEEP: "true"}
+
+    async def run() -> None:
+        told: list[Power] = []
+        client = Patches()
+        sleeper = Sleeper(client, "wattflow", switch(tmp_path), lambda name: False, lambda _, state: told.append(state))
+        sleeper.clock = lambda: now[0]
+        sleeper.seen("ADDED", marked(node("n", label), is_ready=True))
+        await sleeper.begin()
+        now[0] += 60.0
+        sleeper.seen("MODIFIED", marked(node("n", label), is_ready=True, beat=LATER))
+        assert not sleeper.awake("n"), "its last words before it is off may come late"
+        now[0] += 120.0
+        sleeper.seen("MODIFIED", marked(node("n", label), is_ready=True))
+        sleeper.seen("MODIFIED", marked(node("n", label), is_ready=False, beat=LATER))
+        assert not sleeper.awake("n"), "nothing new, or not ready"
+        seen = sleeper.seen("MODIFIED", marked(node("n", label), is_ready=True, beat=LATER))
+        assert sleeper.awake("n") and told == [Power.ON] and seen is not None and not seen.spec.taints
+        sleeper.keep_on()
+        await until(lambda: client.marks() == [False])
+        sleeper.seen("MODIFIED", node("n", label))
+        sleeper.sleep("n")
+        assert sleeper.awake("n"), "what keeps it on may do so again"
+        now[0] += 3600.0
+        sleeper.sleep("n")
+        assert not sleeper.awake("n")
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
 def test_a_foreign_taint_wins_before_and_after(effect: str, tmp_path: Path) -> None:
     told: list[tuple[str, Power]] = []

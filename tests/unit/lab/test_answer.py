@@ -132,7 +132,7 @@ def test_a_pair_without_dice_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = []
     usual = points.Bench.run
 
-    def counted(self: points.Bench, job: points.Job, progress: object = None) -> object:
+    def counted(self: points.Bench, job: points.PointJob, progress: object = None) -> object:
         ran.append((job.policy_name, job.seed))
         return usual(self, job, None)
 

@@ -11,7 +11,7 @@ from wattflow.generate import Arrivals, Recipe, workload
 from wattflow.lab.compare.comparison import compare
 from wattflow.lab.figures.metrics import HOST_MEASURED
 from wattflow.lab.run import points
-from wattflow.lab.run.points import Bench, Job, Setup
+from wattflow.lab.run.points import Bench, PointJob, Setup
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, MissingExtra, UnknownName
 from wattflow.policy import policy
@@ -105,7 +105,7 @@ def test_mistakes_are_named() -> None:
 def test_a_policy_without_its_package_is_left_out_of_all_and_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Bench.run
 
-    def lacking(self: Bench, job: Job, progress: Any = None) -> Any:
+    def lacking(self: Bench, job: PointJob, progress: Any = None) -> Any:
         if job.policy_name == "first-node":
             raise MissingExtra("needs pymoo: pip install 'wattflow[plan]'")
         return real(self, job, progress)
@@ -113,7 +113,7 @@ def test_a_policy_without_its_package_is_left_out_of_all_and_refused_by_name(mon
     monkeypatch.setattr(Bench, "run", lacking)
     with pytest.raises(MissingExtra):
         compare(RECIPE, CLUSTER, [first_node], seeds=2)
-    jobs = [Job("w", RECIPE, CLUSTER, p, seed) for seed in (0, 1) for p in ("fifo", first_node)]
+    jobs = [PointJob("w", RECIPE, CLUSTER, p, seed) for seed in (0, 1) for p in ("fifo", first_node)]
     results = points.run_jobs(jobs, Setup(), optional=True)
     assert len(results.values) == 2
     assert results.notes == ["policy first-node was left out: needs pymoo: pip install 'wattflow[plan]'"]
@@ -142,10 +142,10 @@ def test_several_processes_give_the_same_figures() -> None:
 
 
 def test_processes_are_started_only_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = [Job("w", RECIPE, CLUSTER, "fifo", seed) for seed in range(10)]
+    jobs = [PointJob("w", RECIPE, CLUSTER, "fifo", seed) for seed in range(10)]
     monkeypatch.setattr(points, "cores", lambda: 2)
     assert not points._pays(jobs, Setup(), each_s=1.0)
     assert points._pays(jobs, Setup(), each_s=10.0)
     assert not points._pays(jobs, Setup(workers=1), each_s=10.0)
-    unpicklable = [Job("w", RECIPE, CLUSTER, policy("mine")(lambda *_: None), 0)] * 2
+    unpicklable = [PointJob("w", RECIPE, CLUSTER, policy("mine")(lambda *_: None), 0)] * 2
     assert not points._pays(unpicklable, Setup(), each_s=10.0)

@@ -118,7 +118,7 @@ def test_points_that_cannot_run_are_named_and_the_others_kept(tmp_path: Path) ->
 def test_utilisation_over_time_is_that_of_the_run() -> None:
     workload, cluster = workloads.skewed(2000)
     caches = frames.DataManager(cache_objects=100, fetch=frames.Delay(0.5))
-    cached = replace(library.load_frame("hash"), metadata=frames.Metadata(), data=caches)
+    cached = replace(library.load_frame("hash"), metadata=frames.MetadataService(), data=caches)
     for frame in (*(library.load_frame(name) for name in ("centralised", "hash-stealing", "kubernetes")), cached):
         run = run_frame(frame, workload, cluster)
         slices = utilisation(run)

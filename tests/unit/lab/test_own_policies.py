@@ -6,7 +6,7 @@ import pytest
 
 import wattflow as wf
 from wattflow.lab.compare.comparison import chosen_policies
-from wattflow.lab.run.points import Job, Setup, run_jobs
+from wattflow.lab.run.points import PointJob, Setup, run_jobs
 from wattflow.model.errors import BrokenPolicy, InvalidInput
 from wattflow.policy import Policy, policy, registry
 from wattflow.testing import check_policy
@@ -35,7 +35,7 @@ def test_two_policies_of_one_name_are_refused() -> None:
 
 def test_a_scripts_own_policy_runs_here_when_it_cannot_travel() -> None:
     recipe, cluster = wf.Recipe("bag", tasks=4), wf.load_cluster("mixed")
-    jobs = [Job("bag", recipe, cluster, chosen, seed) for seed in range(3) for chosen in ("fifo", own("mine"))]
+    jobs = [PointJob("bag", recipe, cluster, chosen, seed) for seed in range(3) for chosen in ("fifo", own("mine"))]
     results = run_jobs(jobs, Setup(workers=2))
     assert len(results.values) == len(jobs)
 

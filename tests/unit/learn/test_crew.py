@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from wattflow.learn.environment import Crew
+from wattflow.learn.environment import ThreadCrew
 
 
 @pytest.mark.parametrize("many", [1, 3])
 def test_every_part_is_done_each_time(many: int) -> None:
-    crew = Crew(many)
+    crew = ThreadCrew(many)
     done: list[int] = []
     for _ in range(50):
         crew.each(done.append, list(range(many)))
@@ -20,7 +20,7 @@ def test_every_part_is_done_each_time(many: int) -> None:
 
 
 def test_parts_are_done_at_the_same_time_and_errors_arrive() -> None:
-    crew, meeting = Crew(2), threading.Barrier(2, timeout=60)
+    crew, meeting = ThreadCrew(2), threading.Barrier(2, timeout=60)
     crew.each(lambda _: meeting.wait(), [0, 1])  # alone, the first part would wait for ever
 
     def fail(part: int) -> None:

@@ -32,7 +32,7 @@ from wattflow.server.learning import Learner, LearnSettings, Standing
 from wattflow.sim.simulate import Simulation
 from wattflow.store import reads
 from wattflow.store.database import open_store, read_store
-from wattflow.store.statements import Change
+from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 
 WON, LOST, EVEN = Verdict(0.05, 0.01, 0.0, 0, 6), Verdict(-0.05, 0.01, 0.0, 0, 6), Verdict(0.0, 0.01, 0.0, 0, 6)
@@ -172,9 +172,9 @@ def store_of(path: Path, drift: float = 1.0) -> None:
     writer = Writer(database)
     for number, name in enumerate("ab"):
         node = m.Node(name=name, cpus=4.0, memory_bytes=1 << 33, busy=[0.0, 4.0], watts=[20.0, 60.0])
-        writer.put((Change.NODE, {"name": name, "spec": m.pack((number, node)), "state": "on", "seen_s": 0.0}))
+        writer.put((Write.NODE, {"name": name, "spec": m.pack((number, node)), "state": "on", "seen_s": 0.0}))
         for window in range(8):
-            writer.put((Change.ENERGY, {
+            writer.put((Write.ENERGY, {
                 "node": name, "began_s": 100.0 + 10 * window, "ended_s": 110.0 + 10 * window,
                 "counted_j": 10.0 * (30.0 if name == "a" else 30.0 * drift), "idle_j": 0.0, "tasks_j": 0.0,
                 "unattributed_j": 0.0, "provenance": "modelled",
@@ -183,18 +183,18 @@ def store_of(path: Path, drift: float = 1.0) -> None:
     for flow in range(6):
         about = msgspec.msgpack.encode({"engine": flow, "sealed": True, "deadline_s": 400.0 if flow == 0 else None})
         came_s = 100.0 + 10 * flow
-        writer.put((Change.WORKFLOW, {"id": f"w{flow}", "name": "w", "owner": "me", "about": about,
+        writer.put((Write.WORKFLOW, {"id": f"w{flow}", "name": "w", "owner": "me", "about": about,
                                       "submitted_s": came_s, "state": "done", "ended_s": came_s + 30}))  # fmt: skip
         for key, parents in (("first", []), ("then", ["first"])):
             task += 1
             spec = m.Task(key=key, name=key, function_name=key, command=["true"], parents=parents)
             where, seconds = ("a", 10.0) if flow % 2 == 0 else ("b", 20.0)
-            writer.put((Change.TASK, {
+            writer.put((Write.TASK, {
                 "id": task, "workflow": f"w{flow}", "key": key, "name": key, "spec": m.pack((task, spec)),
                 "submitted_s": came_s, "state": "done", "attempts": 1,
             }))  # fmt: skip
             began_s = came_s if key == "first" else came_s + seconds
-            writer.put((Change.ATTEMPT, {
+            writer.put((Write.ATTEMPT, {
                 "task": task, "number": 1, "fence": task, "node": where, "device": -1, "variant": 0, "ready_s": began_s,
                 "placed_s": began_s, "outcome": "done", "started_s": began_s, "ended_s": began_s + seconds,
             }))  # fmt: skip
@@ -256,7 +256,7 @@ def serving(home: Home, pid: int) -> None:
 def ending(path: Path, flow: str, ended_s: float) -> None:
     database = open_store(path)
     writer = Writer(database)
-    writer.put((Change.WORKFLOW, {"id": flow, "name": "w", "owner": "me", "about": msgspec.msgpack.encode({}),
+    writer.put((Write.WORKFLOW, {"id": flow, "name": "w", "owner": "me", "about": msgspec.msgpack.encode({}),
                                   "submitted_s": ended_s - 1, "state": "done", "ended_s": ended_s}))  # fmt: skip
     writer.close()
     database.dispose()

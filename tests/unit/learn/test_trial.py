@@ -9,14 +9,14 @@ import pytest
 
 from wattflow.learn import scenarios
 from wattflow.learn.scenarios import Scenario
-from wattflow.learn.trial import Judge, Trial, TrialWeights
+from wattflow.learn.trial import Judge, TrialWeights, WeightsTrial
 from wattflow.plan import measured
 from wattflow.policy import registry, weights
 
 
 def test_a_trial_is_the_simulation_however_often_it_runs(small: Scenario) -> None:
     workload = small.draw(3)
-    trial = Trial(workload, small.cluster, "learned", 3, small.options)
+    trial = WeightsTrial(workload, small.cluster, "learned", 3, small.options)
     plain = measured.measure(workload, small.cluster, "wattflow", 3, small.options)
     moved = trial.run(np.full(weights.SIZE, 0.3))
     assert trial.run(np.zeros(weights.SIZE)) == plain

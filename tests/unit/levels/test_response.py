@@ -28,6 +28,29 @@ def recorded() -> dict[str, dict[float, LevelRun]]:
     return kernels
 
 
+def test_caps_that_were_never_run_are_predicted_from_clocks() -> None:
+    """Fifteen recorded limits of 300 to 700 W, by a card that was run at clocks alone; 200 W is below all of those."""
+    errors = []
+    with RECORDED.open() as file:
+        for row in csv.DictReader(file):
+            if row["kind"] == "limit_w":
+                found = Response(list(recorded()[row["kernel"]].values()), IDLE_W).under_cap(float(row["value"]))
+                assert (found is None) == (row["value"] == "200")
+                if found is not None:
+                    seconds, joules = found
+                    errors.append(abs(seconds.value / float(row["seconds"]) - 1))
+                    errors.append(abs(joules.value / float(row["joules"]) - 1))
+    assert len(errors) == 30
+    assert statistics.median(errors) <= 0.02 and max(errors) <= 0.07
+
+
+def test_a_limit_that_is_never_reached_changes_nothing() -> None:
+    response = Response([known(level) for level in (2000.0, 1300.0, 1000.0)], 100.0)
+    found = response.under_cap(10_000.0)
+    assert found is not None
+    assert [one.value for one in found] == [response.seconds(2000.0).value, response.joules(2000.0).value]
+
+
 def known(level: float, knee: float = 1400.0, slope: float = 1.0) -> LevelRun:
     seconds = 2.0 * max(1.0, knee / level) ** slope
     return LevelRun(level, seconds, 300.0 + 400.0 * (level / 2000.0) ** 3 + 100.0 * seconds, level)

@@ -26,7 +26,7 @@ from wattflow.live import (
     Match,
     Power,
     Taint,
-    calls,
+    journal,
 )
 from wattflow.live.fork import fork, load, save
 from wattflow.live.journal import Journal, recover, told
@@ -187,10 +187,10 @@ def test_calls_come_back_with_their_arguments() -> None:
         ("node", (Node("n", 2, GIB, power=CURVE), {"a": "b"}, (Taint("t"),), {"pods": 1}), {}),
     ]
     for name, arguments, fields in told_before:
-        found = calls.decode(calls.encode(name, arguments, fields))
+        found = journal.decode(journal.encode(name, arguments, fields))
         assert found[0] == name and len(found[1]) == len(arguments) and list(found[2]) == list(fields)
     with pytest.raises(WattflowError):
-        calls.tell(Engine("fifo"), ("close", [], {}))
+        journal.tell(Engine("fifo"), ("close", [], {}))
 
 
 def test_a_closed_journal_writes_no_more_and_the_engine_goes_on(tmp_path: Path) -> None:

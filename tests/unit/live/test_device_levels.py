@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from wattflow.live import FINISHED, NODE, TASK, Engine, Power
 from wattflow.live.fork import fork
-from wattflow.model.cluster import Device, Node
-from wattflow.model.device_levels import DeviceLevels, FunctionLevels
+from wattflow.model.cluster import Device, DeviceLevels, FunctionLevels, Node
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.workflow import Variant
 

@@ -23,7 +23,7 @@ from wattflow.model.cluster import Cluster, Node, Sleep
 from wattflow.model.profile import PowerProfile
 from wattflow.model.workflow import Function, Variant
 from wattflow.runtime import messages as m
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 
 WRITTEN = Path(__file__).parent / "engine-0.1.0.tar.xz"
 HALF, END = 6, 14
@@ -65,7 +65,7 @@ def story(engine: Engine, first: int, last: int) -> list[list[int]]:
     return placed
 
 
-def served(decider: Decider, first: int, last: int) -> list[list[int]]:
+def served(decider: JournaledEngine, first: int, last: int) -> list[list[int]]:
     """The same through the server's decider."""
     placed = []
     for now in range(first, last):
@@ -87,7 +87,7 @@ def make(folder: Path) -> None:
         written.checkpoint()
         story(written.engine, HALF // 2, HALF)
         written.close()
-        decider = Decider("sjf")
+        decider = JournaledEngine("sjf")
         for name in ("a", "b"):
             decider.node(m.Node(name=name, cpus=4.0, memory_bytes=8 << 30))
         served(decider, 0, HALF // 2)
@@ -117,7 +117,7 @@ def test_a_journal_of_0_1_0_is_recovered_and_goes_on_as_it_would_have(earlier: P
 
 def test_a_decider_of_0_1_0_loads_its_snapshot_and_replays_its_entries(earlier: Path) -> None:
     expected = json.loads((earlier / "expected.json").read_text())["decider"]
-    decider = Decider("sjf")
+    decider = JournaledEngine("sjf")
     with np.errstate(over="ignore"):
         decider.load(earlier / "decider")
         last_s = decider.replay(msgspec.msgpack.decode((earlier / "entries").read_bytes()))

@@ -9,7 +9,7 @@ import pytest
 
 from wattflow.clusters import write_cluster
 from wattflow.clusters.toml_file import parse_cluster, read_cluster
-from wattflow.model.device_levels import DeviceLevels, FunctionLevels
+from wattflow.model.cluster import DeviceLevels, FunctionLevels
 from wattflow.model.errors import InvalidInput
 
 COPY = FunctionLevels("copy", (1.0, 1.005, 1.13), (1.0, 0.85, 0.81))

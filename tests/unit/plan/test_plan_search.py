@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wattflow.engine.offer_rows import why_not
+from wattflow.engine.build import why_not
 from wattflow.model.cluster import Cluster, Frequency, Node
 from wattflow.model.errors import MissingExtra
 from wattflow.model.profile import PowerProfile

@@ -53,6 +53,42 @@ def test_a_price_is_joules_seconds_and_late_seconds() -> None:
     assert out.tolist() == [math.inf, view.UNKNOWN_COST]
 
 
+def half_cards(interference: float) -> Cluster:
+    card = Device("gpu", "a", 1, "mps", interference=interference, power=DeviceProfile((0.0, 1.0), (10.0, 110.0)))
+    return nodes(node(4, power=LINEAR, devices=(card, card)))
+
+
+def test_tasks_keep_away_from_each_other_on_devices_where_they_disturb() -> None:
+    """Alike in watts: of two cards the second half goes to the free one, if beside the first both would take longer."""
+    half = [Shape(0, (Variant("gpu", 1, 0, "gpu", 1, 0.5),), 1)]
+    for interference, places in ((0.2, [0, 1]), (0.0, [0, 0])):
+        done = simulate(tasks([100.0, 100.0], shapes=half), half_cards(interference), "wattflow")
+        assert done.attempts["device"].tolist() == places
+        assert done.makespan_s == pytest.approx(100.0)
+
+
+def test_beside_others_a_task_takes_longer_and_so_do_they() -> None:
+    """0.2 · (0.5 + 0.5) · ½ = 0.1 for each of two halves."""
+    state = Simulation(
+        tasks([100.0] * 2, shapes=[Shape(0, (Variant("gpu", 1, 0, "gpu", 1, 0.5),), 1)]), half_cards(0.2), "wattflow"
+    ).state
+    state.candidates.node[0], state.candidates.device[0] = 0, 0
+    assert pricing.beside(state.handle(), 0, 0) == (1.0, 0.0)
+    alone_j = pricing.worth_j(state.handle(), 0, 0, 0)
+    state.devices.tasks[0], state.devices.busy_u[0] = 1, 500_000
+    assert pricing.beside(state.handle(), 0, 0) == pytest.approx((1.1, 0.1))
+    assert pricing.finish_s(state.handle(), 0, 0, 0) == pytest.approx(110.0)
+    assert pricing.worth_j(state.handle(), 0, 0, 0) == pytest.approx(1.2 * alone_j)
+
+
+def test_slack_is_free_until_four_times_the_cluster_is_asked_for() -> None:
+    """Eight cores: 32 tasks of one core that wait or run; two cards: 16 halves."""
+    state = state_of(nodes(node(4), node(4)), [1.0])
+    for waiting, scarce in ((32, False), (33, True)):
+        state.counts["waiting"] = waiting
+        assert wattflow.is_scarce(state.handle(), 0) is scarce
+
+
 def test_those_that_wait_share_the_waking_of_a_node() -> None:
     """Half of those that wait and would find room: 4 cores hold 5 tasks that are guaranteed 0.8."""
     state = state_of(nodes(SLEEPY), [3.0])

@@ -49,7 +49,7 @@ def test_sleep_is_seconds_for_every_policy_and_idle_the_flagships_dial(caplog: p
 
 
 def test_an_order_that_a_policy_cannot_have_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="one of work, path, not 'size'"):
+    with pytest.raises(InvalidInput, match="one of work, path, start, not 'size'"):
         registry.load("fifo:order=size")
     with pytest.raises(InvalidInput, match="its queue follows the plan"):
         registry.load("heft:order=path")

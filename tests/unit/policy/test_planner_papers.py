@@ -34,7 +34,7 @@ PEFT_EDGES = (
 )  # fmt: skip
 
 
-def example(costs, edges) -> planning.Problem:
+def example(costs, edges) -> planning.PlanningProblem:
     """Each task its own function, each processor a node of one core with links of one byte a second."""
     count = len(costs)
     nodes = tuple(

@@ -203,6 +203,13 @@ def test_a_power_cap_over_time_is_kept() -> None:
     assert sorted(done.start_s_by_task().tolist()) == [0.0, 0.0, 50.0, 50.0]
 
 
+def test_a_cap_in_watts_takes_the_place_of_the_share() -> None:
+    # 20 W idle and 5 W a core: two tasks fit below 30 W, three below 36 W, all four below the full 40 W.
+    for policy, at_once in (("power-cap:watts=30", 2), ("power-cap:watts=36", 3), ("power-cap:share=1", 4)):
+        done = run(jobs([100.0] * 4), [node("a", 4, core_w=5.0, idle_w=20.0)], policy)
+        assert done.start_s_by_task().tolist().count(0.0) == at_once
+
+
 def test_a_cap_of_a_zone_leaves_the_others_alone() -> None:
     # 30 W for zone z: two of its cores; the other two tasks go to the dearer node of zone y.
     nodes = (node("z", 4, core_w=5.0, idle_w=20.0, zone="z"), node("y", 4, core_w=6.0, idle_w=20.0, zone="y"))
@@ -225,6 +232,27 @@ def test_a_cap_is_held_by_levels_first_and_by_holding_back_last() -> None:
         )  # fmt: skip
         assert sorted(done.start_s_by_task().tolist()) == pytest.approx(starts)
         assert cap_kept(done, series) == CapKept(0.0, 0.0)
+
+
+def test_room_of_a_lower_cap_to_come_is_kept_free_of_long_tasks() -> None:
+    # 30 W from 50 s on allow two tasks; 40 W before would allow four, but nobody ends one that runs on.
+    series = Series(50.0, (40.0, 30.0, 30.0, 30.0))
+    for seconds, starts in ((100.0, [0.0, 0.0, 100.0, 100.0]), (50.0, [0.0] * 4), (60.0, [0.0, 0.0, 60.0, 60.0])):
+        done = simulate(
+            jobs([seconds] * 4), Cluster("by-hand", (node("a", 4, core_w=5.0, idle_w=20.0),)),
+            power_cap.following(series), options=SimOptions(record_power=True),
+        )  # fmt: skip
+        assert sorted(done.start_s_by_task().tolist()) == starts
+        assert cap_kept(done, series) == CapKept(0.0, 0.0)
+
+
+def test_the_clock_rises_first_where_the_last_end_is_expected() -> None:
+    # 40 W idle: 8 W allow two tasks at half clock; from 50 s on 15 W allow one of them its full clock, the longer one.
+    steps = (Frequency(), Frequency(0.5, 0.4))
+    nodes = tuple(node(name, 1, core_w=10.0, idle_w=20.0, frequencies=steps) for name in ("a", "b"))
+    capped = power_cap.following(Series(50.0, (48.0, *[55.0] * 9)))
+    done = simulate(jobs([100.0, 200.0]), Cluster("by-hand", nodes), capped)
+    assert done.end_s_by_task().tolist() == pytest.approx([200.0, 225.0])
 
 
 def test_a_cap_that_is_not_kept_is_told() -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from reference.hand import node, nodes, tasks
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import registry, spec
 from wattflow.policy.base import Policy
+from wattflow.sim import simulate
 
 
 def test_names_are_separated_by_commas() -> None:
@@ -75,6 +77,12 @@ def test_levels_are_off_or_as_the_policy_has_them() -> None:
     assert registry.load("wattflow:levels=off").settings.frequencies == (0,)
     with pytest.raises(InvalidInput, match="levels is off or not written, not 'on'"):
         registry.load("wattflow:levels=on")
+
+
+def test_the_queue_may_go_by_latest_start() -> None:
+    # Of one workflow, side by side: the longest has no slack, the shortest has most.
+    done = simulate(tasks([10.0, 20.0, 15.0]), nodes(node(1)), registry.load("fifo:order=start"))
+    assert done.start_s_by_task().tolist() == [35.0, 0.0, 20.0]
 
 
 def test_a_shield_takes_levels_off_and_is_never_empty() -> None:

@@ -20,7 +20,7 @@ LINK = Network(10.0, 1.0, 5.0)
 """Ten bytes a second; a second of latency, five more from another zone."""
 
 
-def near_and_far() -> planning.Problem:
+def near_and_far() -> planning.PlanningProblem:
     """Nodes 0 and 1 in one zone, 2 in another, 3 a platform, which keeps no data, in the first."""
     here, there = node(network=LINK, zone="a"), node(network=LINK, zone="b")
     platform = node(network=LINK, zone="a", serverless=Serverless(4.0))
@@ -156,7 +156,7 @@ def test_shares_of_devices_as_their_sharing_counts_them() -> None:
     ]
 
 
-def children_of(*places: int, given: float = 0.0, overlap: float = 0.0) -> tuple[planning.Problem, Slots]:
+def children_of(*places: int, given: float = 0.0, overlap: float = 0.0) -> tuple[planning.PlanningProblem, Slots]:
     """A task with two parents that have sent 50 and 20 bytes; they ended at 3 and 4 s on these nodes."""
     here, there = node(network=LINK, zone="a"), node(network=LINK, zone="b")
     platform = node(network=LINK, zone="a", serverless=Serverless(4.0))

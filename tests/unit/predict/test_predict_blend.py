@@ -8,7 +8,7 @@ import pytest
 from wattflow.predict import blend, kriging, plain
 from wattflow.predict.core import MEMBERS
 from wattflow.predict.observations import Observations, concatenate, in_order
-from wattflow.predict.training import Trainer
+from wattflow.predict.training import CoreTrainer
 
 
 def test_a_blend_is_no_worse_than_its_best_member() -> None:
@@ -103,11 +103,11 @@ def test_likelihood_slopes_equal_differences() -> None:
 
 def test_members_by_machine_pay_where_only_one_run_was_seen() -> None:
     rows = Observations.of(task=["a"] * 30, run=["1"] * 30, runtime_s=np.linspace(1, 2, 30))
-    burden = Trainer(rows, {}, 0).handicap
+    burden = CoreTrainer(rows, {}, 0).handicap
     assert burden[MEMBERS.index("median here")] > 0 == burden[MEMBERS.index("median")]
     both = concatenate([rows, Observations.of(task=["a"], run=["2"], runtime_s=[1.0])])
     # With two runs only the member pays that is best with one repeat: later there will be one more.
-    burden = Trainer(both, {}, 0).handicap
+    burden = CoreTrainer(both, {}, 0).handicap
     assert [MEMBERS[i] for i in np.flatnonzero(burden)] == ["same input, steadied"]
 
 

@@ -167,13 +167,15 @@ def rows() -> Observations:
 
 def test_models_come_back_from_files_as_they_were(tmp_path: Path, watts_model: watts.WattsModel) -> None:
     table = rows()
-    manifest = modelfile.Manifest("tasks", ({"path": "x.csv", "sha256": "0", "licence": "own"},), {"rows": 120.0}, "n")
+    manifest = modelfile.ModelManifest(
+        "tasks", ({"path": "x.csv", "sha256": "0", "licence": "own"},), {"rows": 120.0}, "n"
+    )
     modelfile.save(tmp_path / "a", tasks.fit(table), manifest)
     model, about = modelfile.load(tmp_path / "a")
     assert about == manifest
     np.testing.assert_array_equal(
         tasks.predict(model, table).runtime.high_s, tasks.predict(tasks.fit(table), table).runtime.high_s)  # fmt: skip
-    modelfile.save(tmp_path / "b", watts_model, modelfile.Manifest("watts"))
+    modelfile.save(tmp_path / "b", watts_model, modelfile.ModelManifest("watts"))
     counters, _ = usage(20)
     back = modelfile.load(tmp_path / "b")[0]
     assert back.scope is Scope.WALL
@@ -181,7 +183,7 @@ def test_models_come_back_from_files_as_they_were(tmp_path: Path, watts_model: w
 
 
 def test_the_same_model_gives_the_same_bytes(tmp_path: Path, watts_model: watts.WattsModel) -> None:
-    first, second = (modelfile.save(tmp_path / n, watts_model, modelfile.Manifest("watts")) for n in "ab")
+    first, second = (modelfile.save(tmp_path / n, watts_model, modelfile.ModelManifest("watts")) for n in "ab")
     assert first == second
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
@@ -194,7 +196,7 @@ def changed(path: Path, target: Path, name: str, content: bytes) -> None:
 
 def test_a_changed_file_is_refused(tmp_path: Path, watts_model: watts.WattsModel) -> None:
     path, other = tmp_path / "a", tmp_path / "b"
-    modelfile.save(path, watts_model, modelfile.Manifest("watts", metrics={"error": 0.2}))
+    modelfile.save(path, watts_model, modelfile.ModelManifest("watts", metrics={"error": 0.2}))
     with zipfile.ZipFile(path) as archive:
         manifest = json.loads(archive.read("manifest.json"))
         array = next(n for n in archive.namelist() if n.endswith("scores.npy"))
@@ -227,7 +229,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
 
 def test_pickled_arrays_are_never_read(tmp_path: Path, watts_model: watts.WattsModel) -> None:
     path, other = tmp_path / "a", tmp_path / "b"
-    modelfile.save(path, watts_model, modelfile.Manifest("watts"))
+    modelfile.save(path, watts_model, modelfile.ModelManifest("watts"))
     evil = tmp_path / "evil.npy"
     np.save(evil, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with zipfile.ZipFile(path) as archive:
@@ -239,4 +241,4 @@ def test_pickled_arrays_are_never_read(tmp_path: Path, watts_model: watts.WattsM
 
 def test_only_plain_parts_are_written(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="cannot be part of a model file"):
-        modelfile.save(tmp_path / "a", object(), modelfile.Manifest("x"))
+        modelfile.save(tmp_path / "a", object(), modelfile.ModelManifest("x"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wattflow.model.errors import InvalidInput
-from wattflow.predict import backbone, factors, runtime, serving, tasks, text
+from wattflow.predict import backbone, runtime, serving, tasks, text, training
 from wattflow.predict.core import numbers
 from wattflow.predict.observations import Observations
 
@@ -195,7 +195,7 @@ def test_without_energy_there_are_no_joules() -> None:
 
 
 def test_identical_benchmarks_are_one() -> None:
-    table = factors.benchmark_table(
+    table = training.benchmark_table(
         {"a": {"x": 1.0, "y": 1.0, "z": 2.0}, "b": {"x": 2.0, "y": 2.0}}, ("a", "b"), ("x",)
     )
     assert table.log_s.shape == (2, 2)
@@ -206,10 +206,10 @@ def test_identical_benchmarks_are_one() -> None:
 def test_offsets_of_a_new_machine_follow_the_benchmarks() -> None:
     speed = np.log(np.array([1.0, 1.4, 0.8, 2.0]))
     benchmarks = {f"m{i}": {"b1": math.exp(s), "b2": 3 * math.exp(s)} for i, s in enumerate(speed)}
-    table = factors.benchmark_table(benchmarks, tuple(benchmarks), ("k",))
+    table = training.benchmark_table(benchmarks, tuple(benchmarks), ("k",))
     offset = np.array([[0.5 + s if i < 3 else np.nan for i, s in enumerate(speed)]])
-    setting = factors.choose_setting(offset, table, np.arange(3))
-    found = factors.predict_offsets(offset, table, np.arange(3), (table.log_s[:, 3], setting))
+    setting = training.choose_setting(offset, table, np.arange(3))
+    found = training.predict_offsets(offset, table, np.arange(3), (table.log_s[:, 3], setting))
     assert found[0] == pytest.approx(0.5 + math.log(2), abs=1e-6)
 
 

@@ -19,7 +19,7 @@ from wattflow.cli.model_commands import fit, predict
 from wattflow.model.errors import InvalidInput
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.predict import modelfile, runtime, serving, sources, user_tables, watts
+from wattflow.predict import modelfile, runtime, serving, sources, watts
 from wattflow.predict.evaluate import HeldOut, group_folds
 from wattflow.predict.observations import Observations, concatenate, of_workload
 
@@ -50,20 +50,20 @@ TASK_HEAD = ("workflow", "task", "machine", "run", "size_in", "runtime_s", "peak
 def test_a_task_table_is_checked(tmp_path: Path) -> None:
     bad = write_table(tmp_path / "bad.csv", ("task", "colour", "speed"), [("a", 1, 2)])
     with pytest.raises(InvalidInput, match=r"(?s)2 problems.*colour.*speed"):
-        user_tables.task_table(bad)
+        sources.task_table(bad)
     with pytest.raises(InvalidInput, match="row 3: the task has no name"):
-        user_tables.task_table(write_table(tmp_path / "gap.csv", ("task", "machine"), [("a", "m"), ("", "m")]))
+        sources.task_table(write_table(tmp_path / "gap.csv", ("task", "machine"), [("a", "m"), ("", "m")]))
     with pytest.raises(InvalidInput, match="no rows"):
-        user_tables.task_table(write_table(tmp_path / "empty.csv", ("task",), []))
+        sources.task_table(write_table(tmp_path / "empty.csv", ("task",), []))
     with pytest.raises(InvalidInput, match="there is no such file"):
         sources.rows_of(str(tmp_path / "nothing"))
     wild = write_table(tmp_path / "wild.csv", ("task", "runtime_s"), [("a", -1), ("a", "inf"), ("a", 1e300)])
     with pytest.raises(InvalidInput, match=r"(?s)3 problems.*row 2: runtime_s is -1.*row 4: runtime_s is 1e\+300"):
-        user_tables.task_table(wild)
-    good = user_tables.task_table(write_table(tmp_path / "good.csv", TASK_HEAD, task_rows(6)))
+        sources.task_table(wild)
+    good = sources.task_table(write_table(tmp_path / "good.csv", TASK_HEAD, task_rows(6)))
     assert good.task[1] == "wf/t1"
     assert good.size_names == ("size_in",)
-    dash = user_tables.task_table(write_table(tmp_path / "dash.csv", ("task", "runtime_s"), [("a", "-"), ("b", 3)]))
+    dash = sources.task_table(write_table(tmp_path / "dash.csv", ("task", "runtime_s"), [("a", "-"), ("b", 3)]))
     assert np.isnan(dash.runtime_s[0])
     assert dash.runtime_s[1] == 3.0
 
@@ -164,7 +164,7 @@ def test_fit_then_predict_a_table(tmp_path: Path, app: typer.Typer) -> None:
 
 
 def test_a_source_of_another_kind_is_refused(tmp_path: Path, app: typer.Typer) -> None:
-    modelfile.save(tmp_path / "w", watts.Line(np.ones(3), np.ones(2)), modelfile.Manifest("watts"))
+    modelfile.save(tmp_path / "w", watts.Line(np.ones(3), np.ones(2)), modelfile.ModelManifest("watts"))
     table = write_table(tmp_path / "tasks.csv", TASK_HEAD, task_rows(6))
     result = CliRunner().invoke(app, ["predict", str(tmp_path / "w"), str(table)])
     assert isinstance(result.exception, InvalidInput)
@@ -176,11 +176,11 @@ def test_a_source_of_another_kind_is_refused(tmp_path: Path, app: typer.Typer) -
 
 def test_what_a_file_holds_is_told_by_its_content(tmp_path: Path) -> None:
     trace = write_table(tmp_path / "trace.csv", NEXTFLOW_HEAD, nextflow_rows(1))
-    assert user_tables.kind_of(trace) == user_tables.TRACE
-    assert user_tables.kind_of(write_table(tmp_path / "t.csv", ("task",), [("a",)])) == user_tables.TASKS
-    assert user_tables.kind_of(write_table(tmp_path / "c.csv", watts.COUNTERS, [(1, 2, 3, 4)])) == user_tables.COUNTERS
+    assert sources.kind_of_file(trace) == sources.TRACE
+    assert sources.kind_of_file(write_table(tmp_path / "t.csv", ("task",), [("a",)])) == sources.TASKS
+    assert sources.kind_of_file(write_table(tmp_path / "c.csv", watts.COUNTERS, [(1, 2, 3, 4)])) == sources.COUNTERS
     with pytest.raises(InvalidInput, match="neither a trace that wattflow reads nor a table"):
-        user_tables.kind_of(write_table(tmp_path / "x.csv", ("colour",), [("red",)]))
+        sources.kind_of_file(write_table(tmp_path / "x.csv", ("colour",), [("red",)]))
 
 
 NEXTFLOW_HEAD = ("task_id", "hostname", "process", "tag", "name", "status", "cpus", "memory", "submit", "start",
@@ -273,6 +273,6 @@ def test_the_watts_model_of_the_examples_is_what_its_manifest_says(data_dir: Pat
     for entry in manifest.data:
         path = data_dir / str(entry["path"])
         assert hashlib.sha256(path.read_bytes()).hexdigest() == entry["sha256"]
-        usage = user_tables.counter_table(path)
+        usage = sources.counter_table(path)
         found, _, _ = model.predict(usage.counters)
         assert np.nanmean(np.abs(found / usage.power_w - 1)) < 0.05

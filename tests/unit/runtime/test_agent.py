@@ -13,7 +13,7 @@ import pytest
 from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.runtime import messages as m
 from wattflow.runtime.agent import Agent
-from wattflow.runtime.aside import Aside, Away
+from wattflow.runtime.aside import Away, SetAside
 from wattflow.runtime.drivers import local
 from wattflow.runtime.executors.process import Finish
 from wattflow.runtime.machine import this_node
@@ -312,7 +312,7 @@ def test_an_agent_that_ends_by_a_fault_is_started_again(monkeypatch: pytest.Monk
     lives: list[int] = []
 
     async def body() -> None:
-        keeper, aside = local.Keeper(), Aside()
+        keeper, aside = local.Keeper(), SetAside()
         made: Any = Mortal
         keeper.keep("n", made, aside)
         while len(lives) < 3:

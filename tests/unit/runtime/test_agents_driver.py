@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from wattflow.runtime import messages as m
-from wattflow.runtime.aside import Aside
+from wattflow.runtime.aside import SetAside
 from wattflow.runtime.drivers.agents import AgentsDriver, NameTaken
 
 
@@ -19,7 +19,7 @@ class Service:
 
     def __init__(self) -> None:
         self.now_s = 1000.0
-        self.aside = Aside()
+        self.aside = SetAside()
         self.lost: list[str] = []
         self.gone_now = asyncio.Event()
 

@@ -72,7 +72,7 @@ def test_attempts_beyond_the_processors_wait_for_their_turn_in_order(monkeypatch
     monkeypatch.setattr(limits, "LONGEST_S", 3600.0)
 
     async def body() -> None:
-        room, begun = limits.Turns(1), []  # type: limits.Turns, list[int]
+        room, begun = limits.ProcessorDemand(1), []  # type: limits.ProcessorDemand, list[int]
 
         async def attempt(number: int) -> None:
             await room.take(1.0)
@@ -95,7 +95,7 @@ def test_whoever_waited_for_long_begins_anyhow(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(limits, "LONGEST_S", 0.0)
 
     async def body() -> None:
-        room = limits.Turns(1)
+        room = limits.ProcessorDemand(1)
         for _ in range(5):
             await room.take(1.0)
         for _ in range(5):

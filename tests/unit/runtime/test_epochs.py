@@ -16,7 +16,7 @@ from wattflow.runtime.store_check import mend, problems
 from wattflow.store import epochs, journal, reads
 from wattflow.store.database import open_store
 from wattflow.store.objects import FolderObjects
-from wattflow.store.statements import Change
+from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 from wattflow.store.writing import WritingProcess
 
@@ -91,11 +91,11 @@ def test_a_server_that_was_taken_over_commits_nothing_more(tmp_path: Path, proce
     writing = WritingProcess(tmp_path / "s.db") if process else None
     writer = Writer(database, fatal=lambda: ended.append("once"), process=writing)
     writer.epoch = epochs.begin(database)
-    writer.put((Change.META, {"key": "mine", "value": "1"}))
+    writer.put((Write.META, {"key": "mine", "value": "1"}))
     assert writer.wait()
     later = epochs.begin(database)
     assert later > writer.epoch
-    writer.put((Change.META, {"key": "mine", "value": "2"}))
+    writer.put((Write.META, {"key": "mine", "value": "2"}))
     assert not writer.wait(0.5)
     writer.close()
     assert ended == ["once"] and "taken this store over" in str(writer.message)
@@ -190,7 +190,7 @@ def test_snapshots_lie_in_the_store_and_segments_stay_up_to_their_bytes(
 
 
 def test_of_snapshots_and_journal_as_much_is_kept_as_may_be() -> None:
-    known = [journal.Snapshot(n * 10, "fifo", 0.0, 0, "", 100, 50) for n in (1, 2, 3)]
+    known = [journal.StoredSnapshot(n * 10, "fifo", 0.0, 0, "", 100, 50) for n in (1, 2, 3)]
     assert [journal.kept_from(known, most) for most in (0, 249, 250, 399, 400, 449, 450)] == [30, 30, 20, 20, 10, 10, 0]
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from wattflow.predict.online import Corrector
-from wattflow.runtime.decider import Decider
-from wattflow.runtime.learned_facts import ENOUGH, Estimates, Learning
+from wattflow.runtime.decider import JournaledEngine
+from wattflow.runtime.learned_facts import ENOUGH, LearnedEstimates, Learning
 from wattflow.runtime.messages import Ended, Node
 
 
@@ -18,14 +18,14 @@ def end(seconds: float) -> Ended:
 
 
 def test_a_function_is_known_once_it_ended() -> None:
-    estimates = Estimates()
+    estimates = LearnedEstimates()
     assert estimates.runtime_s("f") is None
     estimates.finished("f", end(4.0), "n", speed=0.5)
     assert estimates.runtime_s("f") is not None and abs(estimates.runtime_s("f") - 2.0) < 1e-9  # type: ignore[operator]
 
 
 def test_a_node_that_is_half_as_fast_as_it_said_is_found_out() -> None:
-    estimates, draws = Estimates(), random.Random(1)
+    estimates, draws = LearnedEstimates(), random.Random(1)
     speeds = {"honest": 1.0, "boaster": 0.5}
     told: dict[str, float] = {}
     for number in range(400):
@@ -38,7 +38,7 @@ def test_a_node_that_is_half_as_fast_as_it_said_is_found_out() -> None:
 
 
 def test_nodes_that_are_as_they_said_are_left_alone() -> None:
-    estimates, draws = Estimates(), random.Random(2)
+    estimates, draws = LearnedEstimates(), random.Random(2)
     for number in range(10 * ENOUGH):
         node, said = (("a", 1.0), ("b", 2.0))[number % 2]
         estimates.finished("f", end(3.0 / said * draws.uniform(0.95, 1.05)), node, said)
@@ -56,7 +56,7 @@ def test_what_nothing_is_learned_of_does_not_overflow() -> None:
 
 
 def test_what_the_engine_does_not_take_is_not_believed() -> None:
-    decider = Decider("fifo")
+    decider = JournaledEngine("fifo")
     learning = Learning(decider)
     node = Node(name="n", cpus=1.0, memory_bytes=1 << 30)
     with pytest.raises(ValueError, match="speed"):

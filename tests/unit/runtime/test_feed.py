@@ -17,7 +17,7 @@ from wattflow.runtime.ledger import RING, decoded
 from wattflow.runtime.recovery import restore
 from wattflow.runtime.service import Service
 from wattflow.server import event_stream as hub
-from wattflow.server.event_stream import Events, Viewer
+from wattflow.server.event_stream import Events, StreamViewer
 from wattflow.store import reads
 from wattflow.store.database import open_store
 from wattflow.store.writer import Writer
@@ -33,7 +33,7 @@ def submission(workflow: str, count: int = 3) -> m.Submission:
     return m.Submission(workflow=workflow, name=workflow, tasks=made, seal=True)
 
 
-def read(viewer: Viewer) -> list[tuple[str, str, dict[str, Any]]]:
+def read(viewer: StreamViewer) -> list[tuple[str, str, dict[str, Any]]]:
     """(event, id, data) of what waits for a viewer."""
     frames = b"".join(viewer.frames).decode().split("\n\n")[:-1]
     viewer.frames.clear()
@@ -120,7 +120,7 @@ def test_the_ring_keeps_the_last_entries_alone(tmp_path: Path, monkeypatch: pyte
 
 def test_a_slow_viewer_is_dropped_with_a_reason() -> None:
     async def main() -> None:
-        viewer = Viewer(None)
+        viewer = StreamViewer(None)
         for _ in range(hub.MOST_FRAMES + 5):
             viewer.put(b"event: batch\nid: 1\ndata: {}\n\n")
         ((name, identity, body),) = [frame for frame in read_raw(await viewer.take())]
@@ -131,7 +131,7 @@ def test_a_slow_viewer_is_dropped_with_a_reason() -> None:
 
 
 def read_raw(data: bytes) -> list[tuple[str, str, dict[str, Any]]]:
-    viewer = Viewer(None)
+    viewer = StreamViewer(None)
     viewer.frames.append(data)
     return read(viewer)
 

@@ -11,7 +11,7 @@ from wattflow.energy.meters.port import Domain, Reading
 from wattflow.runtime import messages as m
 from wattflow.runtime.executors import gpu as module
 from wattflow.runtime.executors.gpu import GpuExecutor
-from wattflow.runtime.executors.process import Finish, Work
+from wattflow.runtime.executors.process import AttemptWork, Finish
 
 
 class Counter:
@@ -34,10 +34,10 @@ class Processes:
     """Keeps what it is asked to run until a test lets it end."""
 
     def __init__(self) -> None:
-        self.seen: dict[int, Work] = {}
+        self.seen: dict[int, AttemptWork] = {}
         self.ends: dict[int, asyncio.Event] = {}
 
-    async def run(self, work: Work) -> Finish:
+    async def run(self, work: AttemptWork) -> Finish:
         self.seen[work.fence] = work
         self.ends[work.fence] = asyncio.Event()
         await self.ends[work.fence].wait()
@@ -79,13 +79,13 @@ def test_shares_under_mps_and_the_split_of_joules(monkeypatch: pytest.MonkeyPatc
     async def body() -> None:
         counter, processes = Counter(), Processes()
         executor = GpuExecutor(counter, "mps", ["H"], [80 << 30])
-        first = asyncio.create_task(executor.run(lease(1, 0.25, 8 << 30), 0, Work(fence=1), processes))  # type: ignore[arg-type]
+        first = asyncio.create_task(executor.run(lease(1, 0.25, 8 << 30), 0, AttemptWork(fence=1), processes))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         env = processes.seen[1].environment
         assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25" and env["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
         assert env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=8192M" and processes.seen[1].isolate
         counter.joules += 10  # the first alone
-        second = asyncio.create_task(executor.run(lease(2, 0.75), 0, Work(fence=2), processes))  # type: ignore[arg-type]
+        second = asyncio.create_task(executor.run(lease(2, 0.75), 0, AttemptWork(fence=2), processes))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         counter.joules += 40  # both: a quarter and three quarters
         processes.ends[1].set()
@@ -105,5 +105,5 @@ def test_without_a_daemon_the_attempt_is_refused_with_the_reason(monkeypatch: py
     monkeypatch.setattr(FakeMps, "works", False)
     executor = GpuExecutor(Counter(), "mps", ["H"], [1])
     processes: Any = Processes()
-    finish = asyncio.run(executor.run(lease(1, 0.5), 0, Work(fence=1), processes))
+    finish = asyncio.run(executor.run(lease(1, 0.5), 0, AttemptWork(fence=1), processes))
     assert finish.outcome == "refused" and "no driver" in (finish.reason or "")

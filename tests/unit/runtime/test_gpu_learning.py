@@ -14,7 +14,8 @@ from wattflow.live.protocol import row_of
 from wattflow.runtime import messages as m
 from wattflow.runtime.drivers.local import LocalDriver
 from wattflow.runtime.executors.gpu import GpuExecutor, GpuUses, split
-from wattflow.runtime.gpu_learning import ENOUGH, GpuLearning
+from wattflow.runtime.learned_facts import GPU_ENOUGH as ENOUGH
+from wattflow.runtime.learned_facts import GpuLearning
 from wattflow.runtime.node_agent import make_agent
 from wattflow.runtime.recovery import restore
 from wattflow.runtime.service import Service

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from wattflow.runtime.texts import REQUEST, JsonFormatter, TextFormatter
+from wattflow.runtime.logs import REQUEST, JsonFormatter, TextFormatter
 
 
 def test_a_record_is_one_line_with_its_ids() -> None:

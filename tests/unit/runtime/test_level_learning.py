@@ -6,7 +6,8 @@ import pytest
 
 from wattflow.runtime import facts
 from wattflow.runtime import messages as m
-from wattflow.runtime.gpu_learning import ENOUGH_RUNS, EVERY, LevelLearning
+from wattflow.runtime.learned_facts import ENOUGH_RUNS, LevelLearning
+from wattflow.runtime.learned_facts import GPU_EVERY as EVERY
 
 CARD = m.Device(kind="gpu", model="H200", clocks_mhz=[2000.0, 1800.0, 1600.0], idle_w=100.0, full_w=500.0)
 NODE = m.Node(name="n", cpus=2.0, memory_bytes=1 << 30, devices=[CARD])

@@ -23,7 +23,7 @@ from wattflow.runtime.agent import Agent
 from wattflow.runtime.drivers.slurm import level_flags
 from wattflow.runtime.executors.process import Finish
 from wattflow.runtime.learned_facts import Learning
-from wattflow.runtime.levelling import SILENT_S, TRY_AGAIN_S, NodeLevels
+from wattflow.runtime.levelling import SILENT_S, TRY_AGAIN_S, AgentLevels
 from wattflow.runtime.records import AttemptRecord, Nodes, TaskRecord, WorkflowRecord
 
 from .test_agent import Broken, NoEnergy, Server
@@ -43,12 +43,12 @@ def tree(tmp_path: Path) -> Path:
     return play_sysfs(tmp_path / "sys", packages=2)
 
 
-def on(tree: Path, work: Callable[[NodeLevels], Coroutine[Any, Any, None]], clock: Clock | None = None) -> None:
+def on(tree: Path, work: Callable[[AgentLevels], Coroutine[Any, Any, None]], clock: Clock | None = None) -> None:
     """Do something with the levels of an agent on a played tree; everything is as before at the end."""
 
     async def main() -> None:
         holder = Holder([sysfs.cpufreq(tree), sysfs.powercap(tree)], tree.parent / "notes", watched=False)
-        levels = NodeLevels(holder, clock or Clock())
+        levels = AgentLevels(holder, clock or Clock())
         try:
             await work(levels)
         finally:
@@ -68,7 +68,7 @@ def lease(fence: int, level: m.Level | None = None, device: int = -1) -> m.Lease
 
 
 def test_what_can_be_set_is_announced_and_read_as_frequencies(tree: Path) -> None:
-    async def work(levels: NodeLevels) -> None:
+    async def work(levels: AgentLevels) -> None:
         told = levels.describe(NODE)
         assert told.clocks_mhz[0] == 3600.0 and told.clocks_mhz[-1] == 1800.0 and told.caps
         assert told.devices[0].clocks_mhz == [], "no clock of a GPU can be set here"
@@ -80,12 +80,12 @@ def test_what_can_be_set_is_announced_and_read_as_frequencies(tree: Path) -> Non
 
 
 def test_an_agent_without_levels_announces_none() -> None:
-    told = NodeLevels().describe(NODE)
+    told = AgentLevels().describe(NODE)
     assert told == NODE and len(facts.node_of(told).frequencies) == 1
 
 
 def test_orders_for_the_node_stand_until_the_next(tree: Path) -> None:
-    async def work(levels: NodeLevels) -> None:
+    async def work(levels: AgentLevels) -> None:
         await levels.order(m.Level("clock_mhz", 2000.0))
         assert [ceiling_khz(tree, n) for n in (0, 1)] == [2_000_000] * 2
         await levels.order(m.Level("cap_w", 200.0))
@@ -98,7 +98,7 @@ def test_orders_for_the_node_stand_until_the_next(tree: Path) -> None:
 
 
 def test_attempts_that_share_a_device_have_the_highest_level_that_one_wants(tree: Path) -> None:
-    async def work(levels: NodeLevels) -> None:
+    async def work(levels: AgentLevels) -> None:
         async with levels.held(lease(1, m.Level("clock_mhz", 2000.0))):
             assert ceiling_khz(tree) == 2_000_000
             async with levels.held(lease(2, m.Level("clock_mhz", 2600.0))):
@@ -138,7 +138,7 @@ class Gpu:
 def test_a_device_has_its_own_level_and_one_that_wants_none_has_full_clock(tmp_path: Path) -> None:
     async def main() -> None:
         gpu = Gpu()
-        levels = NodeLevels(Holder([gpu], tmp_path, watched=False))
+        levels = AgentLevels(Holder([gpu], tmp_path, watched=False))
         async with levels.held(lease(1, m.Level("cap_w", 400.0, 0), device=0)):
             assert gpu.limit_w == 400.0
             async with levels.held(lease(2, device=0)):
@@ -155,7 +155,7 @@ def test_a_level_that_is_refused_is_full_clock_and_announced_no_more_for_a_while
         clock = Clock()
         tree = play_sysfs(tmp_path / "sys")
         holder = Holder([sysfs.cpufreq(tree)], tmp_path / "notes", watched=False)
-        levels = NodeLevels(holder, clock)
+        levels = AgentLevels(holder, clock)
         assert levels.describe(NODE).clocks_mhz
         (tree / "devices/system/cpu/cpufreq/policy1/scaling_max_freq").unlink()
         (tree / "devices/system/cpu/cpufreq/policy1/scaling_max_freq").mkdir()  # neither read nor written any more
@@ -173,7 +173,7 @@ def test_a_level_that_is_refused_is_full_clock_and_announced_no_more_for_a_while
 def test_a_server_that_is_not_heard_of_has_no_say(tree: Path) -> None:
     clock = Clock()
 
-    async def work(levels: NodeLevels) -> None:
+    async def work(levels: AgentLevels) -> None:
         await levels.order(m.Level("clock_mhz", 2000.0))
         clock.now_s += SILENT_S
         levels.heard()
@@ -190,7 +190,7 @@ def test_a_server_that_is_not_heard_of_has_no_say(tree: Path) -> None:
 def test_what_somebody_else_changed_is_theirs_and_announced(tmp_path: Path) -> None:
     async def main() -> None:
         tree = play_sysfs(tmp_path / "sys", policies=1)
-        levels = NodeLevels(Holder([sysfs.cpufreq(tree)], tmp_path / "notes", watched=False), Clock())
+        levels = AgentLevels(Holder([sysfs.cpufreq(tree)], tmp_path / "notes", watched=False), Clock())
         await levels.order(m.Level("clock_mhz", 2000.0))
         (tree / "devices/system/cpu/cpufreq/policy0/scaling_max_freq").write_text("1500000")
         await levels.check()
@@ -276,7 +276,7 @@ def test_an_agent_carries_out_levels_of_node_and_attempt_and_leaves_none_behind(
         energy.ended = lambda *_: None  # type: ignore[attr-defined]
         agent = Agent(server, NODE, executor, energy, devices, tree.parent / "work")  # type: ignore[arg-type]
         holder = Holder([sysfs.cpufreq(tree), sysfs.powercap(tree)], tree.parent / "notes", watched=False)
-        agent.levels = NodeLevels(holder)
+        agent.levels = AgentLevels(holder)
         await agent.start()
         await asyncio.wait_for(server.told.wait(), 60)
         await agent.stop()

@@ -21,7 +21,7 @@ from wattflow.runtime.executors import privileges
 from wattflow.runtime.executors.forking import Zygote
 from wattflow.runtime.executors.limits import ControlGroups
 from wattflow.runtime.executors.privileges import FIRST_UID, LAST_UID, Privileges, choose
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.executors.process import AttemptWork, Finish, ProcessExecutor
 
 SYSTEM = "/usr/bin/python3"
 """A Python that every user may run."""
@@ -36,10 +36,10 @@ def version(python: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def call(fence: int, owner: str, function: Callable[..., Any], *args: object, **about: Any) -> Work:
+def call(fence: int, owner: str, function: Callable[..., Any], *args: object, **about: Any) -> AttemptWork:
     blobs = (pickle.dumps(function), pickle.dumps((args, {})))
     made_by = version(about.pop("python", sys.executable))
-    return Work(fence=fence, owner=owner, python=made_by, function=str(blobs[0]), blobs=blobs, **about)
+    return AttemptWork(fence=fence, owner=owner, python=made_by, function=str(blobs[0]), blobs=blobs, **about)
 
 
 system_call = functools.partial(call, python=SYSTEM)
@@ -79,7 +79,7 @@ def test_tasks_get_a_clean_environment_and_can_gain_no_privileges(monkeypatch: p
         status = value(await executor.run(call(2, "alice", eval, "open('/proc/self/status').read()")))
         assert "NoNewPrivs:\t1" in status
         log: list[bytes] = []
-        command = Work(fence=3, owner="alice", command=["env"], environment={"OWN": "1"}, on_log=log.append)
+        command = AttemptWork(fence=3, owner="alice", command=["env"], environment={"OWN": "1"}, on_log=log.append)
         assert (await executor.run(command)).outcome == "done"
         assert b"secret" not in b"".join(log) and b"OWN=1" in b"".join(log)
 
@@ -126,12 +126,14 @@ def test_tasks_run_as_user_ids_of_their_owners(tmp_path: Path, monkeypatch: pyte
         assert back.outcome == "failed"
         folder = apart.folder("a", "..")
         log: list[bytes] = []
-        command = Work(fence=10, owner="a", command=["sh", "-c", "id -u; pwd; echo $HOME; touch f"], folder=str(folder),
-                       cpus=1.0, memory_bytes=256 << 20, on_log=log.append)  # fmt: skip
+        told = ["sh", "-c", "id -u; pwd; echo $HOME; touch f"]
+        command = AttemptWork(
+            fence=10, owner="a", command=told, folder=str(folder), cpus=1.0, memory_bytes=256 << 20, on_log=log.append
+        )
         assert (await executor.run(command)).outcome == "done"
         said = b"".join(log).decode().split()
         assert said == [str(first["a"]), str(folder), str(folder.parent)] and (folder / "f").exists()
-        other = Work(fence=11, owner="b", command=["ls", str(folder)])
+        other = AttemptWork(fence=11, owner="b", command=["ls", str(folder)])
         assert (await executor.run(other)).outcome == "failed"
 
     try:

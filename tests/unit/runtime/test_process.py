@@ -17,7 +17,7 @@ import pytest
 
 from wattflow.runtime.executors.forking import SPARES, Zygote
 from wattflow.runtime.executors.limits import ControlGroups, CpuBinding
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.executors.process import AttemptWork, Finish, ProcessExecutor
 from wattflow.runtime.payload import load_failure
 from wattflow.runtime.processes import started
 from wattflow.server import bodies
@@ -25,9 +25,9 @@ from wattflow.server import bodies
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def call(fence: int, function: Callable[..., Any], *args: object, **about: Any) -> Work:
+def call(fence: int, function: Callable[..., Any], *args: object, **about: Any) -> AttemptWork:
     blobs = (cloudpickle.dumps(function), cloudpickle.dumps((args, {})))
-    return Work(fence=fence, python=PYTHON, function=str(hash(blobs[0])), blobs=blobs, **about)
+    return AttemptWork(fence=fence, python=PYTHON, function=str(hash(blobs[0])), blobs=blobs, **about)
 
 
 def on_executor(
@@ -169,7 +169,7 @@ def test_an_error_carries_its_type_and_trace() -> None:
 
 def test_another_python_is_refused_before_the_payload_is_loaded() -> None:
     async def body(executor: ProcessExecutor) -> None:
-        work = Work(fence=1, python="3.9", function="f", blobs=(b"not a pickle", b"nor this"))
+        work = AttemptWork(fence=1, python="3.9", function="f", blobs=(b"not a pickle", b"nor this"))
         finish = await executor.run(work)
         assert finish.outcome == "refused" and "3.9" in (finish.reason or "")
 
@@ -180,10 +180,10 @@ def test_commands_exit_codes_and_missing_programs() -> None:
     logged: list[bytes] = []
 
     async def body(executor: ProcessExecutor) -> None:
-        good = await executor.run(Work(fence=1, command=["sh", "-c", "echo $WORD"], environment={"WORD": "out"},
+        good = await executor.run(AttemptWork(fence=1, command=["sh", "-c", "echo $WORD"], environment={"WORD": "out"},
                                        on_log=logged.append))  # fmt: skip
-        bad = await executor.run(Work(fence=2, command=["sh", "-c", "exit 3"]))
-        none = await executor.run(Work(fence=3, command=["no-such-program-anywhere"], on_log=logged.append))
+        bad = await executor.run(AttemptWork(fence=2, command=["sh", "-c", "exit 3"]))
+        none = await executor.run(AttemptWork(fence=3, command=["no-such-program-anywhere"], on_log=logged.append))
         assert good.outcome == "done"
         assert (bad.outcome, bad.reason) == ("failed", "exit code 3")
         assert (none.outcome, none.reason) == ("failed", "exit code 127")
@@ -227,7 +227,7 @@ def test_a_death_is_told_and_spares_the_calls_behind_it() -> None:
 
 def test_cancelling_kills_it() -> None:
     async def body(executor: ProcessExecutor) -> None:
-        running = asyncio.create_task(executor.run(Work(fence=5, command=["sleep", "1000"])))
+        running = asyncio.create_task(executor.run(AttemptWork(fence=5, command=["sleep", "1000"])))
         while 5 not in executor.running():
             await asyncio.sleep(0.01)
         executor.stop(5)
@@ -267,7 +267,7 @@ def test_tasks_without_a_group_are_bound_to_as_many_processors_as_they_asked_for
 
 def test_a_dead_zygote_fails_its_tasks_and_is_started_again() -> None:
     async def body(executor: ProcessExecutor) -> None:
-        running = asyncio.create_task(executor.run(Work(fence=5, command=["sleep", "1000"])))
+        running = asyncio.create_task(executor.run(AttemptWork(fence=5, command=["sleep", "1000"])))
         while 5 not in executor.running():
             await asyncio.sleep(0.01)
         assert executor.zygote._process is not None
@@ -411,11 +411,11 @@ def test_tasks_die_with_a_zygote_that_dies_with_its_agent() -> None:
     code = """
 import asyncio, cloudpickle, sys
 from wattflow.runtime.executors.forking import Zygote
-from wattflow.runtime.executors.process import ProcessExecutor, Work
+from wattflow.runtime.executors.process import AttemptWork, ProcessExecutor
 async def main():
     executor = ProcessExecutor(Zygote(), workers=1)
     await executor.start()
-    asyncio.ensure_future(executor.run(Work(fence=1, command=["sleep", "60"])))
+    asyncio.ensure_future(executor.run(AttemptWork(fence=1, command=["sleep", "60"])))
     while not executor.running():
         await asyncio.sleep(0.01)
     print(executor.zygote._process.pid, *executor.running().values(), flush=True)

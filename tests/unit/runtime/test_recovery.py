@@ -27,7 +27,7 @@ from wattflow.store.database import open_store
 from wattflow.store.journal import snapshots
 from wattflow.store.objects import FolderObjects
 from wattflow.store.schema import Row
-from wattflow.store.statements import Change
+from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 
 
@@ -117,10 +117,10 @@ def test_a_refusal_is_final_where_no_node_could_ever_run_the_task(tmp_path: Path
 def test_a_token_and_its_entry_in_the_audit_log_are_one_commit(tmp_path: Path) -> None:
     async def body() -> None:
         service, _, writer = await opened(tmp_path)
-        groups: list[set[Change]] = []
+        groups: list[set[Write]] = []
         put = writer.put
 
-        def noted(*rows: tuple[Change, Row]) -> None:
+        def noted(*rows: tuple[Write, Row]) -> None:
             groups.append({change for change, _ in rows})
             put(*rows)
 
@@ -133,9 +133,9 @@ def test_a_token_and_its_entry_in_the_audit_log_are_one_commit(tmp_path: Path) -
         service.ledger.token_revoked(str(row["digest"]), 1.0)
         service.ledger.audit(service.now(), "boss", "token revoke", tokens=[row["id"]])
         await service.stored()
-        looked_for = {Change.TOKEN, Change.TOKEN_REVOKED, Change.AUDIT}
+        looked_for = {Write.TOKEN, Write.TOKEN_REVOKED, Write.AUDIT}
         together = [group & looked_for for group in groups if group & looked_for]
-        assert together == [{Change.TOKEN, Change.AUDIT}, {Change.TOKEN_REVOKED, Change.AUDIT}]
+        assert together == [{Write.TOKEN, Write.AUDIT}, {Write.TOKEN_REVOKED, Write.AUDIT}]
         (known,) = Tokens(open_store(tmp_path / "s.db")).listed()
         assert (known.name, known.revoked_s) == ("alice", 1.0)
         await closed(service, writer)

@@ -16,7 +16,7 @@ from wattflow.policy import registry
 from wattflow.policy.base import Policy
 from wattflow.policy.portfolio import PORTFOLIO
 from wattflow.runtime import messages as m
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.server.decision_replay import shield_note
 from wattflow.server.routes import shield_figures
 
@@ -68,7 +68,7 @@ def nodes() -> list[m.Node]:
     ]
 
 
-def play(decider: Decider, rounds: int) -> list[Placement]:
+def play(decider: JournaledEngine, rounds: int) -> list[Placement]:
     """A driver with a clock of its own: tasks come in pairs and take ten seconds."""
     seen: list[Placement] = []
     shape = decider.shape([m.Variant(cpus=1.0, memory_bytes=1 << 20)], "f")
@@ -89,12 +89,12 @@ def play(decider: Decider, rounds: int) -> list[Placement]:
 
 
 def test_what_was_chosen_is_in_the_journal_and_a_restart_decides_alike() -> None:
-    first = Decider("fifo", rehearsing=Answered("fifo"))
+    first = JournaledEngine("fifo", rehearsing=Answered("fifo"))
     for node in nodes():
         first.node(node)
     placed = play(first, 4)
     assert first.engine.policy.name == "least-energy" and first.policy == "fifo"
-    again = Decider("fifo")
+    again = JournaledEngine("fifo")
     again.replay(first.entries)
     assert again.engine.policy.name == "least-energy"
     shapes = [decider.shape([m.Variant(cpus=1.0, memory_bytes=1 << 20)], "f") for decider in (first, again)]
@@ -106,12 +106,12 @@ def test_what_was_chosen_is_in_the_journal_and_a_restart_decides_alike() -> None
 
 def test_what_the_shield_chose_is_in_the_journal_and_in_a_snapshot(tmp_path: Path) -> None:
     name = "wattflow:shield=kubernetes"
-    first = Decider(name, rehearsing=Shielded(name))
+    first = JournaledEngine(name, rehearsing=Shielded(name))
     for node in nodes():
         first.node(node)
     play(first, 3)
     assert first.engine.policy.params["rule"] == 1.0 and first.policy == name
-    replayed, loaded = Decider(name), Decider(name)
+    replayed, loaded = JournaledEngine(name), JournaledEngine(name)
     replayed.replay(first.entries)
     first.save(tmp_path / "snapshot")
     loaded.load(tmp_path / "snapshot")
@@ -139,7 +139,7 @@ def test_a_service_that_ends_ends_its_shield(tmp_path: Path) -> None:
 
 def test_a_shield_that_fails_is_ended_and_not_asked_again() -> None:
     shield = Ended("wattflow")
-    decider = Decider("fifo", rehearsing=shield)
+    decider = JournaledEngine("fifo", rehearsing=shield)
     decider.step(0.0)
     assert shield.ended == 0
     shield.fails = True
@@ -151,7 +151,7 @@ def test_a_shield_that_fails_is_ended_and_not_asked_again() -> None:
 
 def test_a_policy_that_breaks_takes_its_shield_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     shield = Ended("wattflow")
-    decider = Decider("fifo", rehearsing=shield)
+    decider = JournaledEngine("fifo", rehearsing=shield)
 
     def breaks(now_s: float) -> None:
         raise BrokenPolicy("policy 'fifo' returned NaN")

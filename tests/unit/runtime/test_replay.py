@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from wattflow.live import FINISHED, NODE, TASK, Power
 from wattflow.runtime import messages as m
-from wattflow.runtime.decider import Decider
+from wattflow.runtime.decider import JournaledEngine
 from wattflow.server import decision_replay
 from wattflow.server.not_there import Missing, NotKept
 from wattflow.server.reader_answers import ANSWERS
@@ -26,7 +26,7 @@ TURNS, SNAPSHOT_AT = 60, 30
 def store(folder: Path) -> sa.Engine:
     """Sixty turns, one task placed in each, a snapshot in the middle."""
     database = open_store(folder / "store.db")
-    decider, running, seal = Decider("least-energy"), list[int](), 0
+    decider, running, seal = JournaledEngine("least-energy"), list[int](), 0
     decider.began_with("least-energy")
     for i in range(3):
         told = m.Node(name=f"n{i}", cpus=4, memory_bytes=1 << 34, busy=[0, 4], watts=[50 + 9 * i, 100 + 20 * i])
@@ -57,7 +57,7 @@ def store(folder: Path) -> sa.Engine:
     return database
 
 
-def _keep(connection: sa.Connection, decider: Decider, folder: Path, number: int, seal: int) -> None:
+def _keep(connection: sa.Connection, decider: JournaledEngine, folder: Path, number: int, seal: int) -> None:
     decider.save(folder / "engine")
     packed = zlib.compress((folder / "engine").read_bytes())
     connection.execute(sa.insert(schema.snapshots), {

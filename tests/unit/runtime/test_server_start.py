@@ -21,10 +21,9 @@ from wattflow.cli.main import app
 from wattflow.live import Engine
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime import messages as m
-from wattflow.runtime.compile_notice import SERVER_COMPILES
+from wattflow.runtime.compile_notice import SERVER_COMPILES, rehearse
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.drivers.agents import AgentsDriver
-from wattflow.runtime.first_use import rehearse
 from wattflow.runtime.home import Home
 from wattflow.runtime.transport import Denied
 from wattflow.server import __main__ as server

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wattflow.live import COLD, NODE, TASK, Act, Kind, Power, calls
+from wattflow.live import COLD, NODE, TASK, Act, Kind, Power, journal
 from wattflow.live.protocol import Action, Placement, Step
 from wattflow.model.errors import BrokenPolicy, WattflowError
 from wattflow.model.workflow import Function
@@ -22,7 +22,7 @@ from wattflow.runtime import decider as deciding
 from wattflow.runtime import messages as m
 from wattflow.runtime import recovery
 from wattflow.runtime.actions import LEAST_S, TRIES, Actions, Adopting, Cancelling, Waking, Warming
-from wattflow.runtime.decider import CHOSEN, SHIELD, Decider
+from wattflow.runtime.decider import CHOSEN, SHIELD, JournaledEngine
 from wattflow.runtime.records import AttemptRecord, Attempts, Nodes, TaskRecord, WorkflowRecord
 from wattflow.runtime.turns import Turns, UnderWay
 
@@ -448,11 +448,11 @@ def test_what_a_restart_learns_again_of_gpus(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def entry(name: str, *arguments: Any, **fields: Any) -> bytes:
-    return calls.encode(name, arguments, fields)
+    return journal.encode(name, arguments, fields)
 
 
 def test_a_journal_is_replayed_to_its_last_step_and_policy() -> None:
-    first = Decider("fifo")
+    first = JournaledEngine("fifo")
     first.began_with("fifo")
     first.room(2000, 300)
     first.node(m.Node(name="n", cpus=2.0, memory_bytes=1 << 30))
@@ -461,7 +461,7 @@ def test_a_journal_is_replayed_to_its_last_step_and_policy() -> None:
     first.use("sjf")
     assert [p.tag for p in first.step(5.0).placements] == [3]
     first.step(9.5)
-    second = Decider("fifo")
+    second = JournaledEngine("fifo")
     assert second.replay(first.entries) == 9.5 and second.policy == "sjf" and second.engine.policy.name == "sjf"
     assert second.engine.counts == first.engine.counts and len(second.engine.state.tasks) == 2000
     assert second.replay([]) == 0.0
@@ -479,7 +479,7 @@ def test_entries_of_0_1_0_are_told_as_they_were_packed() -> None:
         name="n", cpus=4.0, memory_bytes=1 << 30, devices=[m.Device(kind="gpu", model="a", memory_bytes=1 << 30)]
     )
     variants = [m.Variant(cpus=2.0, gpu=0.5)]
-    decider = Decider("fifo")
+    decider = JournaledEngine("fifo")
     decider.replay([
         pack(("room", 2000, 300)), pack(("node", node)), pack(("shape", variants, "f")),
         pack(("shape", variants, "g", [0.25])), pack(("cold start", "f", 1.5)), pack(("workflow", 8, 90.0)),
@@ -504,7 +504,7 @@ def test_entries_of_0_1_0_are_told_as_they_were_packed() -> None:
 
 
 def test_objectives_are_served_by_one_policy_or_by_weights() -> None:
-    decider = Decider("fifo")
+    decider = JournaledEngine("fifo")
     noted = len(decider.entries)
     decider.serve({None})
     assert decider.policy == "fifo" and len(decider.entries) == noted, "it is in use already"
@@ -523,7 +523,7 @@ def test_objectives_are_served_by_one_policy_or_by_weights() -> None:
 
 
 def test_a_workflow_carries_the_weights_of_its_objective() -> None:
-    decider = Decider("fifo")
+    decider = JournaledEngine("fifo")
     plain, saver = decider.workflow(4, None), decider.workflow(5, 60.0, "energy")
     rank = decider.engine.state.workflows.rank
     assert rank[plain & 0xFFFFFF] == 0.0 and rank[saver & 0xFFFFFF] != 0.0
@@ -531,7 +531,7 @@ def test_a_workflow_carries_the_weights_of_its_objective() -> None:
 
 
 def test_what_is_stated_of_a_function_counts_while_the_engine_has_not_seen_it() -> None:
-    decider = Decider("fifo")
+    decider = JournaledEngine("fifo")
     assert decider.cold_start_s("f") == 0.0 and not decider.knows("f")
     decider.function(m.Function(name="f", cold_start_s=2.0))
     decider.function(m.Function(name="f", cold_start_s=9.0))
@@ -541,7 +541,7 @@ def test_what_is_stated_of_a_function_counts_while_the_engine_has_not_seen_it() 
 
 
 def test_a_shape_is_asked_for_once_and_has_the_duties_that_were_measured() -> None:
-    decider = Decider("fifo")
+    decider = JournaledEngine("fifo")
     variants = [m.Variant(gpu=1.0), m.Variant()]
     first = decider.shape(variants, "f")
     noted = len(decider.entries)
@@ -574,7 +574,7 @@ def test_a_choice_is_used_noted_and_decided_by_at_once() -> None:
 
     kept = Remembered([[1.0, 2.0]], {"kept": True}, {}, 0.5)
     adviser = Adviser(registry.load("sjf"), kept)
-    decider = Decider("fifo", rehearsing=adviser)
+    decider = JournaledEngine("fifo", rehearsing=adviser)
     noted = len(decider.entries)
     assert decider.step(4.0).wake_at == 4.0 and decider.engine.policy.name == "sjf" and decider.policy == "fifo"
     assert [json.loads(one)[0] for one in decider.entries[noted:]] == ["step", SHIELD, CHOSEN]
@@ -585,7 +585,7 @@ def test_a_choice_is_used_noted_and_decided_by_at_once() -> None:
 
 def test_a_rehearsal_that_fails_is_not_asked_again() -> None:
     adviser = Adviser(error=ValueError("a bug"))
-    decider = Decider("fifo", rehearsing=adviser)
+    decider = JournaledEngine("fifo", rehearsing=adviser)
     decider.step(1.0)
     assert decider.rehearsing is None and adviser.closed == 1
     decider.close()
@@ -595,7 +595,7 @@ def test_a_rehearsal_that_fails_is_not_asked_again() -> None:
 @pytest.mark.parametrize("own", [True, False])
 def test_a_policy_that_breaks_is_put_aside_for_a_plain_one(own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     adviser = Adviser()
-    decider = Decider("fifo", rehearsing=adviser)
+    decider = JournaledEngine("fifo", rehearsing=adviser)
     if not own:
         decider.serve({"response"})
 
@@ -614,7 +614,7 @@ def test_a_policy_that_breaks_is_put_aside_for_a_plain_one(own: bool, monkeypatc
 
 
 def test_a_call_that_the_engine_refuses_is_not_noted() -> None:
-    decider = Decider("fifo")
+    decider = JournaledEngine("fifo")
     noted = list(decider.entries)
     with pytest.raises(WattflowError):
         decider.put(TASK, 12345)

@@ -18,7 +18,7 @@ from wattflow.live.protocol import Placement, Step
 from wattflow.runtime import compaction, turns
 from wattflow.runtime import messages as m
 from wattflow.runtime.actions import Cancelling
-from wattflow.runtime.aside import Aside
+from wattflow.runtime.aside import SetAside
 from wattflow.runtime.records import (
     KEPT,
     LONGEST_WAIT_S,
@@ -554,7 +554,7 @@ def test_what_is_over_leaves_memory_while_a_snapshot_takes_long(monkeypatch: pyt
             monkeypatch.setattr(app, name, stand_in)
         monkeypatch.setattr(app, "_expire", lambda *_: None)
         ledger = SimpleNamespace(next_entry=0)
-        service = SimpleNamespace(ledger=ledger, workflows={"w": None}, aside=Aside(), now=lambda: 0.0)
+        service = SimpleNamespace(ledger=ledger, workflows={"w": None}, aside=SetAside(), now=lambda: 0.0)
         house: Any = SimpleNamespace(
             service=service, database=None, folder=None, keep_journal_bytes=0, keep_s=0.0, background=[]
         )
@@ -620,7 +620,7 @@ def test_a_journal_that_a_snapshot_took_whole_goes_on_behind_it(
     in_this_process(monkeypatch)
     database = open_store(tmp_path / "s.db")
 
-    async def first() -> journal.Snapshot:
+    async def first() -> journal.StoredSnapshot:
         async with running(tmp_path, SMALL) as (service, _):
             await submit(service, task("a"), seal=False)
             await compaction.take_snapshot(service, database, tmp_path, 0)

@@ -17,7 +17,7 @@ from wattflow.runtime.executors.amd import AmdExecutor, AmdGpu, environment
 from wattflow.runtime.executors.fpga import xilinx
 from wattflow.runtime.executors.fpga.registry import kernel
 from wattflow.runtime.executors.gpu import GpuExecutor, Slice, Slices, slices_of
-from wattflow.runtime.executors.process import Finish, Work
+from wattflow.runtime.executors.process import AttemptWork, Finish
 
 GIB = 1 << 30
 SEVENTH, TWO, THREE = Slice("MIG-a", 1 / 7, 18 * GIB), Slice("MIG-b", 2 / 7, 35 * GIB), Slice("MIG-c", 3 / 7, 71 * GIB)
@@ -66,10 +66,10 @@ def test_the_smallest_slice_that_is_large_enough_is_taken_once() -> None:
 def test_a_process_sees_its_slice_alone_and_joules_go_by_their_size() -> None:
     counter = SimpleNamespace(joules=100.0, domains=(Domain("gpu-0", "gpu"),))
     counter.read = lambda: Reading(0.0, {"gpu-0": counter.joules})
-    seen: dict[int, Work] = {}
+    seen: dict[int, AttemptWork] = {}
     ends = {1: asyncio.Event(), 2: asyncio.Event()}
 
-    async def run(work: Work) -> Finish:
+    async def run(work: AttemptWork) -> Finish:
         seen[work.fence] = work
         await ends[work.fence].wait()
         return Finish("done", 0.0, 1.0)
@@ -78,10 +78,10 @@ def test_a_process_sees_its_slice_alone_and_joules_go_by_their_size() -> None:
         processes: Any = SimpleNamespace(run=run)
         meter: Any = counter
         executor = GpuExecutor(meter, "mig", ["H"], [141 * GIB], [[SEVENTH, THREE]])
-        first = asyncio.create_task(executor.run(lease(1, 0.1), 0, Work(fence=1), processes))
-        second = asyncio.create_task(executor.run(lease(2, 0.4), 0, Work(fence=2), processes))
+        first = asyncio.create_task(executor.run(lease(1, 0.1), 0, AttemptWork(fence=1), processes))
+        second = asyncio.create_task(executor.run(lease(2, 0.4), 0, AttemptWork(fence=2), processes))
         await asyncio.sleep(0)
-        assert (await executor.run(lease(3, 0.1), 0, Work(fence=3), processes)).outcome == "refused"
+        assert (await executor.run(lease(3, 0.1), 0, AttemptWork(fence=3), processes)).outcome == "refused"
         assert seen[1].environment["CUDA_VISIBLE_DEVICES"] == "MIG-a"
         assert seen[2].environment["CUDA_VISIBLE_DEVICES"] == "MIG-c"
         counter.joules += 40

@@ -13,8 +13,8 @@ from wattflow.live import Engine
 from wattflow.live.protocol import Step
 from wattflow.model.errors import BrokenPolicy
 from wattflow.runtime import messages as m
+from wattflow.runtime.logs import plain, storable
 from wattflow.runtime.records import LOSSES, REFUSALS
-from wattflow.runtime.texts import plain, storable
 from wattflow.store import reads
 from wattflow.store.database import open_store
 

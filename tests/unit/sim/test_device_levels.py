@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wattflow.model.cluster import Cluster, Device, Node
-from wattflow.model.device_levels import DeviceLevels, FunctionLevels
+from wattflow.model.cluster import Cluster, Device, DeviceLevels, FunctionLevels, Node
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.run import Run
 from wattflow.model.workflow import Function, Task, Variant, Workflow

@@ -12,7 +12,7 @@ from wattflow.store import epochs, reads
 from wattflow.store.backup import back_up, put_back, read_manifest
 from wattflow.store.database import StoreTrouble, open_store, read_store
 from wattflow.store.objects import FolderObjects, ObjectDamaged
-from wattflow.store.statements import Change
+from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 from wattflow.store.writing import WritingProcess
 
@@ -30,7 +30,7 @@ def test_a_backup_is_of_one_moment_while_rows_are_written(tmp_path: Path) -> Non
             number += 1
             node = {"name": f"n{number}", "spec": b"", "state": "on", "seen_s": float(number)}
             entry = {"sequence": number, "entry": b"x" * 100, "checksum": number}
-            writer.put((Change.NODE, node), (Change.JOURNAL, entry))  # always together
+            writer.put((Write.NODE, node), (Write.JOURNAL, entry))  # always together
             if number % 50 == 0:
                 writer.wait()
 
@@ -106,10 +106,10 @@ def test_a_store_that_is_removed_under_a_server_is_told_and_not_made_anew(tmp_pa
     store, ended = tmp_path / "s.db", threading.Event()
     database = open_store(store)
     writer = Writer(database, process=WritingProcess(store), fatal=ended.set)
-    writer.put((Change.META, {"key": "a", "value": "1"}))
+    writer.put((Write.META, {"key": "a", "value": "1"}))
     assert writer.wait()
     store.rename(tmp_path / "elsewhere.db")
-    writer.put((Change.META, {"key": "a", "value": "2"}))
+    writer.put((Write.META, {"key": "a", "value": "2"}))
     assert ended.wait(10) and "removed or replaced" in str(writer.message)
     writer.close()
     assert not store.exists()

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput
-from wattflow.store import layout, reads, schema
+from wattflow.store import reads, schema
 from wattflow.store.database import open_store
 
 GPU = {"gpu_duty": "DOUBLE PRECISION", "gpu_beside": "DOUBLE PRECISION", "gpu_samples": "INTEGER"}
@@ -108,7 +108,7 @@ def test_a_column_that_old_rows_could_not_have_is_refused(tmp_path: Path, monkey
     sa.Table("meta", changed, sa.Column("key", sa.Text), sa.Column("new", sa.Text, nullable=False))
     monkeypatch.setattr(schema, "metadata", changed)
     with pytest.raises(TypeError, match=r"meta\.new"), database.begin() as connection:
-        layout.complete(connection)
+        schema.complete(connection)
 
 
 def test_a_new_table_and_a_column_with_a_default_come_with_the_next_layout(

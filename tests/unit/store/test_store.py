@@ -15,7 +15,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.store import journal, reads, schema
 from wattflow.store.database import open_store
 from wattflow.store.objects import FolderObjects, object_name
-from wattflow.store.statements import Change
+from wattflow.store.statements import Write
 from wattflow.store.writer import LEAST, MOST, Checkpoints, Writer, last_of_each
 
 
@@ -69,8 +69,8 @@ def test_workflows_come_in_pages_whatever_arrived_at_one_time(tmp_path: Path) ->
 def test_what_was_put_is_there_after_it_settled(tmp_path: Path) -> None:
     database = open_store(tmp_path / "s.db")
     writer = Writer(database)
-    writer.put((Change.WORKFLOW, workflow("w")), (Change.TASK, task(1, "w")))
-    writer.put((Change.TASK_STATE, state(1, "done")))
+    writer.put((Write.WORKFLOW, workflow("w")), (Write.TASK, task(1, "w")))
+    writer.put((Write.TASK_STATE, state(1, "done")))
     assert writer.wait()
     assert reads.workflows(database)[0]["tasks"] == {"done": 1}
     writer.close()
@@ -80,8 +80,8 @@ def test_what_was_put_is_there_after_it_settled(tmp_path: Path) -> None:
 def test_changes_of_one_row_keep_their_order_in_a_group(tmp_path: Path) -> None:
     database = open_store(tmp_path / "s.db")
     writer = Writer(database)
-    rows = [(Change.TASK_STATE, state(1, name)) for name in ("running", "waiting", "running", "done")]
-    writer.put((Change.WORKFLOW, workflow("w")), *rows, (Change.TASK, task(1, "w")))
+    rows = [(Write.TASK_STATE, state(1, name)) for name in ("running", "waiting", "running", "done")]
+    writer.put((Write.WORKFLOW, workflow("w")), *rows, (Write.TASK, task(1, "w")))
     assert writer.wait()
     assert reads.tasks(database, "w")[0]["state"] == "done"
     writer.close()
@@ -90,9 +90,9 @@ def test_changes_of_one_row_keep_their_order_in_a_group(tmp_path: Path) -> None:
 def test_many_puts_make_few_commits(tmp_path: Path) -> None:
     database = open_store(tmp_path / "s.db")
     writer = Writer(database)
-    writer.put((Change.WORKFLOW, workflow("w")))
+    writer.put((Write.WORKFLOW, workflow("w")))
     for number in range(1, 2001):
-        writer.put((Change.TASK, task(number, "w")))
+        writer.put((Write.TASK, task(number, "w")))
     assert writer.wait()
     assert len(reads.tasks(database, "w")) == 2000
     assert writer.figures.commits < 500
@@ -109,7 +109,7 @@ def test_a_batch_is_never_split(tmp_path: Path) -> None:
     def count(connection: sa.Connection) -> None:
         seen.append(1)
 
-    writer.put(*[(Change.TASK, task(number, "w")) for number in range(50)])
+    writer.put(*[(Write.TASK, task(number, "w")) for number in range(50)])
     assert writer.wait()
     assert len(seen) == 1
     writer.close()
@@ -129,7 +129,7 @@ def test_a_store_that_refuses_is_tried_until_it_takes(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("wattflow.store.writer.RETRY_S", 0.01)
     writer = Writer(database, trouble=told.append)
-    writer.put((Change.WORKFLOW, workflow("w")))
+    writer.put((Write.WORKFLOW, workflow("w")))
     assert refused.wait(5)
     settled = threading.Event()
     writer.settled(settled.set)
@@ -180,9 +180,9 @@ def test_a_commit_whose_answer_was_lost_is_not_made_again(tmp_path: Path) -> Non
 
     sa.event.listen(database, "commit", lose_the_answer)
     writer = Writer(database)
-    writer.put((Change.WORKFLOW, workflow("w")), (Change.JOURNAL, {"sequence": 1, "entry": b"x"}))
+    writer.put((Write.WORKFLOW, workflow("w")), (Write.JOURNAL, {"sequence": 1, "entry": b"x"}))
     assert writer.wait() and lost.is_set()
-    writer.put((Change.TASK, task(1, "w")), (Change.JOURNAL, {"sequence": 2, "entry": b"y"}))
+    writer.put((Write.TASK, task(1, "w")), (Write.JOURNAL, {"sequence": 2, "entry": b"y"}))
     assert writer.wait()
     assert [entry for _, entry in reads.journal(database, 0)] == [b"x", b"y"]
     assert writer.message is None
@@ -192,8 +192,8 @@ def test_a_commit_whose_answer_was_lost_is_not_made_again(tmp_path: Path) -> Non
 def test_a_row_that_can_never_be_written_ends_the_writer_loudly(tmp_path: Path) -> None:
     ended = threading.Event()
     writer = Writer(open_store(tmp_path / "s.db"), fatal=ended.set)
-    writer.put((Change.WORKFLOW, workflow("w")))
-    writer.put((Change.WORKFLOW, workflow("w")))
+    writer.put((Write.WORKFLOW, workflow("w")))
+    writer.put((Write.WORKFLOW, workflow("w")))
     assert ended.wait(30)
     assert writer.message is not None and "UNIQUE" in writer.message
     writer.close()
@@ -217,18 +217,18 @@ def test_durations_tell_quantiles_that_are_never_too_short() -> None:
 
 def test_of_several_changes_of_a_row_in_a_group_the_last_is_written() -> None:
     states = [{"b_id": n % 2, "state": str(n)} for n in range(4)]
-    assert last_of_each(Change.TASK_STATE, list(states)) == [{"b_id": 0, "state": "2"}, {"b_id": 1, "state": "3"}]
+    assert last_of_each(Write.TASK_STATE, list(states)) == [{"b_id": 0, "state": "2"}, {"b_id": 1, "state": "3"}]
     same = [{"sequence": 1}, {"sequence": 1}]
-    assert last_of_each(Change.JOURNAL, list(same)) == same  # never silently: the store is to refuse it
+    assert last_of_each(Write.JOURNAL, list(same)) == same  # never silently: the store is to refuse it
 
 
 def test_groups_shrink_while_rows_are_slow_and_grow_again(tmp_path: Path) -> None:
     writer = Writer(open_store(tmp_path / "s.db"))
     writer._row_s = 1.0
-    writer._waiting.extend([(0.0, ((Change.WORKFLOW, workflow(f"w{n}")),)) for n in range(300)])
-    assert len(writer._take().rows[Change.WORKFLOW]) == LEAST
+    writer._waiting.extend([(0.0, ((Write.WORKFLOW, workflow(f"w{n}")),)) for n in range(300)])
+    assert len(writer._take().rows[Write.WORKFLOW]) == LEAST
     writer._row_s = 1e-9
-    assert len(writer._take().rows[Change.WORKFLOW]) == MOST
+    assert len(writer._take().rows[Write.WORKFLOW]) == MOST
     writer._waiting.clear()
     writer.close()
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from wattflow.store import reads, schema
 from wattflow.store.database import open_store
 from wattflow.store.schema import Row
-from wattflow.store.statements import Change
+from wattflow.store.statements import Write
 from wattflow.store.thinning import merged, pieces
 from wattflow.store.writer import Writer
 
@@ -92,13 +92,13 @@ def test_young_windows_stay_and_one_that_comes_again_is_not_counted_twice(tmp_pa
     writer = Writer(database)
     node = {"name": "n", "spec": b"", "state": "on", "seen_s": 0.0}
     rows: list[Row] = [window(START + second, START + second + 1.0) for second in range(1800)]
-    writer.put((Change.NODE, node), *((Change.ENERGY, row) for row in rows))
+    writer.put((Write.NODE, node), *((Write.ENERGY, row) for row in rows))
     assert writer.wait()
     before = totals(database)
     thinned(database, START + 1200 + 3600 + 5)  # the first twenty minutes are old enough
     assert len(reads.energy(database, 0.0, 1e12)) == 120 + 600
-    writer.put(*((Change.ENERGY, row) for row in rows[:1300]))  # an agent whose last answer was lost
-    writer.put((Change.ENERGY, window(START + 1800, START + 1801)))
+    writer.put(*((Write.ENERGY, row) for row in rows[:1300]))  # an agent whose last answer was lost
+    writer.put((Write.ENERGY, window(START + 1800, START + 1801)))
     assert writer.wait()
     writer.close()
     assert len(reads.energy(database, 0.0, START + 1799.0)) == 120 + 600

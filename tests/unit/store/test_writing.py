@@ -17,47 +17,47 @@ import sqlalchemy as sa
 from wattflow.store import reads, schema, statements
 from wattflow.store.database import open_store
 from wattflow.store.schema import Row
-from wattflow.store.statements import Change
+from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 from wattflow.store.writing import Refused, WritingProcess, ask_for_short_turns, make_room, settings
 
-Batch = list[tuple[Change, Row]]
+Batch = list[tuple[Write, Row]]
 
 
-def journal(number: int) -> tuple[Change, Row]:
-    return Change.JOURNAL, {"sequence": number, "entry": bytes([number % 256]) * number}
+def journal(number: int) -> tuple[Write, Row]:
+    return Write.JOURNAL, {"sequence": number, "entry": bytes([number % 256]) * number}
 
 
 def batches(tasks: int = 150) -> list[Batch]:
     """Every change there is, of so many rows that all sizes of statements are used, some rows changed twice."""
     flow: Row = {"id": "w", "name": "w", "owner": "me", "about": b"\x00'\"", "submitted_s": 1.0, "state": "open"}
-    made: list[Batch] = [[(Change.WORKFLOW, flow)], []]
+    made: list[Batch] = [[(Write.WORKFLOW, flow)], []]
     for n in range(tasks):
         key = {"b_task": n, "b_number": 1}
-        made[1].append((Change.TASK, {"id": n, "workflow": "w", "key": f"k'{n}", "name": "t", "spec": b"\xff\x00",
+        made[1].append((Write.TASK, {"id": n, "workflow": "w", "key": f"k'{n}", "name": "t", "spec": b"\xff\x00",
                                       "submitted_s": n / 3, "state": "waiting", "attempts": 0}))  # fmt: skip
         made.append([
-            (Change.ATTEMPT, {"task": n, "number": 1, "fence": 2**62 + n, "node": "a", "device": -1, "variant": 0,
+            (Write.ATTEMPT, {"task": n, "number": 1, "fence": 2**62 + n, "node": "a", "device": -1, "variant": 0,
                               "ready_s": 1.0, "placed_s": 2.0}),
-            (Change.ATTEMPT_STARTED, key | {"started_s": 3.0, "cold_s": None}),
-            (Change.ATTEMPT_ENDED, key | {"outcome": "done", "started_s": 3.5, "ended_s": 4.0, "cold_s": 0.1,
+            (Write.ATTEMPT_STARTED, key | {"started_s": 3.0, "cold_s": None}),
+            (Write.ATTEMPT_ENDED, key | {"outcome": "done", "started_s": 3.5, "ended_s": 4.0, "cold_s": 0.1,
                                           "cpu_s": 0.2, "peak_bytes": n, "reason": None, "gpu_duty": None,
                                           "gpu_beside": None, "gpu_samples": None}),
-            (Change.ATTEMPT_ENERGY, key | {"energy_j": 1.5, "low_j": 1.0, "high_j": 2.0, "marginal_j": 0.5,
+            (Write.ATTEMPT_ENERGY, key | {"energy_j": 1.5, "low_j": 1.0, "high_j": 2.0, "marginal_j": 0.5,
                                            "provenance": "modelled"}),
-            (Change.TASK_STATE, {"b_id": n, "state": "running", "attempts": 1, "ended_s": None, "sequence": None,
+            (Write.TASK_STATE, {"b_id": n, "state": "running", "attempts": 1, "ended_s": None, "sequence": None,
                                  "result": None, "reason": None}),
-            (Change.TASK_STATE, {"b_id": n, "state": "done", "attempts": 1, "ended_s": 4.0, "sequence": n,
+            (Write.TASK_STATE, {"b_id": n, "state": "done", "attempts": 1, "ended_s": 4.0, "sequence": n,
                                  "result": b"\x01" * n, "reason": "ü"}),
-            (Change.ENERGY, {"node": "a", "began_s": float(n), "ended_s": n + 1.0, "counted_j": 1.0, "idle_j": 0.5,
+            (Write.ENERGY, {"node": "a", "began_s": float(n), "ended_s": n + 1.0, "counted_j": 1.0, "idle_j": 0.5,
                              "tasks_j": 0.25, "unattributed_j": 0.25, "provenance": "modelled"}),
-            (Change.NODE, {"name": "a", "spec": b"", "state": "on", "seen_s": float(n)}),
-            (Change.META, {"key": "snapshot", "value": str(n)}),
+            (Write.NODE, {"name": "a", "spec": b"", "state": "on", "seen_s": float(n)}),
+            (Write.META, {"key": "snapshot", "value": str(n)}),
             journal(n + 1),
         ])  # fmt: skip
     end: Row = {"b_id": "w", "state": "done", "ended_s": 9.0, "about": b"x"}
     forget: Row = {"b_from": 1, "b_to": 100}
-    return [*made, [(Change.WORKFLOW_STATE, end), (Change.JOURNAL_FORGET, forget)]]
+    return [*made, [(Write.WORKFLOW_STATE, end), (Write.JOURNAL_FORGET, forget)]]
 
 
 def contents(database: sa.Engine) -> dict[str, list[tuple[object, ...]]]:

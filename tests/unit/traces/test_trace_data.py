@@ -17,7 +17,7 @@ from research import opendc_topology
 from research.papers.alibaba_cluster import load_alibaba
 from wattflow import traces
 from wattflow.model.profile import FORMS
-from wattflow.traces import opendc_files, wfformat, wfformat_write
+from wattflow.traces import opendc, wfformat, wfformat_write
 
 pytestmark = pytest.mark.data
 FORMATS = [entry.name for entry in traces.formats() if entry.name != "argo"]  # manifests are only written
@@ -144,7 +144,7 @@ def test_the_opendc_sample_is_what_its_readme_says(data_dir: Path) -> None:
         folder = data_dir / "opendc_sample" / name
         workload = traces.load(folder / "experiment.json")
         assert (len(workload), workload.edge_count) == (2000, edges)
-        experiment = opendc_files.read_experiment(folder / "experiment.json")
+        experiment = opendc.read_experiment(folder / "experiment.json")
         cluster = opendc_topology.read_topology(experiment.topologies[0])
         assert (len(cluster.nodes), cluster.total_cores) == (64, 256)
         power = cluster.nodes[0].power

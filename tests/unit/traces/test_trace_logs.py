@@ -18,7 +18,7 @@ from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Provenance
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload
-from wattflow.traces import log_tables, nextflow, opendc_files, swf
+from wattflow.traces import log_tables, nextflow, opendc, swf
 
 
 def job(number: int = 1, **more: float) -> str:
@@ -332,7 +332,7 @@ def test_opendc_experiment_names_its_files(tmp_path: Path) -> None:
     path = tmp_path / "experiment.json"
     path.write_text(json.dumps({"topologies": [{}], "workloads": []}))
     with pytest.raises(InvalidInput, match=r"has no 'pathToFile'[\s\S]*names no file"):
-        opendc_files.read_experiment(path)
+        opendc.read_experiment(path)
     path.write_text(json.dumps({"topologies": [{"pathToFile": "t"}], "workloads": [{"pathToFile": "gone"}]}))
     with pytest.raises(InvalidInput, match="'gone', which is not there"):
         traces.load(path)

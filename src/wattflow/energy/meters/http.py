@@ -13,7 +13,7 @@ from wattflow.energy.meters.port import NoReading
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
-class Connection:
+class MeterConnection:
     """GET over a connection that stays open and is opened again when the other side closed it.
 
     Args:

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from wattflow.energy.meters.http import Connection
+from wattflow.energy.meters.http import MeterConnection
 from wattflow.energy.meters.port import Domain, NoReading, Reading, now_s
 
 DEFAULT_URL = "http://localhost:9102"
@@ -28,7 +28,7 @@ class KeplerMeter:
     remote = True
 
     def __init__(self, url: str = DEFAULT_URL) -> None:
-        self._http = Connection(url)
+        self._http = MeterConnection(url)
         try:
             joules = self._scrape()
             if not joules:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from wattflow.energy.meters.http import Connection
+from wattflow.energy.meters.http import MeterConnection
 from wattflow.energy.meters.port import Domain, NoReading, Reading, now_s
 
 METRICS = ("denki.rapl.sysfs", "denki.rapl.msr", "denki.rapl.raw")
@@ -26,7 +26,7 @@ class PcpMeter:
     remote = True
 
     def __init__(self, url: str = DEFAULT_URL, hostspec: str = "localhost", range_j: float | None = None) -> None:
-        self._http = Connection(url)
+        self._http = MeterConnection(url)
         self._hostspec, self._range_j = hostspec, range_j
         try:
             self._context = self._open_context()

@@ -45,6 +45,10 @@ class MeterSources:
         )
 
 
+Places = MeterSources
+"""Its name of before, which meters of other packages may import for one release more."""
+
+
 def _redfish(places: MeterSources) -> Meter:
     if places.redfish_url is None:
         raise NoReading("no controller named (set WATTFLOW_REDFISH to its address)")

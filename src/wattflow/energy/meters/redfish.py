@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wattflow.energy.meters.http import Connection
+from wattflow.energy.meters.http import MeterConnection
 from wattflow.energy.meters.port import Domain, NoReading, Reading, now_s
 from wattflow.model.units import J_PER_KWH
 
@@ -21,7 +21,7 @@ class RedfishMeter:
     remote = True
 
     def __init__(self, url: str, user: str | None = None, ca: str | None = None) -> None:
-        self._http = Connection(url, user=user, ca=ca)
+        self._http = MeterConnection(url, user=user, ca=ca)
         try:
             self._sources = self._find()
             if not self._sources:

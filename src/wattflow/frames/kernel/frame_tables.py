@@ -99,7 +99,7 @@ FIELDS = (
 )  # fmt: skip
 
 
-class State(Tables):
+class FrameState(Tables):
     """The arrays as plain attributes; ``handle()`` is what compiled functions take."""
 
     __slots__ = FIELDS

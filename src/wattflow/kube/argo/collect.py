@@ -133,12 +133,12 @@ def _joules(
     runs: Mapping[str, list[Attempt]], nodes: Mapping[str, objects.Node], power_of: PowerOf
 ) -> dict[str, float]:
     """Model the joules of each task above idle, on nodes whose curve is known."""
-    by_node: dict[str, list[enrich.Busy]] = {}
+    by_node: dict[str, list[enrich.BusyStretch]] = {}
     for id, attempts in runs.items():
         for one in attempts:
             # A span of no length has no joules; a millisecond keeps the task in the account.
             end_s = max(one.end_s, one.start_s + 1e-3)
-            by_node.setdefault(one.node, []).append(enrich.Busy(id, one.start_s, end_s, one.threads))
+            by_node.setdefault(one.node, []).append(enrich.BusyStretch(id, one.start_s, end_s, one.threads))
     total: dict[str, float] = {}
     for name, work in by_node.items():
         curve = power_of(nodes[name]) if name in nodes else None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from wattflow.generate.jitter import Drawable
 from wattflow.lab.compare.results import Results, SeedResult
 from wattflow.lab.figures.metrics import METRICS, Values
-from wattflow.lab.run.points import Job, Setup, run_jobs
+from wattflow.lab.run.points import PointJob, Setup, run_jobs
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, MissingExtra, unknown_name
 from wattflow.model.run import Run
@@ -99,7 +99,7 @@ def compare(
     check_seeds(chosen)
     named, optional = chosen_policies(policies, baseline)
     jobs = [
-        Job(title, source, cluster, policy, seed)
+        PointJob(title, source, cluster, policy, seed)
         for title, source in sources.items()
         for seed in chosen
         for policy in named.values()

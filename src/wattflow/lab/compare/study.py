@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from wattflow.engine.settings import QUEUES
-from wattflow.files.reading import small_text
 from wattflow.files.strict_table import Problems, StrictTable
+from wattflow.files.whole import small_text
 from wattflow.generate.jitter import Jittered
 from wattflow.lab.compare.comparison import BASELINE, SEEDS, Comparison, Source, compare
 from wattflow.lab.figures.metrics import METRICS

@@ -15,7 +15,7 @@ from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.frames import library
 from wattflow.frames import policies as frame_policies
 from wattflow.frames.frame import Frame
-from wattflow.lab.explore.point import OWN, DesignPoint, Made, Place, Source, described, key_of, place_of
+from wattflow.lab.explore.point import OWN, ClusterChoice, DesignPoint, Made, Source, described, key_of, place_of
 from wattflow.model.errors import InvalidInput, MissingData
 
 MOST_SEEDS = 10_000
@@ -308,9 +308,9 @@ def _add_once(root: StrictTable, names: dict[str, None], name: str, where: str) 
     names[name] = None
 
 
-def _places(root: StrictTable, folder: Path) -> list[Place]:
+def _places(root: StrictTable, folder: Path) -> list[ClusterChoice]:
     # By label, so that the order of the file stays.
-    places: dict[str, Place] = {}
+    places: dict[str, ClusterChoice] = {}
     for number, name in enumerate(_listed(root, "clusters") or [OWN]):
         where = f"clusters[{number}]"
         if not isinstance(name, str):
@@ -326,14 +326,14 @@ def _places(root: StrictTable, folder: Path) -> list[Place]:
     return list(places.values())
 
 
-def _place(name: str, folder: Path) -> Place:
+def _place(name: str, folder: Path) -> ClusterChoice:
     """``own``, hosts × cores as in ``20x4``, a preset or a file."""
     from wattflow.clusters import load_cluster, read_cluster
     from wattflow.frames.workloads import frame_cluster
 
     hosts, _, cores = name.partition("x")
     if name == OWN:
-        return Place(name)
+        return ClusterChoice(name)
     # Before files: "20x4" is no file's name.
     if hosts.isdecimal() and cores.isdecimal() and int(hosts) and int(cores):
         return place_of(name, frame_cluster(int(hosts), int(cores)))
@@ -450,7 +450,7 @@ def _seeds(root: StrictTable) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def _check_clusters(places: list[Place], sources: list[Source], problems: Problems) -> None:
+def _check_clusters(places: list[ClusterChoice], sources: list[Source], problems: Problems) -> None:
     if any(place.cluster is None for place in places):
         for source in sources:
             if not isinstance(source.made, Made):

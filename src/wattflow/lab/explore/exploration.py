@@ -9,8 +9,8 @@ from pathlib import Path
 from wattflow.lab.explore.design import Design
 from wattflow.lab.explore.point import DesignPoint, Runner, attempt, warm_up
 from wattflow.lab.explore.store import Row, Store, write_rows
-from wattflow.lab.run.code import code_hash
 from wattflow.lab.run.crews import cores, crew_for
+from wattflow.lab.run.work import code_hash
 from wattflow.model.errors import WattflowError
 
 Progress = Callable[[float, str], None]

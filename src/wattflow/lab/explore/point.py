@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from wattflow.frames.frame import Frame
 from wattflow.generate.recipe import Recipe
 from wattflow.lab.figures.metrics import carbon_g, energy_figures
-from wattflow.lab.run.code import code_hash
+from wattflow.lab.run.work import code_hash
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.run import Run
@@ -67,7 +67,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterChoice:
     """A cluster of a design; None stands for each workload's own."""
 
     label: str
@@ -75,9 +75,9 @@ class Place:
     cluster: Cluster | None = field(default=None, compare=False)
 
 
-def place_of(label: str, cluster: Cluster) -> Place:
+def place_of(label: str, cluster: Cluster) -> ClusterChoice:
     """Return a cluster under its label, known by its content."""
-    return Place(label, hashlib.sha256(repr(cluster).encode()).hexdigest(), cluster)
+    return ClusterChoice(label, hashlib.sha256(repr(cluster).encode()).hexdigest(), cluster)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +94,7 @@ class DesignPoint:
     design: str
     factors: Mapping[str, str]
     policy: str
-    place: Place
+    place: ClusterChoice
     source: Source
     seed: int
 
@@ -112,7 +112,7 @@ def described(frame: Frame) -> dict[str, object]:
     return facts
 
 
-def key_of(frame: Frame, policy: str, place: Place, source: Source, seed: int) -> str:
+def key_of(frame: Frame, policy: str, place: ClusterChoice, source: Source, seed: int) -> str:
     """Content hash of a point."""
     facts = {
         # With the code: results of another version are not taken for this one's.

@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepSeries:
     """A piecewise-constant value per group: from ``time_s[i]`` on, group ``group[i]`` has ``value[i]``.
 
     Rows are ordered by group, then time; one row per distinct time.
@@ -41,7 +41,7 @@ class Steps:
         return following - self.time_s
 
 
-def sweep(group: NDArray[np.integer], start_s: Floats, end_s: Floats, weight: Floats) -> Steps:
+def sweep(group: NDArray[np.integer], start_s: Floats, end_s: Floats, weight: Floats) -> StepSeries:
     """Sum the weights of the intervals [start, end) that cover each moment, for each group. O(n log n)."""
     # Intervals without length would leave a step up and down at one moment.
     used = end_s > start_s
@@ -51,12 +51,12 @@ def sweep(group: NDArray[np.integer], start_s: Floats, end_s: Floats, weight: Fl
     )
 
 
-def accumulate(group: NDArray[np.integer], time_s: Floats, change: Floats) -> Steps:
+def accumulate(group: NDArray[np.integer], time_s: Floats, change: Floats) -> StepSeries:
     """Running sum over time of the changes of each group; values within 1e-9 of 0 are 0."""
     order = np.lexsort((time_s, group))
     groups, times = group[order].astype(np.int64), time_s[order]
     if not len(groups):
-        return Steps(groups, times, np.zeros(0))
+        return StepSeries(groups, times, np.zeros(0))
     total = np.cumsum(change[order])
     first = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
     # One running sum over all groups, less what stood before each: no loop over groups.
@@ -66,7 +66,7 @@ def accumulate(group: NDArray[np.integer], time_s: Floats, change: Floats) -> St
     value = total[last]
     # Floats that are added and taken away again leave a trifle.
     value[np.abs(value) < 1e-9] = 0.0
-    return Steps(groups[last], times[last], value)
+    return StepSeries(groups[last], times[last], value)
 
 
 # Joules and watts of a run as far as they are known: the one place where unknown watts become unknown figures.

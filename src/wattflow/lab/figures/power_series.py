@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.lab.figures.metrics import Steps, accumulate, sweep, variant_columns
+from wattflow.lab.figures.metrics import StepSeries, accumulate, sweep, variant_columns
 from wattflow.model.cluster import Node, Series
 from wattflow.model.run import SLEEP, Run
 
@@ -68,7 +68,7 @@ class PowerCurve:
             wake and lost nodes do not show.
     """
 
-    steps: Steps
+    steps: StepSeries
     start_s: float
     end_s: float
     rebuilt: bool
@@ -104,7 +104,7 @@ def power_curve(run: Run) -> PowerCurve:
     if run.power_log is not None and len(run.power_log):
         # Several changes in one instant: only the last one lasted.
         rows = _last_of_each_moment(run.power_log)
-        steps = Steps(rows["node"].astype(np.int64), rows["time_s"].astype(float), rows["watts"].astype(float))
+        steps = StepSeries(rows["node"].astype(np.int64), rows["time_s"].astype(float), rows["watts"].astype(float))
         return PowerCurve(steps, start_s, end_s, rebuilt=False)
     return PowerCurve(_rebuild(run, start_s), start_s, end_s, rebuilt=True)
 
@@ -155,7 +155,7 @@ def _last_of_each_moment(log: NDArray[np.void]) -> NDArray[np.void]:
     return last
 
 
-def busy_threads(run: Run) -> Steps:
+def busy_threads(run: Run) -> StepSeries:
     """Return hardware threads that attempts keep busy on each node: run and cold-start stages, at most all of them."""
     rows = run.attempts
     cores, _, _ = variant_columns(run)
@@ -167,10 +167,10 @@ def busy_threads(run: Run) -> Steps:
         np.concatenate([cores, cores]),
     )
     threads = np.array([node.threads for node in run.cluster.nodes], float)
-    return Steps(steps.group, steps.time_s, np.minimum(steps.value, threads[steps.group]))
+    return StepSeries(steps.group, steps.time_s, np.minimum(steps.value, threads[steps.group]))
 
 
-def _rebuild(run: Run, start_s: float) -> Steps:
+def _rebuild(run: Run, start_s: float) -> StepSeries:
     nodes = run.cluster.nodes
     busy, above = busy_threads(run), _device_watts(run)
     groups, times, values = [], [], []
@@ -186,7 +186,7 @@ def _rebuild(run: Run, start_s: float) -> Steps:
         groups.append(np.full(len(at), number, np.int64))
         times.append(at)
         values.append(watts)
-    return Steps(np.concatenate(groups), np.concatenate(times), np.concatenate(values))
+    return StepSeries(np.concatenate(groups), np.concatenate(times), np.concatenate(values))
 
 
 def _cpu_watts(node: Node, busy: Floats) -> Floats:
@@ -203,7 +203,7 @@ def _at(at: Floats, times: Floats, values: Floats) -> Floats:
     return np.where(place >= 0, values[np.maximum(place, 0)], 0.0)
 
 
-def _device_watts(run: Run) -> Steps:
+def _device_watts(run: Run) -> StepSeries:
     """Return watts above idle of all devices of a node, by node."""
     nodes = run.cluster.nodes
     most = max(1, *(len(node.devices) for node in nodes))
@@ -220,7 +220,7 @@ def _device_watts(run: Run) -> Steps:
     return accumulate(load.group // most, load.time_s, watts - before)
 
 
-def _device_load(run: Run, most: int) -> Steps:
+def _device_load(run: Run, most: int) -> StepSeries:
     """Busy share of each device; the group is node · most + device. An attempt with several takes the next ones too."""
     rows = run.attempts
     _, share, count = variant_columns(run)

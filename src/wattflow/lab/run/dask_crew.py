@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self
 
-from wattflow.lab.run.code import code_hash
-from wattflow.lab.run.work import DASK, Answer, Deliver, Piece, Told, Wait, Work, told, understood
+from wattflow.lab.run.work import DASK, Answer, Deliver, Piece, Told, Wait, Work, code_hash, told, understood
 from wattflow.model.errors import MissingExtra, WattflowError
 
 CONNECT_S = 15.0

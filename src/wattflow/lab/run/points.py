@@ -36,7 +36,7 @@ Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class PointJob:
     """One point to run: a workload (or the recipe of one), a cluster, a policy and a seed."""
 
     title: str
@@ -86,7 +86,7 @@ class Bench:
     _last: tuple[object, int, Workload, Floats] | None = None
     _drew: bool = True
 
-    def run(self, job: Job, progress: Callable[[float], None] | None = None) -> tuple[Values, Run | None]:
+    def run(self, job: PointJob, progress: Callable[[float], None] | None = None) -> tuple[Values, Run | None]:
         """Run one job: its figures, and its run where it is to be kept."""
         from wattflow import sim
 
@@ -101,11 +101,11 @@ class Bench:
         self._drew = run.scalars.get("random_draws", 1.0) > 0.0
         return metrics(run, ideal), run if kept else None
 
-    def draws_nothing(self, job: Job) -> bool:
+    def draws_nothing(self, job: PointJob) -> bool:
         """Tell whether the last run, which was of this job, holds nothing random: every seed would give the same."""
         return not self._drew and may_repeat(job, self.setup)
 
-    def _workload(self, job: Job) -> tuple[Workload, Floats]:
+    def _workload(self, job: PointJob) -> tuple[Workload, Floats]:
         # By identity: two recipes that compare equal are still two rows of the table.
         if self._last is None or self._last[0] is not job.source or self._last[1] != job.seed:
             drawn = job.source if isinstance(job.source, Workload) else job.source.draw(job.seed)
@@ -113,7 +113,7 @@ class Bench:
         return self._last[2], self._last[3]
 
 
-def may_repeat(job: Job, setup: Setup) -> bool:
+def may_repeat(job: PointJob, setup: Setup) -> bool:
     """Tell whether only the policy's own dice could make two seeds differ: recorded work, no errors, no failures."""
     if not isinstance(job.source, Workload):
         return False
@@ -125,23 +125,23 @@ def may_repeat(job: Job, setup: Setup) -> bool:
 
 
 @dataclass(slots=True)
-class Results:
+class PointResults:
     """Results of the jobs so far."""
 
-    values: dict[Job, Values] = field(default_factory=dict)
+    values: dict[PointJob, Values] = field(default_factory=dict)
     runs: dict[tuple[str, str], Run] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
-    def add(self, job: Job, values: Values, run: Run | None) -> None:
+    def add(self, job: PointJob, values: Values, run: Run | None) -> None:
         self.values[job] = values
         if run is not None:
             self.runs[job.title, job.policy_name] = run
 
-    def known(self, job: Job) -> bool:
+    def known(self, job: PointJob) -> bool:
         """Tell whether the job's figures are there already."""
         return job in self.values
 
-    def repeat(self, job: Job, jobs: Sequence[Job]) -> None:
+    def repeat(self, job: PointJob, jobs: Sequence[PointJob]) -> None:
         """Take the figures of a run without anything random for all other seeds of the same pair."""
         for other in jobs:
             # The same policy object or name: two with one name may be different files.
@@ -153,7 +153,7 @@ class Results:
         return [f"policy {name} was left out: {why}" for name, why in self.left_out.items()]
 
 
-def run_jobs(jobs: Sequence[Job], setup: Setup, *, optional: bool = False) -> Results:
+def run_jobs(jobs: Sequence[PointJob], setup: Setup, *, optional: bool = False) -> PointResults:
     """Run all jobs. With ``optional`` a policy that lacks an optional package is left out and named in the notes.
 
     The first ones run in this process; the rest goes to several where that pays, and all of them to a Dask cluster
@@ -175,19 +175,19 @@ def run_jobs(jobs: Sequence[Job], setup: Setup, *, optional: bool = False) -> Re
     return course.results
 
 
-def _workers(setup: Setup, rest: Sequence[Job]) -> int:
+def _workers(setup: Setup, rest: Sequence[PointJob]) -> int:
     assert not isinstance(setup.workers, str)
     return min(setup.workers or cores(), len(rest))
 
 
-def _pays(rest: Sequence[Job], setup: Setup, each_s: float) -> bool:
+def _pays(rest: Sequence[PointJob], setup: Setup, each_s: float) -> bool:
     if _workers(setup, rest) < 2:
         return False
     # Asked for by number, they are started whatever the work.
     return (setup.workers is not None or each_s * len(rest) > WORTH_S) and _travel(rest)
 
 
-def _travel(jobs: Sequence[Job]) -> bool:
+def _travel(jobs: Sequence[PointJob]) -> bool:
     """Tell whether other processes can be handed all of them.
 
     A script's own decorated policy cannot: its name there is the policy, not the function in it; nor what is found by
@@ -213,7 +213,7 @@ Answer = tuple["tuple[Values, Run | None] | MissingExtra", bool]
 class Points:
     """The work of a comparison; a piece is a job's number, so that workloads travel once."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[PointJob, ...]
     setup: Setup
     keep: frozenset[tuple[str, int]]
 
@@ -264,7 +264,7 @@ class _Course:
 
     points: Points
     optional: bool
-    results: Results = field(default_factory=Results)
+    results: PointResults = field(default_factory=PointResults)
 
     def here(self) -> None:
         """Run one by one in this process, until the work left pays for others."""

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.clusters.toml_file import parse_cluster
-from wattflow.clusters.toml_write import cluster_toml
+from wattflow.clusters.toml_file import cluster_toml, parse_cluster
 from wattflow.files.columns import Column, Document, pack, unpack
 from wattflow.files.whole import whole_file
 from wattflow.lab.figures.metrics import node_provenance

@@ -2,7 +2,7 @@
 
 from wattflow.policy.planning.problem import (
     PARAMS,
-    Problem,
+    PlanningProblem,
     downward_rank,
     follow,
     makespan_s,
@@ -14,7 +14,7 @@ from wattflow.policy.planning.problem import (
 
 __all__ = [
     "PARAMS",
-    "Problem",
+    "PlanningProblem",
     "downward_rank",
     "follow",
     "makespan_s",

@@ -39,7 +39,7 @@ _FACTS = (
 )  # fmt: skip
 
 
-class Facts(Tables):
+class PlanFacts(Tables):
     """Facts of a planner; rows by task, offer (variant as the engine numbers it), node class, node or device."""
 
     __slots__ = _FACTS
@@ -86,9 +86,9 @@ class Facts(Tables):
     def __init__(self, **tables: Any) -> None:
         super().__init__(**{name: _own(tables[name]) for name in self.NAMES})
 
-    def changed(self, **tables: Any) -> Facts:
+    def changed(self, **tables: Any) -> PlanFacts:
         """Return the same facts with other tables in the place of some."""
-        return Facts(**({name: getattr(self, name) for name in self.NAMES} | tables))
+        return PlanFacts(**({name: getattr(self, name) for name in self.NAMES} | tables))
 
 
 _SLOTS = (
@@ -129,12 +129,12 @@ class Slots(Tables):
         super().__init__(**{name: _own(tables[name]) for name in self.NAMES})
 
 
-def handles(facts: Facts, slots: Slots) -> tuple[Any, Any]:
+def handles(facts: PlanFacts, slots: Slots) -> tuple[Any, Any]:
     """Return the arguments for compiled functions; the tables themselves when uncompiled."""
     return facts.handle(), slots.handle()
 
 
-def empty_slots(facts: Facts, held: int = 0) -> Slots:
+def empty_slots(facts: PlanFacts, held: int = 0) -> Slots:
     """Timelines without tasks, with room to plan every task once beside ``held`` earlier ones."""
     tasks, nodes, devices = len(facts.estimate_s), len(facts.cls), len(facts.device_speed)
     bins = nodes + devices

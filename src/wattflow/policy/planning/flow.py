@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from wattflow.kernel import heaps
 from wattflow.policy.base import HOLD
-from wattflow.policy.planning.facts import Facts, Floats, Longs, Slots, handles, jit
+from wattflow.policy.planning.facts import Floats, Longs, PlanFacts, Slots, handles, jit
 from wattflow.policy.planning.timeline import share_of
 
 
-def holds(facts: Facts, slots: Slots) -> NDArray[np.void]:
+def holds(facts: PlanFacts, slots: Slots) -> NDArray[np.void]:
     """List the resources that each placed task holds, and when."""
     placed = np.flatnonzero(slots.node >= 0)
     offer, rows = slots.offer[placed], np.zeros(len(placed), HOLD)
@@ -33,7 +33,7 @@ def holds(facts: Facts, slots: Slots) -> NDArray[np.void]:
 
 
 def waits(
-    facts: Facts, order: Longs, earlier: NDArray[np.void], own: NDArray[np.void]
+    facts: PlanFacts, order: Longs, earlier: NDArray[np.void], own: NDArray[np.void]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return pairs (earlier, later) of rows: who hands cores, memory or a device to whom. O(rows log rows).
 

@@ -23,7 +23,7 @@ from wattflow.model.workload import Workload
 from wattflow.policy import levels
 from wattflow.policy.base import HOLD, Committed, Plan
 from wattflow.policy.planning import flow, timeline
-from wattflow.policy.planning.facts import Facts, Floats, Longs, Slots, empty_slots, handles, jit
+from wattflow.policy.planning.facts import Floats, Longs, PlanFacts, Slots, empty_slots, handles, jit
 
 SHORTEST_S = 1e-6
 """Tasks that take no time are planned this long, or others could be planned across them."""
@@ -38,7 +38,7 @@ smt: 0 plans one task per physical core, 1 one per hardware thread, −1 both an
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PlanningProblem:
     """A workload on a cluster, ready to plan.
 
     Attributes:
@@ -51,7 +51,7 @@ class Problem:
     """
 
     workload: Workload
-    facts: Facts
+    facts: PlanFacts
     cost_s: Floats
     weight: Floats
     mean_s: Floats
@@ -66,7 +66,7 @@ class Problem:
         return np.where(size > 0, self.send_s + size * self.send_s_per_byte, 0.0)
 
 
-Maker = Callable[[Problem, Mapping[str, float]], tuple[Problem, Slots]]
+Maker = Callable[[PlanningProblem, Mapping[str, float]], tuple[PlanningProblem, Slots]]
 """How a planner fills slots; the Problem comes back because some close nodes."""
 
 
@@ -76,7 +76,7 @@ def problem(
     params: Mapping[str, float],
     settings: PolicySettings | None = None,
     committed: Committed | None = None,
-) -> Problem:
+) -> PlanningProblem:
     """Return costs of every task on every class of nodes, by the engine's own tables."""
     cache = {} if committed is None else committed.cache
     # The shapes and the cluster stay the same objects for a whole run; the references keep their ids from being reused.
@@ -96,7 +96,9 @@ def problem(
     mean_s = np.where(able.any(axis=1), mean_s, facts.estimate_s)
     order = workload.topological_order() if workload.edge_count else np.arange(len(workload), dtype=np.int64)
     holds = np.zeros(0, HOLD) if committed is None else committed.holds
-    return Problem(workload, facts, cost_s, weight, mean_s, offered.send_s, offered.send_s_per_byte, order, holds)
+    return PlanningProblem(
+        workload, facts, cost_s, weight, mean_s, offered.send_s, offered.send_s_per_byte, order, holds
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +148,13 @@ def _offered(workload: Workload, cluster: Cluster, params: Mapping[str, float], 
     return _Offered(rows, _quickest(rows), cores / cores.sum(), *_mean_link(rows))
 
 
-def _facts(workload: Workload, offered: _Offered) -> Facts:
+def _facts(workload: Workload, offered: _Offered) -> PlanFacts:
     count = len(workload)
     if workload.edge_count:
         child_start, child, child_bytes = workload.children()
     else:
         child_start, child, child_bytes = np.zeros(count + 1, np.int64), np.zeros(0, np.int32), np.zeros(0)
-    return Facts(
+    return PlanFacts(
         estimate_s=np.maximum(known_estimates(workload), SHORTEST_S),
         release_s=workload.release_s.copy(),
         shape=workload.shape.astype(np.int64),
@@ -305,14 +307,14 @@ def _mean_link(rows: Mapping[str, Any]) -> tuple[float, float]:
     return float(latency) * apart, float(per_byte) * apart
 
 
-def upward_rank(problem: Problem) -> Floats:
+def upward_rank(problem: PlanningProblem) -> Floats:
     """rank_u(t) = mean cost + max over children (mean communication + rank_u). Topcuoglu et al., eq. 8."""
     rank = np.zeros(len(problem.order))
     _upward(problem.order, problem.facts.child_start, problem.facts.child, problem.edge_s(), problem.mean_s, rank)
     return rank
 
 
-def downward_rank(problem: Problem) -> Floats:
+def downward_rank(problem: PlanningProblem) -> Floats:
     """rank_d(t) = max over parents (rank_d + mean cost + mean communication). Topcuoglu et al., eq. 11."""
     rank = np.zeros(len(problem.order))
     _downward(problem.order, problem.facts.child_start, problem.facts.child, problem.edge_s(), problem.mean_s, rank)
@@ -337,7 +339,9 @@ def _downward(order, child_start, child, edge_s, mean_s, rank):
             rank[child[e]] = max(rank[child[e]], rank[task] + mean_s[task] + edge_s[e])
 
 
-def schedule(problem: Problem, priority: Floats, bias: Floats | None = None, only: Longs | None = None) -> Slots:
+def schedule(
+    problem: PlanningProblem, priority: Floats, bias: Floats | None = None, only: Longs | None = None
+) -> Slots:
     """List scheduling with insertion, round what is held already: see `timeline.list_schedule`."""
     facts = problem.facts
     slots = empty_slots(facts, held=len(problem.holds))
@@ -378,7 +382,7 @@ def follow(
     return to_plan(*found[best])
 
 
-def to_plan(problem: Problem, slots: Slots) -> Plan:
+def to_plan(problem: PlanningProblem, slots: Slots) -> Plan:
     """Return the Plan that makes the engine follow these slots."""
     facts = problem.facts
     offset = slots.offer - facts.offer_first[facts.shape]
@@ -392,6 +396,6 @@ def to_plan(problem: Problem, slots: Slots) -> Plan:
     )
 
 
-def makespan_s(problem: Problem, slots: Slots) -> float:
+def makespan_s(problem: PlanningProblem, slots: Slots) -> float:
     """Return the last planned end − first release."""
     return float(slots.end_s.max() - problem.facts.release_s.min()) if len(slots.end_s) else 0.0

@@ -13,15 +13,15 @@ import math
 
 import numpy as np
 
-from wattflow.policy.planning.facts import Facts, Floats, Slots, handles, jit
-from wattflow.policy.planning.problem import Problem
+from wattflow.policy.planning.facts import Floats, PlanFacts, Slots, handles, jit
+from wattflow.policy.planning.problem import PlanningProblem
 from wattflow.policy.planning.timeline import fetch_s, forget, gather, latest, message_s, put, ready_on
 
 # A task moves for a real gain only, not for a rounding.
 _CHEAPER = 1.0 - 1e-9
 
 
-def reclaim(problem: Problem, slots: Slots, finish_by_s: Floats) -> Slots:
+def reclaim(problem: PlanningProblem, slots: Slots, finish_by_s: Floats) -> Slots:
     """Return a copy of the plan with its slack spent on energy; see the module. O(tasks × nodes × slots in a node)."""
     spent = _with_room(problem.facts, slots)
     # Last end first: children are settled before their parents, whose limit they are.
@@ -31,7 +31,7 @@ def reclaim(problem: Problem, slots: Slots, finish_by_s: Floats) -> Slots:
     return spent
 
 
-def finish_by(problem: Problem, slots: Slots, slack: float, to_deadline: bool = True) -> Floats:
+def finish_by(problem: PlanningProblem, slots: Slots, slack: float, to_deadline: bool = True) -> Floats:
     """For each task its workflow's planned end plus ``slack`` of its span; its deadline, if later and asked for."""
     workload = problem.workload
     count = len(workload.workflow_submit_s)
@@ -43,7 +43,7 @@ def finish_by(problem: Problem, slots: Slots, slack: float, to_deadline: bool = 
     return np.where(known, np.maximum(limit, workload.deadline_s), limit)
 
 
-def joules(problem: Problem, slots: Slots) -> float:
+def joules(problem: PlanningProblem, slots: Slots) -> float:
     """Return energy above idle that the plan's CPU tasks are expected to take."""
     facts = problem.facts
     placed = np.flatnonzero(slots.node >= 0)
@@ -52,7 +52,7 @@ def joules(problem: Problem, slots: Slots) -> float:
     return float((facts.watts[offer, cls] * run_s).sum())
 
 
-def _with_room(facts: Facts, slots: Slots) -> Slots:
+def _with_room(facts: PlanFacts, slots: Slots) -> Slots:
     """Return a copy with rows for every task to be planned once more, and timelines from their beginning."""
     rows = int(slots.rows[0])
     # Each task may add two moments to its bin when it is taken out and two when it is put in again.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from wattflow.runtime.aside import Aside
+from wattflow.runtime.aside import SetAside
 from wattflow.runtime.messages import Ended, Lease, Level, Load, Node, TaskEnergy, Warm, Warmed, Window
 from wattflow.store.objects import Objects
 
@@ -22,7 +22,7 @@ class Sink(Protocol):
         aside: Where a driver puts items that raised.
     """
 
-    aside: Aside
+    aside: SetAside
 
     def announce(self, node: Node) -> None:
         """A node is here (or changed, or is on again)."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from wattflow.runtime.agent import Agent
-from wattflow.runtime.aside import Aside
+from wattflow.runtime.aside import SetAside
 from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.transport import DirectTransport, Transport
@@ -27,7 +27,7 @@ class Keeper:
     def __init__(self) -> None:
         self._running: list[asyncio.Task[None]] = []
 
-    def keep(self, name: str, make: Callable[[], Agent], aside: Aside) -> None:
+    def keep(self, name: str, make: Callable[[], Agent], aside: SetAside) -> None:
         """Run an agent, and another one in its place whenever it ends; what ended it is put aside."""
         self._running.append(asyncio.create_task(_keep(name, make, aside), name=f"agent {name}"))
 
@@ -42,7 +42,7 @@ class Keeper:
                 log.error("%s does not end", task.get_name())
 
 
-async def _keep(name: str, make: Callable[[], Agent], aside: Aside) -> None:
+async def _keep(name: str, make: Callable[[], Agent], aside: SetAside) -> None:
     wait_s = FIRST_S
     while True:
         began_s = time.monotonic()

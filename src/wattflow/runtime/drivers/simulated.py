@@ -25,8 +25,8 @@ from wattflow.runtime.drivers.agents import AgentsDriver
 from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.drivers.local import Keeper
 from wattflow.runtime.executors.forking import Zygote
-from wattflow.runtime.executors.node_devices import Devices
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.executors.node_devices import NodeDevices
+from wattflow.runtime.executors.process import AttemptWork, Finish, ProcessExecutor
 from wattflow.runtime.node_energy import NodeEnergy
 from wattflow.runtime.transport import DirectTransport
 from wattflow.store.objects import Objects
@@ -86,7 +86,7 @@ class SimulatedDriver(AgentsDriver):
         return Agent(DirectTransport(self, self._objects), node, stage, energy, stage, folder / "work")
 
 
-class Stage(Devices):
+class Stage(NodeDevices):
     """One played node: its executor and its devices at once, as an agent wants them."""
 
     def __init__(self, node: m.Node, calls: ProcessExecutor) -> None:
@@ -102,7 +102,7 @@ class Stage(Devices):
     async def close(self) -> None:
         """The calls' processes are the driver's."""
 
-    async def run(self, lease: m.Lease, work: Work, processes: object) -> Finish:
+    async def run(self, lease: m.Lease, work: AttemptWork, processes: object) -> Finish:
         """Play an attempt."""
         variant = lease.spec.variants[lease.variant]
         estimate_s = lease.spec.estimate_s

@@ -125,8 +125,10 @@ class SlurmDriver(Reporting):
         self._sink = sink
         self._folder.mkdir(parents=True, exist_ok=True)
         await self._look_at_nodes()
-        self._loops = [asyncio.create_task(self._every(NODES_S, self._look_at_nodes)),
-                       asyncio.create_task(self._every(POLL_S, self._look_at_jobs))]  # fmt: skip
+        self._loops = [
+            asyncio.create_task(self._every(NODES_S, self._look_at_nodes)),
+            asyncio.create_task(self._every(POLL_S, self._look_at_jobs)),
+        ]
 
     async def stop(self) -> None:
         """Jobs go on; the next server finds their ends in the folder."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wattflow.runtime.executors.node_devices import DeviceExecutor
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.executors.process import AttemptWork, Finish, ProcessExecutor
 from wattflow.runtime.messages import Device, Lease
 
 TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
@@ -61,7 +61,7 @@ class AmdExecutor(DeviceExecutor):
         """All GPUs. The engine packs by share and memory as with MPS."""
         return [Device(kind="gpu", model="amd", memory_bytes=gpu.memory_bytes, sharing="mps") for gpu in self._gpus]
 
-    async def run(self, lease: Lease, device: int, work: Work, processes: ProcessExecutor) -> Finish:
+    async def run(self, lease: Lease, device: int, work: AttemptWork, processes: ProcessExecutor) -> Finish:
         """Run in a process of its own under a mask."""
         gpu = self._gpus[device]
         share = min(1.0, lease.spec.variants[lease.variant].gpu) or 1.0

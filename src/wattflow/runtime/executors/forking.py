@@ -139,13 +139,19 @@ class Zygote:
             self._ready = loop.create_future()
             alone = self.owner is not None and not self.privileges.contained
             who = self.privileges.become(self.owner or "") if alone else None
-            changed = {"user": who["uid"], "group": who["gid"], "extra_groups": who["groups"],
-                       "cwd": who["home"]} if who else {}  # fmt: skip
+            changed = (
+                {"user": who["uid"], "group": who["gid"], "extra_groups": who["groups"], "cwd": who["home"]}
+                if who
+                else {}
+            )
             self._process = await asyncio.create_subprocess_exec(
                 *self.privileges.command(self.python, ZYGOTE, theirs.fileno(), self.preload),
-                pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
-                env=None if self.privileges.contained else self.privileges.environment(), **changed,
-            )  # fmt: skip
+                pass_fds=(theirs.fileno(),),
+                stdin=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+                env=None if self.privileges.contained else self.privileges.environment(),
+                **changed,
+            )
             theirs.close()
             self._control = ours
             loop.add_reader(ours.fileno(), self._messages)

@@ -31,7 +31,7 @@ from wattflow.energy.meters.nvml import NvmlMeter
 from wattflow.energy.meters.port import Meter, NoReading
 from wattflow.model.errors import MissingExtra, WattflowError
 from wattflow.runtime.executors.node_devices import DeviceExecutor
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.executors.process import AttemptWork, Finish, ProcessExecutor
 from wattflow.runtime.messages import Device, GpuUse, Lease
 
 SEVENTHS = 7
@@ -287,7 +287,7 @@ class GpuExecutor(DeviceExecutor):
         """All GPUs."""
         return [gpu.about for gpu in self._gpus]
 
-    async def run(self, lease: Lease, device: int, work: Work, processes: ProcessExecutor) -> Finish:
+    async def run(self, lease: Lease, device: int, work: AttemptWork, processes: ProcessExecutor) -> Finish:
         """Run in a process of its own that sees this GPU with this share."""
         gpu = self._gpus[device]
         variant = lease.spec.variants[lease.variant]
@@ -319,8 +319,11 @@ class GpuExecutor(DeviceExecutor):
         if self.sharing != "mps" or mps is None:
             return {"CUDA_VISIBLE_DEVICES": str(index)}
         # The daemon shows its one GPU as number 0.
-        given = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_MPS_PIPE_DIRECTORY": str(mps.folder),
-                 "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{100 * share:g}"}  # fmt: skip
+        given = {
+            "CUDA_VISIBLE_DEVICES": "0",
+            "CUDA_MPS_PIPE_DIRECTORY": str(mps.folder),
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{100 * share:g}",
+        }
         if memory_bytes:
             given["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={max(1, memory_bytes >> 20)}M"
         return given

@@ -217,7 +217,7 @@ LONGEST_S = 0.05
 """Whoever was held back for so long begins anyhow: those before it are not short after all."""
 
 
-class Turns:
+class ProcessorDemand:
     """Processors asked for by the attempts that run."""
 
     def __init__(self, processors: float) -> None:

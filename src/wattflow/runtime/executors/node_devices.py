@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.executors.process import AttemptWork, Finish, ProcessExecutor
 from wattflow.runtime.messages import Device, Energy, GpuUse, Lease, TaskEnergy
 
 
@@ -17,7 +17,7 @@ class DeviceExecutor(Protocol):
     def devices(self) -> Sequence[Device]:
         """Return what it found on this node, in the order of their numbers."""
 
-    async def run(self, lease: Lease, device: int, work: Work, processes: ProcessExecutor) -> Finish:
+    async def run(self, lease: Lease, device: int, work: AttemptWork, processes: ProcessExecutor) -> Finish:
         """Run work on the device with this number of its kind."""
 
     def stop(self, fence: int) -> None:
@@ -44,7 +44,7 @@ class DeviceExecutor(Protocol):
         return
 
 
-class Devices:
+class NodeDevices:
     """All device executors of a node. The node's devices are theirs, one kind after the other."""
 
     def __init__(self, executors: Sequence[DeviceExecutor] = ()) -> None:
@@ -57,7 +57,7 @@ class Devices:
         """All devices, in the order in which leases number them."""
         return tuple(executor.devices()[number] for executor, number in self._places)
 
-    async def run(self, lease: Lease, work: Work, processes: Any) -> Finish:
+    async def run(self, lease: Lease, work: AttemptWork, processes: Any) -> Finish:
         """Run where the lease says; ``processes`` is the node's own executor."""
         if lease.device < 0:
             finish: Finish = await processes.run(work)

@@ -20,7 +20,7 @@ from wattflow.energy.virtual import process_cpu_s
 from wattflow.runtime.aside import Background
 from wattflow.runtime.executors import zygote as child
 from wattflow.runtime.executors.forking import COLD_S, KEEP_S, Process, Templates, Zygote
-from wattflow.runtime.executors.limits import ControlGroup, ControlGroups, CpuBinding, Turns, process_limits
+from wattflow.runtime.executors.limits import ControlGroup, ControlGroups, CpuBinding, ProcessorDemand, process_limits
 from wattflow.runtime.executors.privileges import Privileges
 from wattflow.runtime.messages import Ending
 
@@ -55,7 +55,7 @@ class BadFrame(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class AttemptWork:
     """One attempt to run here, with its bytes at hand.
 
     Attributes:
@@ -109,13 +109,13 @@ class _Worker:
         self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, owner: str
     ) -> None:
         self.process, self.reader, self.writer, self.owner = process, reader, writer, owner
-        self.pending: deque[tuple[Work, asyncio.Future[Finish], float]] = deque()
+        self.pending: deque[tuple[AttemptWork, asyncio.Future[Finish], float]] = deque()
         self.known: set[str] = set()
         self.gone = False
         self.cpu_before_s = 0.0
         self.ended_s = 0.0
 
-    def send(self, work: Work, answer: asyncio.Future[Finish]) -> None:
+    def send(self, work: AttemptWork, answer: asyncio.Future[Finish]) -> None:
         self.pending.append((work, answer, time.monotonic()))
         blobs = list(work.blobs)
         if work.function in self.known:
@@ -143,7 +143,7 @@ class ProcessExecutor:
         made = zygote.privileges
         self.templates = Templates(lambda owner: Zygote(zygote.python, zygote.preload, made, owner), keep_s)
         self._running: dict[int, Process] = {}
-        self._turns = Turns(workers)
+        self._turns = ProcessorDemand(workers)
         self._places = CpuBinding(sorted(os.sched_getaffinity(0)))
         self._workers: list[_Worker] = []
         self._tasks = Background()
@@ -157,7 +157,7 @@ class ProcessExecutor:
         """Make the zygote ready."""
         await self.zygote.start()
 
-    async def run(self, work: Work) -> Finish:
+    async def run(self, work: AttemptWork) -> Finish:
         """Run to the end. Never raises for what the task does."""
         if not work.isolate and work.command is None:
             return await self._reused(work)
@@ -205,7 +205,7 @@ class ProcessExecutor:
 
     # ---- one process per task
 
-    async def _alone(self, work: Work) -> Finish:
+    async def _alone(self, work: AttemptWork) -> Finish:
         asked_s = time.monotonic()
         group = self._group(work) if _limited(work) else None
         pinned = self._places.take(work.cpus) if group is None else ()
@@ -221,8 +221,11 @@ class ProcessExecutor:
             return Finish("refused", asked_s, time.monotonic(), reason=f"no process could be made: {error}")
         self._running[work.fence] = process
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(work.timeout_s, process.kill, "time_limit",
-                                f"ran longer than its {work.timeout_s:g} s") if work.timeout_s else None  # fmt: skip
+        timer = (
+            loop.call_later(work.timeout_s, process.kill, "time_limit", f"ran longer than its {work.timeout_s:g} s")
+            if work.timeout_s
+            else None
+        )
         loop.add_reader(process.pipe, _follow, process, work.on_log)
         try:
             answer = await _talk(process, work)
@@ -243,7 +246,7 @@ class ProcessExecutor:
             for left in (group, process.hold, *zygote.released()):
                 self._give_back(left)
 
-    def _group(self, work: Work | None = None) -> ControlGroup | None:
+    def _group(self, work: AttemptWork | None = None) -> ControlGroup | None:
         """A control group that limits an attempt, or that only holds what is in it (None), where there are any."""
         if self._groups is None:
             return None
@@ -257,7 +260,7 @@ class ProcessExecutor:
         if group is not None and self._groups is not None:
             self._groups.give_back(group)
 
-    def _keep_warm(self, work: Work, answer: Answer | None) -> None:
+    def _keep_warm(self, work: AttemptWork, answer: Answer | None) -> None:
         """After a cold start the function is warm here, as the engine has it."""
         # Only after it loaded well: a template of a function that fails to load would fail for every task.
         if answer is not None and answer[0].ok and answer[0].load_s >= COLD_S:
@@ -265,7 +268,7 @@ class ProcessExecutor:
 
     # ---- workers that are used again
 
-    async def _reused(self, work: Work) -> Finish:
+    async def _reused(self, work: AttemptWork) -> Finish:
         while True:
             worker = await self._worker(work.function, work.owner)
             answer: asyncio.Future[Finish] = asyncio.get_running_loop().create_future()
@@ -279,7 +282,7 @@ class ProcessExecutor:
                 if timer is not None:
                     timer.cancel()
 
-    def _watch(self, worker: _Worker, work: Work) -> asyncio.TimerHandle | None:
+    def _watch(self, worker: _Worker, work: AttemptWork) -> asyncio.TimerHandle | None:
         """A time limit counts from when the call is sent; workers are not for long queues of limited calls."""
         if not work.timeout_s:
             return None
@@ -365,7 +368,7 @@ class _Again(Exception):
     """The worker died before this call's turn."""
 
 
-async def _talk(process: Process, work: Work) -> Answer | None:
+async def _talk(process: Process, work: AttemptWork) -> Answer | None:
     """Send the call, read the answer; None when the child ended without one."""
     loop, channel = asyncio.get_running_loop(), process.channel
     with contextlib.suppress(OSError):
@@ -450,7 +453,7 @@ def _follow(process: Process, on_log: Callable[[bytes], None]) -> None:
         asyncio.get_running_loop().remove_reader(process.pipe)
 
 
-def _limited(work: Work) -> bool:
+def _limited(work: AttemptWork) -> bool:
     """Say whether a control group is worth its cost: a function that names no memory is held to its CPUs anyway."""
     return work.memory_bytes > 0 or (work.command is not None and work.cpus > 0)
 
@@ -464,7 +467,9 @@ def _told(header: Header, result: bytes, asked_s: float) -> Finish:
     )  # fmt: skip
 
 
-def _finish(work: Work, asked_s: float, process: Process, answer: Answer | None, ended: dict[str, Any]) -> Finish:
+def _finish(
+    work: AttemptWork, asked_s: float, process: Process, answer: Answer | None, ended: dict[str, Any]
+) -> Finish:
     """Bring what the child said, what the kernel said and why it was stopped into one account."""
     usage = {"cpu_s": ended["cpu_s"], "peak_bytes": ended["peak_bytes"]}
     now_s = time.monotonic()

@@ -247,7 +247,7 @@ def _dump(value: object) -> bytes:
     except Exception:
         import cloudpickle
 
-        return cloudpickle.dumps(value, 5)  # type: ignore[no-any-return]
+        return bytes(cloudpickle.dumps(value, 5))
 
 
 def _exec(header: dict[str, Any]) -> None:

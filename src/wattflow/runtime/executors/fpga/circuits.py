@@ -82,7 +82,7 @@ class Fir(Kernel):
         return m
 
 
-class Histogram(Kernel):
+class ByteHistogram(Kernel):
     """How often each of 256 values occurs: one value a word; after the last, 256 counts come out."""
 
     def elaborate(self, platform: object) -> Module:

@@ -14,7 +14,7 @@ from pathlib import Path
 from wattflow.runtime.executors.fpga.call_kernel import REPORT
 from wattflow.runtime.executors.fpga.registry import kernel
 from wattflow.runtime.executors.node_devices import DeviceExecutor
-from wattflow.runtime.executors.process import Finish, ProcessExecutor, Work
+from wattflow.runtime.executors.process import AttemptWork, Finish, ProcessExecutor
 from wattflow.runtime.messages import Device, Lease
 
 
@@ -39,7 +39,7 @@ class FpgaExecutor(DeviceExecutor):
         """The devices played."""
         return [Device(kind="fpga", model="verilator") for _ in range(self._count)]
 
-    async def run(self, lease: Lease, device: int, work: Work, processes: ProcessExecutor) -> Finish:
+    async def run(self, lease: Lease, device: int, work: AttemptWork, processes: ProcessExecutor) -> Finish:
         """Run the kernel's call in a process; account for the time that a device would have taken.
 
         A command brings its own kernel: it holds the device, and nothing is known of its cycles.

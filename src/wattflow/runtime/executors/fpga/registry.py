@@ -66,7 +66,7 @@ KERNELS = {
     "dot": KernelEntry("dot", f"{_CIRCUITS}:DotProduct", _dot_words, lambda words: int(words.view(np.int64)[-1])),
     "fir": KernelEntry("fir", f"{_CIRCUITS}:Fir", _fir_words, lambda words: words.view(np.int64).copy()),
     "histogram": KernelEntry(
-        "histogram", f"{_CIRCUITS}:Histogram", _histogram_words, lambda words: words.astype(np.int64)
+        "histogram", f"{_CIRCUITS}:ByteHistogram", _histogram_words, lambda words: words.astype(np.int64)
     ),
 }
 
