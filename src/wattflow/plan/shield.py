@@ -7,9 +7,10 @@ then, as far as it is known; a shadow near its begin still waits a little too li
 error is on the safe side, and workflows of the window's first quarter keep what was known of them before.
 
 *Paid.* While the ledger's lateness in sum is at most `LATE` and its p95 within `TAIL` of the shadow's, beyond what the
-reference's own ties explain (`Ledger.doubt`), the rehearsed choice holds. Else the budget is spent: the reference
-decides, all nodes wake and stay on, until the ledger has recovered (`RECOVERED`); each time the choice that follows is
-more careful.
+reference's own ties (`Ledger.doubt`) and the few workflows of a tail (`Ledger.tail_doubt`) explain, the rehearsed
+choice holds. Else the budget is spent: the reference decides and all nodes wake, until the ledger has recovered
+(`RECOVERED`); they stay on, unless the last race found that late sleep alone keeps the bound with room to spare
+(`CALM`). Each time the choice that follows is more careful.
 
 *Sleep has a price before it has a cost.* A node that sleeps too early makes those wait who arrive while it wakes:
 w seconds, and as many workflows as arrive in w, each time-out T. As a share of the responses R that is at most about
