@@ -32,7 +32,7 @@ def run(
     objective: Annotated[
         str | None, typer.Option("--objective", help="energy, response, makespan, edp, cost or utilisation.")
     ] = None,
-    retries: Annotated[int, typer.Option("--retries", min=0, help="Of each task.")] = 0,
+    retries: Annotated[int, typer.Option("--retries", min=0, max=1000, help="Of each task.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="The finished Run (.parquet), or WfFormat (.json).")
     ] = None,
@@ -83,6 +83,7 @@ def _script(file: Path, home: Path | None) -> None:
     """Run a script as Python itself would: its folder comes first among those that modules are found in."""
     import runpy
 
+    _check_text(file)
     # The script's own `wattflow.Client()` must find the same server.
     os.environ["WATTFLOW_HOME"] = str(home_of(home).folder)
     sys.path.insert(0, str(file.resolve().parent))
@@ -100,6 +101,20 @@ def _script(file: Path, home: Path | None) -> None:
 
         traceback.print_exc()
         raise typer.Exit(FAILED) from None
+
+
+def _check_text(file: Path) -> None:
+    """Refuse what Python could not read at all; a mistake in a script is told as Python tells it."""
+    from importlib.util import decode_source
+
+    if not file.is_file():
+        return  # a folder with a `__main__.py`
+    try:
+        text = decode_source(file.read_bytes())
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise InvalidInput(str(file), f"is no Python script: {error}") from None
+    if "\0" in text:
+        raise InvalidInput(str(file), "is no Python script: it holds bytes of zero, as no text does")
 
 
 def _submit(connection: Connection, file: Path, objective: str | None, retries: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ POLICY = "least-energy"
 START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
 CLEAR_TEXT = "WATTFLOW_CLEAR_TEXT"
+LOCK = "up.lock"
 AGENT, LEARNER = "agent.pid", "learner.pid"
 """Marks of the processes beside the server (`wattflow.runtime.processes`)."""
 PATIENCE_S, END_S = 10.0, 25.0
@@ -155,12 +157,13 @@ def up(
     check_cpus(cpus)
     for_agent = ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas), "--preload", preload, "--tasks-as", tasks_as]
     if place.server() is not None:
-        if agent and driver == "agents" and _lacks_agent(place):
-            _start_agent(place, cpus, tls_cert, for_agent)
-            began = "was running without its agent, which is started; its own settings are those it began with"
-            remark(f"the server at {place.url()} {began}", quiet)
-            return
-        raise InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
+        with _starting(place):
+            if agent and driver == "agents" and _lacks_agent(place):
+                _start_agent(place, cpus, tls_cert, for_agent)
+                began = "was running without its agent, which is started; its own settings are those it began with"
+                remark(f"the server at {place.url()} {began}", quiet)
+                return
+        raise _already(place)
     # One without the other is a mistake in every case.
     if (tls_cert is None) != (tls_key is None):
         raise InvalidInput("--tls-cert", "a certificate and its key belong together")
@@ -177,53 +180,57 @@ def up(
         raise InvalidInput("--lost-after", f"{lost_after} is too short to tell silence by: at least {LEAST_LOST_S:g} s")
     place.make()
     _check_room(place.folder)
-    processes.end(place.folder / LEARNER, PATIENCE_S, command=_LEARNER)  # of a server that was killed
-    if learn:
-        from wattflow.server.learning import present_policy
-
-        policy = present_policy(place, policy)
-    settings = ServerSettings(
-        home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text, standby=standby
-    )
-    # Bound here and handed over: a port that is taken is told at once, and no second server can come
-    # between.
-    listener = listen(settings)
-    journal_bytes = o.measured("--keep-journal", keep_journal, units.size_bytes)
-    options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
-               "--keep-journal-bytes": journal_bytes, "--objects": objects, "--tls-cert": tls_cert,
-               "--tls-key": tls_key, "--carbon": carbon}  # fmt: skip
-    command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
-    command += ["--upgrade"] if upgrade else []
-    command += ["--standby"] if standby else []
-    command += ["--log", log_form]
-    command += ["--clear-text"] if clear_text else []
-    for name, value in options.items():
-        command += [name, str(value)] if value is not None else []
-    for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
-                        ("suspend_command", suspend_command), ("resume_command", resume_command),
-                        ("wake_on_lan", wake_on_lan), ("redfish", redfish), ("redfish_login", redfish_login),
-                        ("redfish_ca", redfish_ca), ("watts_command", watts_command),
-                        ("lost_after_s", str(lost_after_s) if driver == "agents" else None)):  # fmt: skip
-        command += ["--driver-option", f"{name}={value}"] if value is not None else []
-    for one in driver_option or []:
-        command += ["--driver-option", one]
-    secret = {"WATTFLOW_STORE": store} if store is not None else {}  # a URL may hold a password: no argument
-    log = place.folder / "server.log"
-    # What earlier servers logged is not this one's.
-    begun = log.stat().st_size if log.exists() else 0
-    with _ended_with_us(place) as ours:
-        ours.append(process := _spawn(command, log, (listener.fileno(),), secret))
-        # The server has its own copy by now; ours would keep the port after its end.
-        listener.close()
-        _wait_for_server(place, process, quiet, begun)
-        if standby:
-            remark(f"wattflow stands by at {place.url()}; its folder is {place.folder}", quiet)
-            return
-        # Other drivers bring their nodes themselves.
-        if agent and driver == "agents":
-            _start_agent(place, cpus, tls_cert, for_agent)
+    with _starting(place):
+        # Another `up` may have come and gone since we looked.
+        if place.server() is not None:
+            raise _already(place)
+        processes.end(place.folder / LEARNER, PATIENCE_S, command=_LEARNER)  # of a server that was killed
         if learn:
-            _spawn_learner(place, typed_policy, learn_every, learn_seconds, secret)
+            from wattflow.server.learning import present_policy
+
+            policy = present_policy(place, policy)
+        settings = ServerSettings(
+            home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text, standby=standby
+        )
+        # Bound here and handed over: a port that is taken is told at once, and no second server can come
+        # between.
+        listener = listen(settings)
+        journal_bytes = o.measured("--keep-journal", keep_journal, units.size_bytes)
+        options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
+                   "--keep-journal-bytes": journal_bytes, "--objects": objects, "--tls-cert": tls_cert,
+                   "--tls-key": tls_key, "--carbon": carbon}  # fmt: skip
+        command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
+        command += ["--upgrade"] if upgrade else []
+        command += ["--standby"] if standby else []
+        command += ["--log", log_form]
+        command += ["--clear-text"] if clear_text else []
+        for name, value in options.items():
+            command += [name, str(value)] if value is not None else []
+        for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
+                            ("suspend_command", suspend_command), ("resume_command", resume_command),
+                            ("wake_on_lan", wake_on_lan), ("redfish", redfish), ("redfish_login", redfish_login),
+                            ("redfish_ca", redfish_ca), ("watts_command", watts_command),
+                            ("lost_after_s", str(lost_after_s) if driver == "agents" else None)):  # fmt: skip
+            command += ["--driver-option", f"{name}={value}"] if value is not None else []
+        for one in driver_option or []:
+            command += ["--driver-option", one]
+        secret = {"WATTFLOW_STORE": store} if store is not None else {}  # a URL may hold a password: no argument
+        log = place.folder / "server.log"
+        # What earlier servers logged is not this one's.
+        begun = log.stat().st_size if log.exists() else 0
+        with _ended_with_us(place) as ours:
+            ours.append(process := _spawn(command, log, (listener.fileno(),), secret))
+            # The server has its own copy by now; ours would keep the port after its end.
+            listener.close()
+            _wait_for_server(place, process, quiet, begun)
+            if standby:
+                remark(f"wattflow stands by at {place.url()}; its folder is {place.folder}", quiet)
+                return
+            # Other drivers bring their nodes themselves.
+            if agent and driver == "agents":
+                _start_agent(place, cpus, tls_cert, for_agent)
+            if learn:
+                _spawn_learner(place, typed_policy, learn_every, learn_seconds, secret)
     if agent and driver == "agents":
         remark(apart.about, quiet)
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
@@ -241,6 +248,25 @@ def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
         raise InvalidInput(str(place.folder), "no server is running here")
     _end_server(place)
     remark("stopped", quiet)
+
+
+@contextlib.contextmanager
+def _starting(place: Home) -> Iterator[None]:
+    """Be the only `up` of this folder until its server is known and its agent marked: two servers would share them."""
+    # flock goes with the process however that ends. What we start does not inherit it.
+    file = os.open(place.folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidInput(str(place.folder), "another `wattflow up` is starting a server here") from None
+        yield
+    finally:
+        os.close(file)
+
+
+def _already(place: Home) -> InvalidInput:
+    return InvalidInput(str(place.folder), f"a server is running already at {place.url()}; `wattflow down` ends it")
 
 
 @contextlib.contextmanager
@@ -319,7 +345,7 @@ def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool,
 
     began_s, told, log = time.monotonic(), quiet, place.folder / "server.log"
     # The server writes the file when it listens.
-    while place.server() is None:
+    while (about := place.server()) is None:
         waited_s = time.monotonic() - began_s
         with log.open("rb") as file:
             file.seek(begun)
@@ -333,6 +359,11 @@ def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool,
             said = lines[-1].removeprefix("error: ") if lines else _why_silent(place.folder)
             raise InvalidInput("the server did not start", said)
         time.sleep(0.02)
+    # One that an `up` left behind which was killed before it was known: ours could only wait for its end.
+    if about["pid"] != process.pid:
+        process.terminate()
+        process.wait()
+        raise _already(place)
 
 
 def _check_room(folder: Path) -> None:

@@ -24,7 +24,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 from urllib.parse import quote
 
 import msgspec
@@ -37,7 +37,7 @@ from wattflow.runtime.connection import Connection
 from wattflow.runtime.future import TaskEnergy, TaskFailed, TaskFuture
 from wattflow.runtime.home import Home
 from wattflow.runtime.payload import PYTHON, dump_call, dump_function, load_failure, load_result
-from wattflow.runtime.task import TaskFunction, Way, _way
+from wattflow.runtime.task import TaskFunction, Way, _way, check_retries
 from wattflow.runtime.transport import Denied, Unreachable
 from wattflow.store.objects import object_name
 
@@ -78,6 +78,8 @@ class Client(concurrent.futures.Executor):
         home = Home.of()
         if server is not None:
             check_server(server)
+        if objective is not None and objective not in get_args(m.Objective):
+            raise InvalidInput("objective", f"{objective!r} is not one of {', '.join(get_args(m.Objective))}")
         self._server = server or home.addresses()
         self._look = home.addresses if server is None else None
         self._token = token or home.token("user")
@@ -133,6 +135,7 @@ class Client(concurrent.futures.Executor):
         options: dict[str, Any] = {
             key: needs.pop(key) for key in ("timeout_s", "retries", "environment") if key in needs
         }
+        check_retries(options.get("retries", 0))
         called = _name(name or command[0])
         return self._submit(after or [], name=called, function_name=called, command=list(command),
                             variants=[_way(needs, None).variant(None)], **options)  # fmt: skip
@@ -308,7 +311,7 @@ class Client(concurrent.futures.Executor):
             # Checked here, in the caller's thread: an error at submit names the line that made it, one from the
             # server does not.
             _TASK.decode(data)
-        except (msgspec.ValidationError, UnicodeEncodeError, TypeError) as error:
+        except (msgspec.ValidationError, UnicodeEncodeError, TypeError, OverflowError) as error:
             raise InvalidInput(f"task {about['name']}", str(error)) from None
         future = TaskFuture(self, key)
         with self._lock:

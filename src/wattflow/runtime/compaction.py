@@ -29,6 +29,7 @@ from wattflow.runtime.decider import JournaledEngine
 from wattflow.runtime.service import Service
 from wattflow.runtime.turns import on_disk
 from wattflow.store import journal, reads
+from wattflow.store.database import address_of, read_store
 from wattflow.store.schema import Row
 from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
@@ -57,7 +58,7 @@ async def take_snapshot(service: Service, database: sa.Engine, folder: Path, kee
     # Noted before the commit is awaited: entries that come meanwhile belong to the next snapshot.
     sequence = service.ledger.next_entry - 1
     await service.stored()
-    store = database.url.render_as_string(hide_password=False)
+    store = address_of(database)
     wanted = {"store": store, "folder": str(folder), "sequence": sequence, "policy": service.decider.policy}
     told = json.loads(await _elsewhere(json.dumps(wanted)))
     file = folder / told.pop("file")
@@ -111,7 +112,7 @@ def load_snapshot(decider: JournaledEngine, database: sa.Engine, about: journal.
 
 def write_snapshot(store: str, folder: Path, up_to: int, policy: str) -> str:
     """Replay and save into a file; returns what the store must know of it, and the file's name."""
-    database = sa.create_engine(store)
+    database = read_store(store)
     try:
         decider, at = rebuilt(database, folder, policy, up_to)
         before = max((one.sequence for one in journal.snapshots(database)), default=0)

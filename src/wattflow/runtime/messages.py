@@ -12,6 +12,8 @@ from msgspec import Meta, Struct
 INLINE_BYTES = 64 * 1024
 """Payloads and results up to this size ride in messages; larger ones are objects."""
 
+MOST_RETRIES = 1000
+
 FOLDER_BYTES = 200
 """Of a folder's name; file systems take 255."""
 
@@ -106,7 +108,7 @@ class Task(Struct, frozen=True, omit_defaults=True, kw_only=True):
         default_factory=lambda: [Variant()]
     )
     timeout_s: Positive | None = None
-    retries: Annotated[int, Meta(ge=0, le=1000)] = 0
+    retries: Annotated[int, Meta(ge=0, le=MOST_RETRIES)] = 0
     isolate: bool = True
     estimate_s: Seconds | None = None
     deadline_s: Seconds | None = None

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wattflow.model import units
-from wattflow.runtime.messages import Variant
+from wattflow.model.errors import InvalidInput
+from wattflow.runtime.messages import MOST_RETRIES, Variant
+
+OPTIONS = ("timeout", "retries", "isolate", "estimate")
+"""Of a task whichever way it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,9 @@ class TaskFunction:
     name: str = field(default="")
 
     def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"a task is a function, not {self.function!r}")
+        check_retries(self.retries)
         self.name = self.name or getattr(self.function, "__qualname__", type(self.function).__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -79,7 +86,8 @@ class _Task:
         **needs: Any,
     ) -> Any:
         """Say what a function needs: ``cpus``, ``memory``, ``gpu``, ``gpu_memory``, ``fpga``, time limit, retries."""
-        way = _way(needs, None)
+        way = _way(needs, None, OPTIONS)
+        check_retries(retries)
 
         def wrap(wrapped: Callable[..., Any]) -> TaskFunction:
             made = TaskFunction(
@@ -104,10 +112,17 @@ class _Task:
 task = _Task()
 
 
-def _way(needs: dict[str, Any], function: Callable[..., Any] | None) -> Way:
+def check_retries(retries: object) -> None:
+    """Refuse what a server would not take, where it is written."""
+    if not isinstance(retries, int) or not 0 <= retries <= MOST_RETRIES:
+        raise InvalidInput("retries", f"{retries!r} is not a whole number of 0 to {MOST_RETRIES}")
+
+
+def _way(needs: dict[str, Any], function: Callable[..., Any] | None, options: tuple[str, ...] = ()) -> Way:
     unknown = set(needs) - set(Way.__dataclass_fields__)
     if unknown:
-        raise TypeError(f"a task has no {', '.join(sorted(unknown))}; it has {', '.join(Way.__dataclass_fields__)}")
+        known = [*Way.__dataclass_fields__, *options]
+        raise TypeError(f"a task has no {', '.join(sorted(unknown))}; it has {', '.join(known)}")
     kind = "fpga" if needs.get("fpga") else "gpu" if needs.get("gpu") else "cpu"
     way = Way(**{"name": kind, **needs})
     return replace(way, function=function) if function is not None else way

@@ -30,6 +30,7 @@ from wattflow.server.reader_process import ReaderProcess
 from wattflow.server.tokens import Identity, Tokens
 from wattflow.server.zone import read_zone
 from wattflow.store import reads, schema
+from wattflow.store.database import address_of
 
 # Sessions of browsers: a token once, then a cookie that no script can read and no other site can use.
 #
@@ -187,7 +188,7 @@ class Dashboard:
     """Everything behind the page."""
 
     def __init__(self, service: Service, database: sa.Engine, tokens: Tokens, folder: Path) -> None:
-        store = database.url.render_as_string(hide_password=False)
+        store = address_of(database)
         self.service, self._tokens, self._zone = service, tokens, read_zone(folder)
         self.sessions = Sessions(database, tokens)
         self.events = Events(service, database)

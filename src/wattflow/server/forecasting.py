@@ -19,7 +19,6 @@ from wattflow.live.roll import SeedRange, roll
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.model.run import Run
 from wattflow.runtime.compaction import rebuilt
-from wattflow.server.reader_process import store_url
 from wattflow.server.runs import make_run
 from wattflow.sim import SimOptions, simulate
 from wattflow.store import reads, schema
@@ -135,7 +134,7 @@ def main() -> int:
     with contextlib.suppress(OSError):
         os.nice(NICE)
     given = json.load(sys.stdin)
-    database, folder = read_store(store_url(given["store"])), Path(given["folder"])
+    database, folder = read_store(given["store"]), Path(given["folder"])
     try:
         told = (rolled if given["kind"] == "roll" else rerun)(database, folder, given)
     except WattflowError as error:

@@ -152,7 +152,7 @@ def main() -> None:
     from wattflow.server import reader_answers
     from wattflow.store.database import read_store
 
-    database = read_store(store_url(store))
+    database = read_store(store)
     while select.select([asked], [], [], IDLE_S)[0]:
         question = _read(asked)
         if question is None:
@@ -162,11 +162,6 @@ def main() -> None:
             sys.stdout.buffer,
             msgspec.msgpack.encode(_answer(reader_answers.ANSWERS[what], database, Path(folder), given)),
         )
-
-
-def store_url(store: str) -> str:
-    """A store's URL as `open_store` takes it."""
-    return store.removeprefix("sqlite:///").replace("postgresql+psycopg://", "postgresql://")
 
 
 def _answer(function: Any, database: sa.Engine, folder: Path, given: dict[str, Any]) -> tuple[int, bytes]:

@@ -42,7 +42,7 @@ def open_store(url: str | Path, *, upgrade: bool = False, known: str | None = No
     try:
         schema.ready(engine, str(url), upgrade, known)
     except sa.exc.DBAPIError as error:
-        raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
+        raise StoreTrouble(f"{address_of(engine, hide_password=True)}: {told(error)}") from None
     return engine
 
 
@@ -56,10 +56,10 @@ def read_store(url: str | Path) -> sa.Engine:
         with engine.connect() as connection:
             version = schema.version_of(connection)
     except sa.exc.DBAPIError as error:
-        raise StoreTrouble(f"{_shown(engine)}: {told(error)}") from None
+        raise StoreTrouble(f"{address_of(engine, hide_password=True)}: {told(error)}") from None
     if version != schema.VERSION:
         what = f"has the layout {version}, this version reads {schema.VERSION}" if version else "holds no store"
-        raise InvalidInput(_shown(engine), what)
+        raise InvalidInput(address_of(engine, hide_password=True), what)
     return engine
 
 
@@ -84,11 +84,18 @@ def _engine(url: str | Path) -> sa.Engine:
         )
     if "://" in text:
         raise InvalidInput(text, "a store is a file (SQLite) or postgresql://user@host/name")
-    engine = sa.create_engine(
-        f"sqlite:///{Path(text).absolute()}", connect_args={"timeout": 10.0, "factory": _Connection}
-    )
+    # Never as text: `?`, `%` and others mean something in a URL, and any may stand in a path.
+    where = sa.URL.create("sqlite", database=str(Path(text).absolute()))
+    engine = sa.create_engine(where, connect_args={"timeout": 10.0, "factory": _Connection})
     sa.event.listen(engine, "connect", lambda connection, _: settings(connection))
     return engine
+
+
+def address_of(database: sa.Engine, hide_password: bool = False) -> str:
+    """Return what `open_store` and `read_store` take for this store: a file's plain path, or the URL of a database."""
+    if database.dialect.name == "sqlite":
+        return str(database.url.database)
+    return database.url.set(drivername="postgresql").render_as_string(hide_password=hide_password)
 
 
 def told(error: Exception) -> str:
@@ -96,7 +103,3 @@ def told(error: Exception) -> str:
     if not isinstance(error, sa.exc.DBAPIError):
         return str(error).strip()
     return str(error.orig).strip().splitlines()[0] if error.orig is not None else type(error).__name__
-
-
-def _shown(engine: sa.Engine) -> str:
-    return engine.url.render_as_string(hide_password=True)
