@@ -344,6 +344,31 @@ def test_up_after_the_agent_was_killed_starts_it_and_waiting_work_goes_on(tmp_pa
         assert cli(folder, "down").returncode == 0
 
 
+def test_of_two_at_once_one_starts_the_server(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    env = {**os.environ, "WATTFLOW_HOME": str(folder)}
+    command = [sys.executable, "-m", "wattflow.cli", "up", "--port", "0"]
+    both = [subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        told = [process.communicate(timeout=600)[1] for process in both]
+        assert sorted(process.returncode for process in both) == [0, 2], told
+        said = told[0 if both[0].returncode else 1]
+        assert "is starting a server here" in said or "is running already" in said, said
+    finally:
+        ended = cli(folder, "down")
+    assert ended.returncode == 0
+    # Whatever an `up` starts names its folder.
+    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if os.fsencode(folder) in _command_of(path)]
+    assert left == [], [_command_of(path) for path in left]
+
+
+def _command_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
 def test_an_interrupted_up_leaves_no_server(tmp_path: Path) -> None:
     folder = tmp_path / "home"
     env = os.environ | {"WATTFLOW_HOME": str(folder)}

@@ -55,6 +55,8 @@ def run(
         raise InvalidInput(str(file), "no such file")
     if out is not None and (detach or file.suffix == ".py"):
         raise InvalidInput("--out", "is of a workflow that is waited for: neither of a script nor with --detach")
+    if file.suffix == ".py":
+        _check_text(file)
     # Also for a script, which would fail later and less clearly without a server.
     connection = connect(home, server, token_file)
     if file.suffix == ".py":
@@ -83,7 +85,6 @@ def _script(file: Path, home: Path | None) -> None:
     """Run a script as Python itself would: its folder comes first among those that modules are found in."""
     import runpy
 
-    _check_text(file)
     # The script's own `wattflow.Client()` must find the same server.
     os.environ["WATTFLOW_HOME"] = str(home_of(home).folder)
     sys.path.insert(0, str(file.resolve().parent))

@@ -56,6 +56,21 @@ def test_a_run_is_never_written_over_its_workflow(log: Path) -> None:
     assert log.read_bytes() == before
 
 
+@pytest.mark.parametrize("data", [bytes(range(256)), b"print(1)\0", b"# coding: nothing\n"])
+def test_what_is_no_text_is_no_script(data: bytes, tmp_path: Path) -> None:
+    """Told in one line as of a workflow, and before a server is asked for."""
+    (tmp_path / "bin.py").write_bytes(data)
+    assert "is no Python script" in refused("run", tmp_path / "bin.py", "--home", tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("retries", "bound"), [("-1", " 0\n"), ("1001", " 1000\n"), ("99999999999999999999", " 1000\n")]
+)
+def test_retries_beyond_what_a_server_takes(retries: str, bound: str, log: Path) -> None:
+    told = refused("run", log, "--retries", retries)
+    assert "--retries" in told and told.endswith(bound)
+
+
 def test_a_server_with_a_driver_that_is_not_there_leaves_no_folder(tmp_path: Path) -> None:
     assert "did you mean 'slurm'" in refused("up", "--home", tmp_path / "home", "--driver", "slurmx")
     assert not (tmp_path / "home").exists()

@@ -21,6 +21,7 @@ from wattflow.cli.main import app
 from wattflow.live import Engine
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime import messages as m
+from wattflow.runtime import processes
 from wattflow.runtime.compile_notice import SERVER_COMPILES, rehearse
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.drivers.agents import AgentsDriver
@@ -60,6 +61,24 @@ def test_a_full_disk_is_told_before_anything_is_started(tmp_path: Path, monkeypa
     done = CliRunner().invoke(app, ["up", "--home", str(home), "--port", "0", "--tasks-as", "self"])
     assert done.exit_code == 2
     assert re.search(r"disk is full: 100 bytes are free, .*; make room, or name another", " ".join(done.output.split()))
+
+
+def test_a_second_up_starts_nothing_while_the_first_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setattr(up, "_spawn", lambda *_: pytest.fail("a second server was started"))
+    with up._starting(Home(home)):
+        done = CliRunner().invoke(app, ["up", "--home", str(home), "--port", "0", "--tasks-as", "self"])
+    assert done.exit_code == 2 and "another `wattflow up` is starting" in " ".join(done.output.split())
+
+
+def test_a_server_that_another_up_left_behind_is_not_taken_for_ours(tmp_path: Path) -> None:
+    home, ours = Home(tmp_path), subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    (tmp_path / "server.log").touch()
+    processes.mark(home.server_file, os.getpid(), url="http://127.0.0.1:9")
+    with pytest.raises(InvalidInput, match="running already at http://127.0.0.1:9"):
+        up._wait_for_server(home, ours, True, 0)
+    assert ours.poll() is not None
 
 
 _LOADED = """

@@ -1,0 +1,53 @@
+"""What the client refuses, it refuses where it is written, in the words of who wrote it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import wattflow
+from wattflow.model.errors import InvalidInput
+from wattflow.runtime.client import Client
+from wattflow.runtime.task import TaskFunction
+
+
+def work() -> None:
+    pass
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Client:
+    """A client that never sends."""
+    made = Client.__new__(Client)
+    monkeypatch.setattr(made, "_check_open", lambda: None, raising=False)
+    monkeypatch.setattr(made, "_submit", lambda *_, **__: pytest.fail("it was submitted"), raising=False)
+    return made
+
+
+@pytest.mark.parametrize("retries", [10**30, 1001, -1, 0.5, "2"])
+def test_retries_out_of_range(client: Client, retries: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^retries: .* is not a whole number of 0 to 1000$"):
+        wattflow.task(retries=retries)
+    with pytest.raises(InvalidInput, match="0 to 1000"):
+        client.run(["true"], retries=retries)
+
+
+def test_the_most_retries_are_taken() -> None:
+    made = wattflow.task(retries=1000)(work)
+    assert isinstance(made, TaskFunction) and made.retries == 1000
+
+
+def test_an_unknown_need_lists_all_that_there_are() -> None:
+    with pytest.raises(TypeError, match="has no blub; it has .*cpus.*timeout, retries"):
+        wattflow.task(blub=1)
+
+
+def test_what_is_no_function_is_refused_at_submit(client: Client) -> None:
+    with pytest.raises(TypeError, match="a task is a function, not 42"):
+        client.submit(42)  # type: ignore[arg-type]
+
+
+def test_an_objective_that_there_is_none_of() -> None:
+    with pytest.raises(InvalidInput, match="objective: 'blub' is not one of energy, response"):
+        Client("http://127.0.0.1:9", "token", objective="blub")  # type: ignore[arg-type]
