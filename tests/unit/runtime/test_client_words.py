@@ -39,7 +39,7 @@ def test_the_most_retries_are_taken() -> None:
 
 
 def test_an_unknown_need_lists_all_that_there_are() -> None:
-    with pytest.raises(TypeError, match="has no blub; it has .*cpus.*timeout, retries"):
+    with pytest.raises(TypeError, match=r"has no blub; it has .*cpus.*timeout, retries"):
         wattflow.task(blub=1)
 
 

@@ -76,7 +76,7 @@ def test_a_server_that_another_up_left_behind_is_not_taken_for_ours(tmp_path: Pa
     home, ours = Home(tmp_path), subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     (tmp_path / "server.log").touch()
     processes.mark(home.server_file, os.getpid(), url="http://127.0.0.1:9")
-    with pytest.raises(InvalidInput, match="running already at http://127.0.0.1:9"):
+    with pytest.raises(InvalidInput, match=r"running already at http://127\.0\.0\.1:9"):
         up._wait_for_server(home, ours, True, 0)
     assert ours.poll() is not None
 
