@@ -347,13 +347,14 @@ def test_up_after_the_agent_was_killed_starts_it_and_waiting_work_goes_on(tmp_pa
 def test_of_two_at_once_one_starts_the_server(tmp_path: Path) -> None:
     folder = tmp_path / "home"
     env = {**os.environ, "WATTFLOW_HOME": str(folder)}
-    command = [sys.executable, "-m", "wattflow.cli", "up", "--port", "0"]
+    command = [sys.executable, "-m", "wattflow.cli", "up", "--port", "0", "--cap-w", "10"]
     both = [subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     try:
         told = [process.communicate(timeout=600)[1] for process in both]
         assert sorted(process.returncode for process in both) == [0, 2], told
         said = told[0 if both[0].returncode else 1]
         assert "is starting a server here" in said or "is running already" in said, said
+        assert "cap: 10 W is too low" in told[1 if both[0].returncode else 0]
     finally:
         ended = cli(folder, "down")
     assert ended.returncode == 0

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wattflow.clusters import carbon
+from wattflow.clusters import carbon, load_cluster
+from wattflow.energy.virtual import DEMO_CURVE
 from wattflow.lab.figures.power_series import cap_kept
 from wattflow.model.cluster import Cluster, Series
 from wattflow.model.errors import InvalidInput, Problem
@@ -44,10 +45,14 @@ class Cap:
         kept = cap_kept(run, self.series)
         told = {**self.source, "time_above": kept.time, "overshoot": kept.over}
         line = f"cap: above it {100 * kept.time:.3g} % of the time, by {100 * kept.over:.3g} % of its joules"
-        least_w, floor_w = min(self.series.values), _idle_w(run.cluster)
-        floor = f"cap: {least_w:g} W is too low with all nodes awake: the idle cluster alone draws {floor_w:,.6g} W"
-        lines = (floor, line) if least_w < floor_w else (line,)
+        lines = (*_too_low(min(self.series.values), _idle_w(run.cluster)), line)
         return replace(run, manifest={**run.manifest, "cap": told}), lines
+
+
+def _too_low(watts: float, floor_w: float) -> tuple[str, ...]:
+    """Return the line that says so where a cap is below what nodes draw without work; none where it is not."""
+    told = f"cap: {watts:g} W is too low with all nodes awake: the idle cluster alone draws {floor_w:,.6g} W"
+    return (told,) if watts < floor_w else ()
 
 
 def _idle_w(cluster: Cluster) -> float:
@@ -72,6 +77,14 @@ def held_live(watts: float, policy: str, default: str) -> str:
     if not LEAST_W <= watts <= MOST_W:
         raise InvalidInput("--cap-w", f"{watts!r} is out of range; {_RANGE}")
     return ":".join(("power-cap", *_settings("power-cap" if policy == default else policy), f"watts={watts!r}"))
+
+
+def live_floor(watts: float, driver: str, agent: bool, cluster: str | None) -> tuple[str, ...]:
+    """Return what `up` says of a cap below the idle watts that are known before any node joins: those of a cluster
+    that is played, or by its curve those of the node here, without its devices."""
+    if driver == "simulated":
+        return _too_low(watts, _idle_w(load_cluster(cluster or "mixed")))
+    return _too_low(watts, DEMO_CURVE.idle_w) if driver == "agents" and agent else ()
 
 
 def _settings(policy: str) -> Sequence[str]:

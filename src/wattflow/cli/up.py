@@ -234,6 +234,9 @@ def up(
     if agent and driver == "agents":
         remark(apart.about, quiet)
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
+    if cap_w is not None:
+        for line in cap_option.live_floor(cap_w, driver, agent, cluster):
+            remark(line, quiet)
     remark(f"its page is {place.url()}/ (`wattflow view` opens it and logs you in)", quiet)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from wattflow.cli.cap_option import capped, held_live
+from wattflow.cli.cap_option import capped, held_live, live_floor
 from wattflow.cli.main import app
 from wattflow.lab.run.run_file import read_run
 from wattflow.model.errors import InvalidInput
@@ -163,3 +163,15 @@ def test_a_cap_below_the_idle_floor_says_so() -> None:
     told = typed("power-cap", 520)
     assert told.count("the idle cluster alone draws 1,368 W") == 1
     assert "idle cluster" not in typed("power-cap", 1400)
+
+
+def test_a_server_whose_cap_is_below_the_idle_floor_says_so() -> None:
+    floor_w = 40.0  # of the node here, by the curve that its agent announces
+    assert live_floor(floor_w, "agents", True, None) == ()
+    assert live_floor(10.0, "agents", True, None) == (
+        "cap: 10 W is too low with all nodes awake: the idle cluster alone draws 40 W",
+    )
+    (played,) = live_floor(10.0, "simulated", True, "equal")
+    assert played in typed("power-cap", 10)
+    # Whose nodes nobody knows yet.
+    assert live_floor(1.0, "agents", False, None) == live_floor(1.0, "slurm", True, None) == ()
