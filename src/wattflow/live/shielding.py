@@ -24,7 +24,7 @@ from wattflow.model.cluster import Cluster
 from wattflow.plan.shield import Shield, told
 from wattflow.policy import registry
 from wattflow.policy.base import Policy, Seen
-from wattflow.policy.portfolio import DIAL, PORTFOLIO
+from wattflow.policy.portfolio import DIAL, PORTFOLIO, REFERENCE
 
 SHARE = 0.05
 """Of one core, at most."""
@@ -179,7 +179,8 @@ class Shielding:
             )
             if isinstance(error, BrokenExecutor):
                 self.close()
-            chosen, took_s = typed(registry.load(self.policy)), FAILED_S
+            # All nodes on, whatever a stream begins with: nobody watches now.
+            chosen, took_s = typed(registry.load(self.policy).with_params(**REFERENCE)), FAILED_S
         self._not_before_s = now_s + took_s / SHARE
         return None if chosen == engine.policy.name else registry.load(chosen)
 

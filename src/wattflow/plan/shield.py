@@ -23,6 +23,10 @@ short as a few wakes, and end before what sleeps is missed.
 wait. Then the earliest end with all nodes on (`race.QUICKER`) is the reference, for the ledger, the race and what is
 fallen back to.
 
+*Begun with late sleep.* Nodes that nobody has needed for ten minutes (`portfolio.SLEEPY`) cost hardly anybody anything.
+So a stream begins with that, and it holds where no candidate keeps the bound for certain, unless a race finds that it
+breaks the bound itself (`LOOSE`) or is due and cannot be held yet. Its time-out grows each time it spent the budget.
+
 *Chosen.* `race` tells which candidates save joules and keep the bound, by intervals; the one with the fewest joules is
 used. It is held after `FIRST` workflows, then when twice as many have arrived, and when the load has drifted.
 """
@@ -43,7 +47,7 @@ from wattflow.plan import joining, race
 from wattflow.plan.reference_replay import MOST_TASKS, Shadow, backlog_grows, filled
 from wattflow.policy import registry
 from wattflow.policy.base import Policy, Seen, Steering
-from wattflow.policy.portfolio import PORTFOLIO, REFERENCE
+from wattflow.policy.portfolio import PORTFOLIO, REFERENCE, SLEEPY
 from wattflow.sim.repeated import Prepared
 
 Floats = NDArray[np.float64]
@@ -72,6 +76,10 @@ WORST = 1.06
 errors over seven streams do not tell what one bad stream in seven costs."""
 CALM, CALM_WORST = 1.01, 1.03
 """The same for nodes that sleep although the budget is spent: well within what is promised, so that it is won back."""
+LATE_SLEEP = "late sleep"
+LOOSE, LOOSE_WORST = 1.03, 1.1
+"""The ratios by a race, in the mean and in any stream, beyond which late sleep holds no longer where nothing else does:
+wider than the bound, for it has spent no budget, and a race's intervals are wide."""
 ROUSED_S = 60.0
 """Seconds within which a driver has taken up a choice that begins with all nodes on."""
 RECENT, LARGEST = 32, 1_500
@@ -178,7 +186,9 @@ class Shield:
         self._broke: frozenset[str] = frozenset()
         self._recent: dict[int, Workload] = {}
         self._prepared: dict[bool, Prepared] = {False: {}, True: {}}
-        self._name, self._dials = "reference", dict(REFERENCE)
+        self._name, self._dials = LATE_SLEEP, dict(SLEEPY)
+        # How often late sleep has spent the budget.
+        self._overslept = 0
         self._saves, self._saved, self._forbidden = 0.0, 0.0, ""
         self._on_until_s = -1.0
 
@@ -289,6 +299,7 @@ class Shield:
             self._spent = True
             if self._name != "reference":
                 self._times, self._care = self._times + 1, self._care * CAREFUL
+                self._overslept += self._name == LATE_SLEEP
         elif self._spent and late < RECOVERED[0] and tail < RECOVERED[1]:
             self._spent = False
 
@@ -308,9 +319,14 @@ class Shield:
             if found is not None:
                 why += ", and nodes that sleep so late cost little of it"
         elif not self._ranking:
-            why, found = "too little is known", None
+            # A race is due: until it has judged late sleep, deadlines are not put at stake. Where workflows are too
+            # large for races, the ledger alone watches.
+            why, found = "too little is known", None if arrived < RARELY else self._late_sleep()
         elif found is not None:
             why = "the fewest joules of those that keep the bound"
+        else:
+            found = self._late_sleep()
+            why += "" if found is None else "; nothing speaks against late sleep"
         name, dials = ("reference", dict(self._reference)) if found is None else (found.name, dict(found.dials))
         self._saves = 0.0 if found is None else 1.0 - math.exp(found.energy)
         if (name, dials) == (self._name, self._dials):
@@ -321,6 +337,19 @@ class Shield:
         self._on_until_s = now_s + ROUSED_S if found is not None and found.steady else -1.0
         self._note(now_s, arrived, why)
         return self.choice
+
+    def _late_sleep(self) -> race.Tried | None:
+        """The reference with nodes that sleep late, unless a race finds that people wait for it."""
+        raced = next((one for one in self._ranking if one.steady), None)
+        if self._crowded or (self._ranking and raced is None):
+            return None
+        if raced is not None:
+            waits = max(raced.mean_high, raced.tail_high)
+            if waits > LOOSE or raced.worst > LOOSE_WORST or raced.missed:
+                return None
+        after_s = max(SLEEPY["after_s"] * CAREFUL**self._overslept, float(f"{self._rest_s(1.0):.2g}"))
+        energy = 0.0 if raced is None else raced.energy
+        return race.Tried(LATE_SLEEP, {**SLEEPY, "after_s": after_s}, energy, 0.0, 1.0, 1.0, 0, steady=True)
 
     def _calm(self) -> race.Tried | None:
         """The reference with nodes that sleep late, if by the last race it keeps the bound with room to spare: what was
@@ -422,7 +451,7 @@ def shielded(policy: Policy, reference: str) -> Policy:
             "chooses order, queue and time-outs itself; leave sleep, queue and order out",
         )
     given = {name: value for name, value in policy.params.items() if value != plain.params[name]}
-    return replace(PORTFOLIO.with_settings(frequencies=offered).with_params(**{**given, **REFERENCE}), steer=steer)
+    return replace(PORTFOLIO.with_settings(frequencies=offered).with_params(**{**given, **SLEEPY}), steer=steer)
 
 
 __all__ = ["Ledger", "Shield", "shielded", "steer", "summed", "told"]

@@ -273,3 +273,5 @@ def with_own_offers(policy: Policy, cluster: Cluster) -> Policy:
 
 REFERENCE = {"rule": SPREAD, "after_s": math.inf}
 """Dials of the reference: kube-scheduler's choice, all nodes on."""
+SLEEPY = {**REFERENCE, "after_s": 600.0}
+"""Dials of late sleep: kube-scheduler's choice, nodes off after ten minutes, as a cluster autoscaler does."""

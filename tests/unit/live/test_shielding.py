@@ -15,7 +15,7 @@ from wattflow.model.workflow import Variant
 from wattflow.plan.shield import Shield
 from wattflow.policy import registry
 from wattflow.policy.base import Policy, Seen
-from wattflow.policy.portfolio import PORTFOLIO, REFERENCE
+from wattflow.policy.portfolio import PORTFOLIO, REFERENCE, SLEEPY
 
 POLICY = "wattflow:shield=kubernetes"
 SAVER = shielding.typed(PORTFOLIO.with_params(rule=1.0, after_s=600.0))
@@ -108,8 +108,9 @@ def test_a_shield_that_fails_leaves_the_reference(engine: Engine, error: Excepti
     for name in play(engine, twin, 4):
         engine.use(registry.load(name))
     chosen = play(engine, twin, 5, first_s=200.0)
-    assert chosen == [shielding.typed(registry.load(POLICY))]
+    assert chosen == [shielding.typed(registry.load(POLICY).with_params(**REFERENCE))]
     assert registry.load(chosen[0]).params["after_s"] == REFERENCE["after_s"]
+    assert registry.load(POLICY).params["after_s"] == SLEEPY["after_s"], "a stream begins otherwise"
 
 
 def test_a_choice_is_typed_and_read_again() -> None:
@@ -124,7 +125,8 @@ def test_the_shield_itself_answers_with_the_reference_while_little_is_known(engi
     here = Asked(Answer(SAVER, [], 0.0))
     play(engine, Shielding(POLICY, here), 4)
     told = shielding.advise(POLICY, 70.0, here.seen[0], engine.cluster, [[10.0, 9.0]], engine.policy.settings)
-    assert registry.load(told.chosen).params["after_s"] == REFERENCE["after_s"] and told.notes == [] and told.took_s > 0
+    assert registry.load(told.chosen).params["after_s"] == REFERENCE["after_s"] and told.took_s > 0
+    assert [note["chosen"] for note in told.notes] == ["reference"]
     assert told.rows[0] == [10.0, 9.0] and len(told.rows) == 4, "the ledger of before, and what has ended since"
     assert told.summary["judged"] == 4
 

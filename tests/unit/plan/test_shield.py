@@ -16,7 +16,7 @@ from wattflow.model.workload import Workload
 from wattflow.plan import joining, measured, race, reference_replay, shield
 from wattflow.policy import arrivals, registry
 from wattflow.policy.base import Policy, Seen
-from wattflow.policy.portfolio import REFERENCE
+from wattflow.policy.portfolio import REFERENCE, SLEEPY
 from wattflow.sim import simulate
 
 SAVER = race.Tried("saver", {"rule": 1.0, "after_s": 30.0}, -0.4, -0.3, 1.0, 1.0, 0)
@@ -49,6 +49,14 @@ def steered(monkeypatch: pytest.MonkeyPatch, *ranking: race.Tried) -> shield.Shi
     monkeypatch.setattr(race.Race, "run", lambda *_: list(ranking))
     policy = registry.load("wattflow:shield=kubernetes")
     return shield.Shield(policy, equal(), "kubernetes", race.candidates())
+
+
+def is_all_on(policy: Policy) -> bool:
+    return policy.params["rule"] == REFERENCE["rule"] and policy.params["after_s"] == math.inf
+
+
+def is_late_sleep(policy: Policy) -> bool:
+    return policy.params["rule"] == REFERENCE["rule"] and SLEEPY["after_s"] <= policy.params["after_s"] < math.inf
 
 
 def test_a_ledger_tells_lateness_in_sum_the_tail_and_who_is_late() -> None:
@@ -98,12 +106,14 @@ def test_what_is_spent_once_makes_the_next_choice_more_careful(monkeypatch: pyte
 
 def test_nothing_is_chosen_without_a_race_or_for_joules_that_are_not_sure(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = stream(24, 20.0, equal(), 2)
-    for ranking in ([], [replace(SAVER, energy_high=0.01)], [replace(SAVER, missed=1)]):
-        assert steered(monkeypatch, *ranking).consider(1e6, seen_of(workload, 1.0, 24)) is None
+    for ranking in ([replace(SAVER, energy_high=0.01)], [replace(SAVER, missed=1)]):
+        chosen = steered(monkeypatch, *ranking).consider(1e6, seen_of(workload, 1.0, 24))
+        assert chosen is not None and is_all_on(chosen)
     one = steered(monkeypatch, SAVER)
     dark = tuple(replace(node, power=None) for node in equal().nodes)
     one.move_to(replace(equal(), nodes=dark))
-    assert one.consider(1e6, seen_of(workload, 1.0, 24)) is None, "no watts, no race"
+    chosen = one.consider(1e6, seen_of(workload, 1.0, 24))
+    assert chosen is not None and is_late_sleep(chosen), "no watts, no race"
 
 
 def test_runtimes_are_measured_else_estimated_as_far_off_as_those_that_ended() -> None:
@@ -290,7 +300,8 @@ def test_who_broke_in_a_stream_of_the_last_two_races_is_not_used(monkeypatch: py
     monkeypatch.setattr(race.Race, "run", lambda *_: rankings.pop(0))
     one = shield.Shield(registry.load("wattflow:shield=kubernetes"), cluster, "kubernetes", race.candidates())
     chosen = [one.consider(1e6, seen_of(workload, 1.0, until)) for until in (8, 16, 32)]
-    assert chosen[0] is None and chosen[1] is None and chosen[2] is not None and not rankings
+    assert chosen[0] is not None and is_all_on(chosen[0]) and chosen[1] is None
+    assert chosen[2] is not None and chosen[2].params["rule"] == 1.0 and not rankings
 
 
 def test_a_backlog_grows_by_its_last_arrivals_alone() -> None:
@@ -394,7 +405,50 @@ def test_late_sleep_is_held_to_the_bound_alone_where_others_have_spent_the_budge
     assert one.consider(1e6, seen_of(workload, 1.0, 24)) is not None and one.notes[-1]["chosen"] == "saver"
     one.consider(1e6, seen_of(workload, 1.05, 28))
     one.consider(1e6, seen_of(workload, 0.9, 48))
-    assert one.notes[-1]["chosen"] == "late sleep"
+    assert one.notes[-1]["chosen"] == "late sleep" and "the fewest joules" in str(one.notes[-1]["why"])
+
+
+def test_a_stream_begins_with_late_sleep_until_a_race_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = equal()
+    short = stream(3, 2000.0, cluster, 2)
+    began = simulate(short, cluster, "wattflow:shield=kubernetes").total_j
+    assert began == pytest.approx(simulate(short, cluster, "kubernetes:sleep=600").total_j)
+    assert began < 0.9 * simulate(short, cluster, "kubernetes").total_j
+    # Without a race: all nodes on while one is due, late sleep where none can be held.
+    one, workload = steered(monkeypatch), stream(24, 20.0, cluster, 2)
+    first, later = (one.consider(1e6, seen_of(workload, 1.0, until)) for until in (shield.FIRST, shield.RARELY))
+    assert first is not None and is_all_on(first) and later is not None and is_late_sleep(later)
+
+
+def test_late_sleep_that_spent_the_budget_comes_back_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = stream(60, 20.0, equal(), 2)
+    one = steered(monkeypatch)
+    before = one.consider(1e6, seen_of(workload, 1.0, 24))
+    spent = one.consider(1e6, seen_of(workload, 1.05, 28))
+    again = one.consider(1e6, seen_of(workload, 1.0, 36))
+    assert before is not None and spent is not None and again is not None
+    assert is_late_sleep(before) and is_all_on(spent) and is_late_sleep(again)
+    assert again.params["after_s"] >= shield.CAREFUL * SLEEPY["after_s"]
+    assert again.params["after_s"] >= 0.9 * shield.CAREFUL * before.params["after_s"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sleeps"),
+    [
+        ({"mean_high": shield.LOOSE - 0.001}, True),
+        ({"mean_high": shield.LOOSE + 0.001}, False),
+        ({"tail_high": shield.LOOSE + 0.001}, False),
+        ({"worst": shield.LOOSE_WORST + 0.001}, False),
+        ({"missed": 1}, False),
+    ],
+)
+def test_late_sleep_holds_where_nothing_else_does_unless_a_race_finds_it_late(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, float], sleeps: bool
+) -> None:
+    one = steered(monkeypatch, LATE, replace(STEADY, **{"mean_high": shield.BOUND + 0.001, **changes}))  # type: ignore[arg-type]
+    chosen = one.consider(1e6, seen_of(stream(24, 20.0, equal(), 2), 1.0, 24))
+    assert chosen is not None and (is_late_sleep(chosen) if sleeps else is_all_on(chosen))
+    assert ("nothing speaks against late sleep" in str(one.notes[-1]["why"])) is sleeps
 
 
 def test_a_tail_is_as_uncertain_as_the_few_workflows_that_make_it() -> None:
