@@ -264,7 +264,8 @@ class Actions:
         node_state: Callable[[str, str], None],
     ) -> None:
         self._driver, self._sink, self._nodes, self._attempts = driver, sink, nodes, attempts
-        self._node_state = node_state
+        self._decider, self._node_state = decider, node_state
+        self._levels: dict[str, Level] = {}
         self.waking = Waking(sink.now, lambda node: driver.power(node, on=True), sink.gone)
         self.warming = Warming(decider, driver, nodes)
         self.adopting = Adopting(decider, nodes, tasks, attempts)
@@ -301,11 +302,30 @@ class Actions:
         node = self._nodes.by_engine(action.who)
         if node is None or not isinstance(self._driver, Levelling):
             return
-        clocks = node.spec.clocks_mhz
         if action.kind == Act.CAP and node.spec.caps:
-            self._driver.level(node.spec.name, Level("cap_w", float(max(0, action.value))))
-        elif action.kind == Act.FREQUENCY and action.value < len(clocks):
-            self._driver.level(node.spec.name, Level("clock_mhz", clocks[action.value] if action.value else 0.0))
+            self._order(node.spec.name, Level("cap_w", float(max(0, action.value))))
+        elif action.kind == Act.FREQUENCY and (level := _clock(node.spec, action.value)) is not None:
+            self._order(node.spec.name, level)
+
+    def _order(self, node: str, level: Level) -> None:
+        assert isinstance(self._driver, Levelling)
+        before = self._levels.get(node)
+        # One level at a time: a clock that was ordered before a limit would stay for ever.
+        if before is not None and before.kind != level.kind:
+            self._driver.level(node, Level(before.kind))
+        self._levels[node] = level
+        self._driver.level(node, level)
+
+    def level_again(self, node: str) -> None:
+        """Order the level that the engine reckons with on a node: whoever comes back has full clock."""
+        record = self._nodes.get(node)
+        if record is None or not isinstance(self._driver, Levelling):
+            return
+        known, number = self._levels.get(node), self._decider.level_of(record.engine)
+        # The engine has the last word: it knows of an order that was on its way when the server ended.
+        level = known if known is not None and known.kind == "cap_w" else _clock(record.spec, number)
+        if number and level is not None:
+            self._order(node, level)
 
     def _power(self, action: Action) -> None:
         node = self._nodes.by_engine(action.who)
@@ -315,3 +335,10 @@ class Actions:
             self.waking.order(node.spec.name, node.spec.wake_s)
         elif node is not None:
             self._driver.power(node.spec.name, on=False)
+
+
+def _clock(node: m.Node, level: int) -> Level | None:
+    """Return the order for a frequency level, or None where the node announced no such level."""
+    if level >= len(node.clocks_mhz):
+        return None
+    return Level("clock_mhz", node.clocks_mhz[level] if level else 0.0)

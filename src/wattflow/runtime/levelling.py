@@ -111,6 +111,7 @@ class AgentLevels:
         if self._now() - self._heard_s > SILENT_S and (self._orders or self._wanted):
             log.warning("the server is not heard of: clocks and limits are given back")
             await self.forget()
+            self.changed.set()  # announced anew, so that a server that comes back orders them again
         async with self._turning:
             gone = await asyncio.to_thread(self._holder.check)
         for knob, reason in gone.items():
