@@ -311,7 +311,7 @@ class Actions:
         assert isinstance(self._driver, Levelling)
         before = self._levels.get(node)
         # One level at a time: a clock that was ordered before a limit would stay for ever.
-        if before is not None and before.kind != level.kind:
+        if before is not None and before.value > 0 and before.kind != level.kind:
             self._driver.level(node, Level(before.kind))
         self._levels[node] = level
         self._driver.level(node, level)
