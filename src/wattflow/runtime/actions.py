@@ -266,6 +266,7 @@ class Actions:
         self._driver, self._sink, self._nodes, self._attempts = driver, sink, nodes, attempts
         self._decider, self._node_state = decider, node_state
         self._levels: dict[str, Level] = {}
+        self._stood_in: set[str] = set()
         self.waking = Waking(sink.now, lambda node: driver.power(node, on=True), sink.gone)
         self.warming = Warming(decider, driver, nodes)
         self.adopting = Adopting(decider, nodes, tasks, attempts)
@@ -302,17 +303,18 @@ class Actions:
         node = self._nodes.by_engine(action.who)
         if node is None or not isinstance(self._driver, Levelling):
             return
+        name = node.spec.name
         if action.kind == Act.CAP and node.spec.caps:
-            self._order(node.spec.name, Level("cap_w", float(max(0, action.value))))
+            # A clock that stood for a cap of before the start would stay for ever.
+            if name in self._stood_in:
+                self._stood_in.discard(name)
+                self._order(name, Level("clock_mhz"))
+            self._order(name, Level("cap_w", float(max(0, action.value))))
         elif action.kind == Act.FREQUENCY and (level := _clock(node.spec, action.value)) is not None:
-            self._order(node.spec.name, level)
+            self._order(name, level)
 
     def _order(self, node: str, level: Level) -> None:
         assert isinstance(self._driver, Levelling)
-        before = self._levels.get(node)
-        # One level at a time: a clock that was ordered before a limit would stay for ever.
-        if before is not None and before.value > 0 and before.kind != level.kind:
-            self._driver.level(node, Level(before.kind))
         self._levels[node] = level
         self._driver.level(node, level)
 
@@ -322,10 +324,11 @@ class Actions:
         if record is None or not isinstance(self._driver, Levelling):
             return
         known, number = self._levels.get(node), self._decider.level_of(record.engine)
-        # The engine has the last word: it knows of an order that was on its way when the server ended.
+        # Of before the start only the engine knows, and it knows the clock alone.
         level = known if known is not None and known.kind == "cap_w" else _clock(record.spec, number)
         if number and level is not None:
             self._order(node, level)
+            self._stood_in |= {node} if known is None else set()
 
     def _power(self, action: Action) -> None:
         node = self._nodes.by_engine(action.who)
