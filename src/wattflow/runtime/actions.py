@@ -311,6 +311,10 @@ class Actions:
                 self._order(name, Level("clock_mhz"))
             self._order(name, Level("cap_w", float(max(0, action.value))))
         elif action.kind == Act.FREQUENCY and (level := _clock(node.spec, action.value)) is not None:
+            before = self._levels.get(name)
+            # Another policy decides now: nobody else would lift the limit.
+            if before is not None and before.kind == "cap_w" and before.value > 0:
+                self._order(name, Level("cap_w"))
             self._order(name, level)
 
     def _order(self, node: str, level: Level) -> None:

@@ -166,12 +166,17 @@ class Capping:
         self._ending = Background()
 
     def restore(self, told: str | None, policy: str, open_work: bool) -> bool:
-        """Take up the signals that the store has; tell whether the engine was keeping a cap when it stopped."""
+        """Take up the signals that the store has; tell whether the first `look` decides by which policy to go on."""
         kept: dict[str, Any] = json.loads(told) if told is not None else {"own": policy, "signals": {}}
         for name, held in kept["signals"].items():
             self.book.signals[name] = _Held(**held | {"until_s": held["until_s"] or math.inf})
         if not is_keeper(self._decider.policy):
-            return False
+            gives_back = not open_work and self._leaves_lowered(policy)
+            if _base(self._decider.policy) == KEEPER:
+                self._decider.again()
+            if gives_back:
+                self._decider.keeps(policy)
+            return gives_back
         # Work that is open under a policy ends under it; but a cap of the last start's own ended with that start.
         capped = KEEPER in (_base(kept["own"]), _base(policy))
         self._decider.keeps(policy if capped or not open_work else kept["own"])
@@ -210,8 +215,8 @@ class Capping:
     async def use(self, policy: str) -> None:
         """Have another policy decide from now on, below the caps that hold."""
         live_policy(policy)  # refused before anything is done
-        if self._decider.keeper is None and _base(self._decider.policy) == KEEPER != _base(policy):
-            await self._lift()  # nobody else would
+        if self._decider.keeper is None and self._leaves_lowered(policy):
+            await self._lift()
         self._decider.use(policy)
         self.look()
         if self._decider.keeper is not None:
@@ -248,6 +253,10 @@ class Capping:
         # A little after the change: a timer that comes before it would find the old cap.
         later = asyncio.get_running_loop().call_later
         self._alarm = later(after_s + 1e-3, self.look) if math.isfinite(after_s) else None
+
+    def _leaves_lowered(self, policy: str) -> bool:
+        """Return whether clocks would stay low for ever with this policy: it did not lower them, and knows of none."""
+        return _base(policy) != _base(self._decider.policy) and self._decider.lowered()
 
     def _give_back(self) -> None:
         self._decider.cap(keeper(self._decider.own, "inf"))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from wattflow.live import Engine, Kind, fork, journal
 from wattflow.live.protocol import Step, Why
@@ -111,6 +112,10 @@ class JournaledEngine:
         """Return the frequency level that the engine reckons with on a node; 0 is full clock."""
         return int(self.engine.describe(node).get("frequency", 0))
 
+    def lowered(self) -> bool:
+        """Return whether any node is reckoned with below full clock."""
+        return bool(np.any(self.engine.state.nodes["frequency"] > 0))
+
     def function_name(self, number: int) -> str:
         """The function that the engine's number stands for."""
         return self.engine.function_name(number)
@@ -152,6 +157,10 @@ class JournaledEngine:
         self.own = self._served = policy
         if self.keeper is None:
             self._use(policy)
+
+    def again(self) -> None:
+        """Have the policy in use note its nodes anew: a snapshot of an earlier version has other notes."""
+        self._use(self.policy)
 
     def keep(self) -> None:
         """Take the policy in use for the server's own."""

@@ -300,3 +300,22 @@ def test_a_task_that_would_run_into_a_lower_cap_waits(tmp_path: Path) -> None:
         await closed(service, writer)
 
     asyncio.run(body())
+
+
+def test_a_start_without_the_cap_of_before_gives_the_clocks_back(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await begun(tmp_path, "power-cap:watts=90")
+        await busy(service)
+        await until(lambda: driver.clock > 0.0, service)
+        for lease in driver.leases:
+            service.ended(m.Ended(fence=lease.fence, outcome="done"))
+        await until(lambda: not service.attempts, service)
+        lowered = service.decider.lowered()
+        await closed(service, writer)
+        assert lowered, "idle nodes keep their clock"
+        service, driver, writer = await begun(tmp_path, "fifo")
+        await until(lambda: service.decider.policy == "fifo", service)
+        assert driver.levels[-1] == m.Level("clock_mhz", 0.0) and not service.decider.lowered()
+        await closed(service, writer)
+
+    asyncio.run(body())
