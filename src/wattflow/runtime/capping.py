@@ -125,21 +125,26 @@ def steps(now_w: float, changes: list[tuple[float, float]]) -> str:
     return "/".join(repr(number) for number in (now_w, *(part for change in changes for part in change)))
 
 
-def keeper(own: str, told: str) -> str:
-    """Return the policy that keeps these steps: `power-cap` with the settings that it was started with, if it was."""
+def keeper(own: str, told: str, alone: bool = False) -> str:
+    """Return the policy that keeps these steps: `power-cap` with the settings that it was started with, if it was.
+
+    Its own cap holds besides, the share that it has by itself included; ``alone`` says that it has none.
+    """
     base, settings = spec.base_of(own)
-    kept = settings if base == KEEPER else []
+    kept = list(settings) if base == KEEPER else []
+    if base == KEEPER and not alone and not any(one.startswith(("share=", "watts=")) for one in kept):
+        kept.append(f"share={power_cap.DIAL.defaults['share']!r}")
     return ":".join((KEEPER, *kept, STEPS + told))
 
 
-def plain(policy: str) -> str:
+def plain_policy(policy: str) -> str:
     """Return a policy's text without its steps, as it is shown."""
     return policy.partition(f":{STEPS}")[0]
 
 
 def is_keeper(policy: str) -> bool:
     """Tell whether a policy is one that `keeper` made."""
-    return plain(policy) != policy
+    return plain_policy(policy) != policy
 
 
 class Capping:
@@ -193,7 +198,9 @@ class Capping:
         begins_s = now_s if math.isfinite(now_w) else later[0][0] - BEFORE_S if later else math.inf
         if begins_s <= now_s:
             before = self._decider.keeper
-            self._decider.cap(keeper(self._decider.own, steps(now_w, later)))
+            # With a series of the start it is the series that `power-cap` was started for.
+            alone = self.book.series is not None
+            self._decider.cap(keeper(self._decider.own, steps(now_w, later), alone))
             if before is None:
                 self._write()
         elif self._decider.keeper is not None:
@@ -208,7 +215,7 @@ class Capping:
         self._write()
         if _base(self._decider.policy) != KEEPER:
             # Compiled in a thread the first time, or nobody would be answered for seconds.
-            await asyncio.to_thread(Engine, keeper(KEEPER, "inf"))
+            await asyncio.to_thread(Engine, keeper(KEEPER, "inf", alone=True))
         self.look()
         await self._stored()
 
@@ -233,6 +240,7 @@ class Capping:
             "watts": _known(self.book.at(now_s)),
             "changes": [{"at_s": at_s, "watts": _known(watts)} for at_s, watts in self.book.changes(now_s)],
             "series": self.book.series is not None,
+            "in_place_of": None if self._decider.keeper is None else self._decider.own,
             "signals": signals,
         }
 
@@ -270,7 +278,7 @@ class Capping:
             self._soon()
 
     async def _lift(self) -> None:
-        self._decider.cap(keeper(KEEPER, "inf"))
+        self._decider.cap(keeper(KEEPER, "inf", alone=True))
         await self._stored()
         self._decider.keeper = None
 

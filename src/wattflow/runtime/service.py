@@ -22,7 +22,7 @@ from wattflow.live.protocol import Outcome as EngineOutcome
 from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import Accounts
 from wattflow.runtime.actions import Actions
-from wattflow.runtime.capping import Capping
+from wattflow.runtime.capping import Capping, plain_policy
 from wattflow.runtime.checks import check_submission, unmet
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import JournaledEngine
@@ -301,7 +301,9 @@ class Service:
         deadline_s = None if submission.deadline_s is None else now_s + submission.deadline_s
         engine = self.decider.workflow(self.next_workflow, deadline_s, submission.objective)
         self.next_workflow += 1
-        workflow = WorkflowRecord.opened(submission, owner, engine, deadline_s, self.decider.policy, now_s)
+        workflow = WorkflowRecord.opened(
+            submission, owner, engine, deadline_s, plain_policy(self.decider.policy), now_s
+        )
         workflow.about["project"] = project
         self.workflows[workflow.id] = workflow
         self.ledger.workflow(workflow)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from wattflow import __version__
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime.accounts import Limits, Scope, month_of
-from wattflow.runtime.capping import Signal, plain
+from wattflow.runtime.capping import Signal, plain_policy
 from wattflow.runtime.messages import Amount
 from wattflow.runtime.service import Service
 from wattflow.server.bodies import answer, schema, typed
@@ -232,7 +232,7 @@ Family = tuple[str, str, str, Iterable[Sample]]
 
 def _families(context: Context) -> Iterator[Family]:
     service, pulse, written = context.service, context.pulse, context.service.writer.figures
-    about = {"version": __version__, "policy": plain(service.decider.policy), "driver": service.driver.name}
+    about = {"version": __version__, "policy": plain_policy(service.decider.policy), "driver": service.driver.name}
     yield "wattflow", "info", "Version, policy and driver.", [(about, 1)]
     yield from _work(service)
     yield from _nodes(service)

@@ -48,7 +48,7 @@ class Levelling(Hand):
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
     """Have the policy compiled: signals of these tests last for less than that takes."""
-    Engine(at.keeper("power-cap", "inf"))
+    Engine(at.keeper("power-cap", "inf", alone=True))
 
 
 async def begun(folder: Path, policy: str = "fifo") -> tuple[Service, Levelling, Writer]:
@@ -146,8 +146,12 @@ def test_a_body_that_is_no_signal_is_refused(body: str) -> None:
 
 def test_steps_are_read_as_they_are_written() -> None:
     text = at.keeper("power-cap:order=start", at.steps(500.0, [(10.5, 300.0), (20.0, math.inf)]))
+    # A share of its own, also the one by default, holds besides.
+    assert text == "power-cap:order=start:share=0.8:steps=500.0/10.5/300.0/20.0/inf"
+    assert at.keeper("power-cap:watts=9", "5.0") == "power-cap:watts=9:steps=5.0"
+    text = at.keeper("power-cap:order=start", at.steps(500.0, [(10.5, 300.0), (20.0, math.inf)]), alone=True)
     assert text == "power-cap:order=start:steps=500.0/10.5/300.0/20.0/inf"
-    assert registry.load(text).name == text and at.plain(text) == "power-cap:order=start" and at.is_keeper(text)
+    assert registry.load(text).name == text and at.plain_policy(text) == "power-cap:order=start" and at.is_keeper(text)
     assert at.keeper("wattflow:levels=off", "7.0") == "power-cap:steps=7.0" and not at.is_keeper("power-cap:watts=7")
 
 
@@ -168,7 +172,9 @@ def test_a_signal_lowers_the_clocks_at_once_and_its_end_gives_them_back(tmp_path
         await service.capping.signal(Signal(90.0, "grid", for_s=0.4), "me")
         await until(lambda: driver.clock > 0.0, service)
         assert driver.clock < 4000.0 and service.capping.told()["watts"] == 90.0
-        assert "kept below 90 W" in service.capping.sentence() and at.plain(service.decider.policy) == "power-cap"
+        assert (
+            "kept below 90 W" in service.capping.sentence() and at.plain_policy(service.decider.policy) == "power-cap"
+        )
         await until(lambda: service.decider.policy == "fifo", service)
         assert driver.clock == 0.0 and service.capping.told()["signals"] == [] and service.capping.sentence() == ""
         await closed(service, writer)
@@ -316,6 +322,19 @@ def test_a_start_without_the_cap_of_before_gives_the_clocks_back(tmp_path: Path)
         service, driver, writer = await begun(tmp_path, "fifo")
         await until(lambda: service.decider.policy == "fifo", service)
         assert driver.levels[-1] == m.Level("clock_mhz", 0.0) and not service.decider.lowered()
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_a_signal_above_the_policys_own_cap_lifts_it_not(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await begun(tmp_path, "power-cap:watts=90")
+        await busy(service)
+        await until(lambda: driver.clock > 0.0, service)
+        clock = driver.clock
+        await service.capping.signal(Signal(1e6, "grid"), "me")
+        assert driver.clock == clock and service.decider.lowered()
         await closed(service, writer)
 
     asyncio.run(body())
