@@ -100,15 +100,18 @@ class CapBook:
         held = [one.watts for one in self.signals.values() if one.from_s <= time_s < one.until_s]
         return min([*held, self.series.at(time_s) if self.series is not None else math.inf])
 
+    def edges(self, now_s: float, most: int = power_cap.AHEAD) -> list[float]:
+        """Return when any of the caps begins, changes or ends next."""
+        known = self.series.edges(now_s, most) if self.series is not None else []
+        # Beyond the last edge of the series that is known, nobody knows what holds.
+        last_s = known[-1] if len(known) == most else math.inf
+        ends = [time_s for one in self.signals.values() for time_s in (one.from_s, one.until_s)]
+        return sorted({time_s for time_s in (*known, *ends) if now_s < time_s <= last_s and time_s < math.inf})
+
     def changes(self, now_s: float, most: int = power_cap.AHEAD) -> list[tuple[float, float]]:
         """Return when the cap changes next and what it is from then on, so many times at most."""
-        edges = self.series.edges(now_s, most) if self.series is not None else []
-        # Beyond the last edge of the series that is known, nobody knows what holds.
-        last_s = edges[-1] if len(edges) == most else math.inf
-        ends = [time_s for one in self.signals.values() for time_s in (one.from_s, one.until_s)]
-        edges = sorted({time_s for time_s in (*edges, *ends) if now_s < time_s <= last_s and time_s < math.inf})
         found, before_w = [], self.at(now_s)
-        for time_s in edges:
+        for time_s in self.edges(now_s, most):
             watts = self.at(time_s)
             if watts != before_w:
                 found.append((time_s, watts))
@@ -205,8 +208,9 @@ class Capping:
                 self._write()
         elif self._decider.keeper is not None:
             self._give_back()
-        next_s = later[0][0] if later and begins_s <= now_s else begins_s
-        self._wake_at(next_s - now_s)
+        # Each edge, also one that a lower cap hides: what lies beyond those that are known shows up there.
+        ahead_s = [time_s for time_s in (begins_s, *self.book.edges(now_s, 1)) if time_s > now_s]
+        self._wake_at(min(ahead_s, default=math.inf) - now_s)
         self._soon()
 
     async def signal(self, signal: Signal, by: str) -> None:

@@ -127,7 +127,12 @@ async def signal_cap(request: Request) -> Response:
     except HTTPException as error:
         # Whoever sends signals is told 400 for all that is wrong with one.
         raise HTTPException(400 if error.status_code == 422 else error.status_code, error.detail) from None
-    await _noted(request, who, "cap", **{k: v for k, v in msgspec.structs.asdict(signal).items() if v is not None})
+    await _noted(
+        request,
+        who,
+        "cap",
+        **{k: v for k, v in msgspec.structs.asdict(signal).items() if v is not None or k == "watts"},
+    )
     return answer(request, service.capping.told())
 
 

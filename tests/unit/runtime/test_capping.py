@@ -338,3 +338,41 @@ def test_a_signal_above_the_policys_own_cap_lifts_it_not(tmp_path: Path) -> None
         await closed(service, writer)
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_nobody_looks_where_nothing_changes(hidden: bool, tmp_path: Path) -> None:
+    """A cap for good, and one below a series whose known changes it hides: no look before the next edge."""
+
+    async def body() -> None:
+        service, _, writer = await begun(tmp_path)
+        looks, look = [0], service.capping.look
+
+        def counted() -> None:
+            looks[0] += 1
+            look()
+
+        service.capping.look = counted  # type: ignore[method-assign]
+        if hidden:
+            service.capping.book.series = CapSeries(Series(100.0, (1000.0, 900.0)), service.now() - 50.0)
+        await service.capping.signal(Signal(90.0, "grid"), "me")
+        looks[0] = 0
+        await asyncio.sleep(0.2)
+        assert looks == [0]
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_the_end_of_a_signal_is_seen_beyond_the_changes_that_are_known(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, _, writer = await begun(tmp_path)
+        service.capping.book.series = CapSeries(Series(0.01, (1000.0, 900.0)), service.now())
+        # Sixteen changes of the series are over long before it ends.
+        await service.capping.signal(Signal(90.0, "grid", for_s=0.5), "me")
+        assert service.capping.told()["changes"] == []
+        await until(lambda: service.capping.told()["watts"] > 90.0, service)
+        assert service.capping.told()["signals"] == []
+        await closed(service, writer)
+
+    asyncio.run(body())
