@@ -364,15 +364,9 @@ def test_nobody_looks_where_nothing_changes(hidden: bool, tmp_path: Path) -> Non
     asyncio.run(body())
 
 
-def test_the_end_of_a_signal_is_seen_beyond_the_changes_that_are_known(tmp_path: Path) -> None:
-    async def body() -> None:
-        service, _, writer = await begun(tmp_path)
-        service.capping.book.series = CapSeries(Series(0.01, (1000.0, 900.0)), service.now())
-        # Sixteen changes of the series are over long before it ends.
-        await service.capping.signal(Signal(90.0, "grid", for_s=0.5), "me")
-        assert service.capping.told()["changes"] == []
-        await until(lambda: service.capping.told()["watts"] > 90.0, service)
-        assert service.capping.told()["signals"] == []
-        await closed(service, writer)
-
-    asyncio.run(body())
+def test_the_end_of_a_signal_is_seen_beyond_the_changes_that_are_known() -> None:
+    book = CapBook(CapSeries(Series(10.0, (1000.0, 900.0)), 0.0))
+    book.take(Signal(90.0, "grid", for_s=1000.0), 0.0, "me")
+    # Sixteen changes of the series, all below the signal: looked at again at the first of them.
+    assert book.changes(0.0) == [] and book.edges(0.0, 1) == [10.0]
+    assert book.changes(950.0)[0] == (1000.0, 1000.0) and book.edges(995.0, 1) == [1000.0]
