@@ -119,7 +119,7 @@ def test_a_signal_lowers_the_clock_and_its_end_raises_it(capped: Path, tmp_path:
         home = Home.of(os.environ["WATTFLOW_HOME"])
         about = home.server()
         assert about is not None
-        os.kill(int(about["pid"]), signal.SIGKILL)
+        os.kill(int(str(about["pid"])), signal.SIGKILL)
         # Long enough for the agent to give its clock back: the server that comes back orders it again.
         wait(lambda: ceiling_khz(capped) == FULL_KHZ)
         port = str(about["url"]).rpartition(":")[2]
