@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,9 @@ import pytest
 from research.played_sysfs import FULL_KHZ, ceiling_khz, play_sysfs
 from wattflow import task
 from wattflow.runtime.client import Client
+from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
+from wattflow.runtime.transport import Denied
 
 pytestmark = pytest.mark.slow
 RECOVERED_S = 5.0
@@ -89,3 +92,49 @@ def test_a_cap_is_held_by_clocks_first(capped: Path, lowered: bool, tmp_path: Pa
     finally:
         stop.touch()
         client.shutdown()
+
+
+def ask(method: str, body: dict[str, Any] | None = None, role: str = "operator") -> Any:
+    home = Home.of(os.environ["WATTFLOW_HOME"])
+    return Connection(home.url(), home.token(role)).call(method, "/v1/cap", body)
+
+
+@pytest.mark.parametrize("capped", [1e6], indirect=True)
+def test_a_signal_lowers_the_clock_and_its_end_raises_it(capped: Path, tmp_path: Path) -> None:
+    """Demand response: lower within seconds, again after the server was killed and begun anew, full at the end."""
+    client: Any = Client(name="signal")
+    begun, stop = tmp_path / "begun", tmp_path / "stop"
+    try:
+        client.submit(task(estimate="60s")(works_on), str(begun), str(stop))
+        wait(begun.exists)
+        with pytest.raises(Denied, match="this needs the role operator"):
+            ask("POST", {"watts": 1.0}, "user")
+        for body, told in (({"watts": -1}, "is not a Signal"), ({"watts": 5, "until_s": 1}, "it is over")):
+            with pytest.raises(Denied, match=told) as refused:
+                ask("POST", body)
+            assert refused.value.status == 400
+        assert ceiling_khz(capped) == FULL_KHZ
+        ask("POST", {"watts": 1.0, "name": "grid"})
+        wait(lambda: ceiling_khz(capped) == FULL_KHZ // 2, RECOVERED_S)
+        home = Home.of(os.environ["WATTFLOW_HOME"])
+        about = home.server()
+        assert about is not None
+        os.kill(int(str(about["pid"])), signal.SIGKILL)
+        # Long enough for the agent to give its clock back: the server that comes back orders it again.
+        wait(lambda: ceiling_khz(capped) == FULL_KHZ)
+        port = str(about["url"]).rpartition(":")[2]
+        type_in("up", "--no-agent", "--cap-w", "1000000", "--port", port)
+        wait(lambda: ceiling_khz(capped) == FULL_KHZ // 2)
+        told = ask("GET", role="user")
+        assert told["watts"] == 1.0 and told["signals"][0]["name"] == "grid" and told["series"]
+        assert "wattflow_cap_watts 1.0" in metrics()
+        ask("POST", {"watts": None, "name": "grid"})
+        wait(lambda: ceiling_khz(capped) == FULL_KHZ, RECOVERED_S)
+    finally:
+        stop.touch()
+        client.shutdown()
+
+
+def metrics() -> str:
+    home = Home.of(os.environ["WATTFLOW_HOME"])
+    return Connection(home.url(), home.token("user")).raw("GET", "/metrics")[0].decode()

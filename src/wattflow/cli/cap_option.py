@@ -17,12 +17,14 @@ from pathlib import Path
 
 from wattflow.clusters import carbon, load_cluster
 from wattflow.energy.virtual import DEMO_CURVE
+from wattflow.files import whole
 from wattflow.lab.figures.power_series import cap_kept
 from wattflow.model.cluster import Cluster, Series
 from wattflow.model.errors import InvalidInput, Problem
 from wattflow.model.run import Run
 from wattflow.policy import power_cap, registry, spec
 from wattflow.policy.base import Policy
+from wattflow.runtime.cap_series import CapSeries
 
 LEAST_W, MOST_W = 1e-3, 1e12
 """Far beyond any cluster, and near enough that sums and shares of such watts stay numbers."""
@@ -35,10 +37,15 @@ _TIMES = "times are whole seconds from the start (0, 60, …) or ISO 8601 (2026-
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """A cap: watts over time, and where they come from."""
+    """A cap: watts over time, and where they come from.
+
+    Attributes:
+        begins_s: When the series begins, in seconds since 1970; None: with the run or server that keeps it.
+    """
 
     series: Series
     source: Mapping[str, object] = field(default_factory=dict)
+    begins_s: float | None = None
 
     def beside(self, run: Run) -> tuple[Run, tuple[str, ...]]:
         """Return the run with the cap and how it was kept in its manifest, and the same as lines for a person."""
@@ -71,12 +78,16 @@ def capped(text: str, policy: str) -> tuple[Cap, Policy]:
     return cap, power_cap.following(cap.series, policy=chosen)
 
 
-def held_live(watts: float, policy: str, default: str) -> str:
-    """Return the policy, as it is typed, that keeps a server below so many watts; for the default, `power-cap`."""
-    # `not … <=`: NaN is refused as well.
-    if not LEAST_W <= watts <= MOST_W:
-        raise InvalidInput("--cap-w", f"{watts!r} is out of range; {_RANGE}")
-    return ":".join(("power-cap", *_settings("power-cap" if policy == default else policy), f"watts={watts!r}"))
+def held_live(text: str, policy: str, default: str) -> tuple[str, Cap]:
+    """Return the policy, as it is typed, that keeps a server below a typed cap, and the cap; for the default policy,
+    `power-cap`."""
+    return ":".join(("power-cap", *_settings("power-cap" if policy == default else policy))), _cap(text)
+
+
+def write_live(cap: Cap, path: Path, now_s: float) -> None:
+    """Write a cap for a server: one without dates begins now."""
+    begins_s = now_s if cap.begins_s is None else cap.begins_s
+    whole.write_text(path, CapSeries(cap.series, begins_s).text())
 
 
 def live_floor(watts: float, driver: str, agent: bool, cluster: str | None) -> tuple[str, ...]:
@@ -118,10 +129,10 @@ def _of_file(text: str) -> Cap:
     # Data that begins with a bad cell is no header: its other cell gives it away.
     if rows and _time(rows[0][1][0]) is None and _number(rows[0][1][1]) is None:
         del rows[0]
-    series = _series(rows, source)
+    series, begins_s = _series(rows, source)
     least, most = min(series.values), max(series.values)
     span = {"step_s": series.step_s, "steps": len(series.values), "least_w": least, "most_w": most}
-    return Cap(series, {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), **span})
+    return Cap(series, {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), **span}, begins_s)
 
 
 def _number(cell: str) -> float | None:
@@ -140,7 +151,8 @@ def _time(cell: str) -> tuple[bool, float] | None:
     return None if date is None else (True, date.timestamp())
 
 
-def _series(rows: Sequence[tuple[int, list[str]]], source: str) -> Series:
+def _series(rows: Sequence[tuple[int, list[str]]], source: str) -> tuple[Series, float | None]:
+    """Return rows as a series, and when it begins where they have dates."""
     if not rows:
         raise InvalidInput(source, f"has no rows of a time and watts; {_TIMES}")
     times = [_time(cells[0]) for _, cells in rows]
@@ -153,13 +165,12 @@ def _series(rows: Sequence[tuple[int, list[str]]], source: str) -> Series:
         raise InvalidInput(source, problems)
     # All of one kind by now; dates count from the first of them.
     known = [time for time in times if time is not None]
-    start_s = min(seconds for _, seconds in known) if known[0][0] else 0.0
-    return _on_steps(
-        sorted(
-            (int(at_s - start_s), line, float(cells[1])) for (_, at_s), (line, cells) in zip(known, rows, strict=True)
-        ),
-        source,
+    start_s = min(seconds for _, seconds in known) if known[0][0] else None
+    points = sorted(
+        (int(at_s - (start_s or 0.0)), line, float(cells[1]))
+        for (_, at_s), (line, cells) in zip(known, rows, strict=True)
     )
+    return _on_steps(points, source), start_s
 
 
 def _wrong(cells: Sequence[str], time: tuple[bool, float] | None, first: tuple[bool, float] | None) -> str:

@@ -28,7 +28,7 @@ POLICY = "least-energy"
 START_S = 600.0
 """Longest wait for the server: the first one on a machine compiles the engine, which a busy machine stretches."""
 CLEAR_TEXT = "WATTFLOW_CLEAR_TEXT"
-LOCK = "up.lock"
+LOCK, CAP = "up.lock", "cap.json"
 AGENT, LEARNER = "agent.pid", "learner.pid"
 """Marks of the processes beside the server (`wattflow.runtime.processes`)."""
 PATIENCE_S, END_S = 10.0, 25.0
@@ -47,7 +47,10 @@ def up(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8765,
     policy: Annotated[str, typer.Option("--policy", "-p", help="What decides; `wattflow policies` lists.")] = POLICY,
     cap_w: Annotated[
-        float | None, typer.Option("--cap-w", metavar="W", help="Keep all nodes below W watts: -p power-cap.")
+        str | None,
+        typer.Option(
+            "--cap-w", metavar="W|FILE", help="Keep all nodes below W watts, or a CSV's over time: power-cap."
+        ),
     ] = None,
     learn: Annotated[
         bool, typer.Option("--learn", help="Go on learning from what ends here; for the policy `learned`.")
@@ -138,11 +141,11 @@ def up(
     from wattflow.runtime.drivers import registry as drivers
     from wattflow.server.settings import ServerSettings, listen
 
-    place = home_of(home)
+    place, cap = home_of(home), None
     if cap_w is not None:
         from wattflow.cli import cap_option
 
-        policy = cap_option.held_live(cap_w, policy, POLICY)
+        policy, cap = cap_option.held_live(cap_w, policy, POLICY)
     # The default is known to be there; loading policies takes longer than the rest of this command.
     if policy != POLICY:
         policy = _served(policy)
@@ -180,6 +183,8 @@ def up(
         raise InvalidInput("--lost-after", f"{lost_after} is too short to tell silence by: at least {LEAST_LOST_S:g} s")
     place.make()
     _check_room(place.folder)
+    if cap is not None:
+        cap_option.write_live(cap, place.folder / CAP, time.time())
     with _starting(place):
         # Another `up` may have come and gone since we looked.
         if place.server() is not None:
@@ -198,7 +203,7 @@ def up(
         journal_bytes = o.measured("--keep-journal", keep_journal, units.size_bytes)
         options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
                    "--keep-journal-bytes": journal_bytes, "--objects": objects, "--tls-cert": tls_cert,
-                   "--tls-key": tls_key, "--carbon": carbon}  # fmt: skip
+                   "--tls-key": tls_key, "--carbon": carbon, "--cap": cap and place.folder / CAP}  # fmt: skip
         command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
         command += ["--upgrade"] if upgrade else []
         command += ["--standby"] if standby else []
@@ -234,8 +239,8 @@ def up(
     if agent and driver == "agents":
         remark(apart.about, quiet)
     remark(f"wattflow serves at {place.url()} (policy {policy}, driver {driver}); its folder is {place.folder}", quiet)
-    if cap_w is not None:
-        for line in cap_option.live_floor(cap_w, driver, agent, cluster):
+    if cap is not None:
+        for line in cap_option.live_floor(min(cap.series.values), driver, agent, cluster):
             remark(line, quiet)
     remark(f"its page is {place.url()}/ (`wattflow view` opens it and logs you in)", quiet)
 

@@ -15,6 +15,7 @@ from wattflow.kube.argo.watching import Flows
 from wattflow.kube.decider_port import Choice, Chosen, Wanted
 from wattflow.kube.estimates import FUNCTION, Estimates
 from wattflow.kube.executions import ORDERS, Executions
+from wattflow.kube.level_orders import LevelOrders
 from wattflow.live import Engine, candidate_rows, protocol
 from wattflow.live.shielding import Adviser
 from wattflow.model.cluster import Node, Sleep
@@ -76,9 +77,10 @@ class EngineDecider:
         sleep_of: SleepOf = lambda node: None,
         rehearsing: Adviser | None = None,
         data: bool = False,
+        levels: LevelOrders | None = None,
     ) -> None:
         self.engine = Engine(as_requested(policy), score_limit=score_limit)
-        self.rehearsing = rehearsing
+        self.rehearsing, self._levels = rehearsing, levels if levels is not None else LevelOrders()
         self._capped, self._sleep_of = capped, sleep_of
         self._nodes: dict[str, int] = {}
         self._curves: dict[str, PowerProfile | None] = {}
@@ -96,11 +98,9 @@ class EngineDecider:
         self._tag_of: dict[str, int] = {}
         self._shapes: OrderedDict[tuple[object, ...], int] = OrderedDict()
         self._own: dict[str, tuple[int, int]] = {}
-        self._resources = [accounting.PODS]
-        self._now_s = 0.0
+        self._resources, self._now_s = [accounting.PODS], 0.0
         self._gangs = gangs.Gangs()
-        self._flows, self._executions = flows, executions
-        self._finish_first = finish_first
+        self._flows, self._executions, self._finish_first = flows, executions, finish_first
         self._structure: Structure | None = None
         self._emptied: list[str] = []
         self._later: dict[str, tuple[objects.Node, accounting.Amounts, PowerProfile | None]] = {}
@@ -128,10 +128,9 @@ class EngineDecider:
                 del self._names[self._nodes.pop(name)]
         self._curves[name] = profile
         offered = self._offered[name] = self._capped(name, allocatable)
-        threads = power.threads_of(node)
         facts = Node(
             name,
-            cores=threads,
+            cores=power.threads_of(node),
             memory_bytes=offered.get(accounting.MEMORY, 0),
             # A cap may leave none, and a node of no cores is refused (`model.cluster.Node`); a thousandth takes no pod.
             allocatable_cores=max(1e-3, accounting.cores(offered)),
@@ -139,6 +138,7 @@ class EngineDecider:
             architecture=node.status.node_info.architecture or "amd64",
             power=profile,
             sleep=self._sleep_of(node),
+            frequencies=self._levels.of(node),
         )
         for resource in sorted(offered):  # the first few names that come are the ones that the engine counts
             self._counts_by(resource)
@@ -182,9 +182,8 @@ class EngineDecider:
         left = self._left_by_ours(name)
         told = {key: min(value, max(0, left.get(key, 0))) for key, value in amounts.items()}
         (self._overbooked.discard if told == amounts else self._overbooked.add)(name)
-        amounts = told
-        cores, memory = accounting.cores(amounts), amounts.get(accounting.MEMORY, 0)
-        counts = {resource: amounts.get(resource, 0) for resource in self._resources}
+        cores, memory = accounting.cores(told), told.get(accounting.MEMORY, 0)
+        counts = {resource: told.get(resource, 0) for resource in self._resources}
         self.engine.put(protocol.LOAD, id, cores=cores, memory_bytes=memory, counts=counts)
 
     def _left_by_ours(self, name: str) -> accounting.Amounts:
@@ -236,6 +235,7 @@ class EngineDecider:
                 self._pinned(wanted, self._nodes[name])
         kept = set()
         result = self.engine.step(now_s)
+        self._levels.take(result.actions, self._names, self.engine)
         for action in result.actions:
             if action.kind is protocol.Act.SLEEP:  # not now
                 self.engine.put(protocol.NODE, action.who, state=protocol.Power.ON)
@@ -366,8 +366,8 @@ class EngineDecider:
         for action in result.actions:
             if action.kind in ordered and action.who in self._names:
                 ordered[action.kind].append(self._names[action.who])
-        # Order of `ordered`: sleep, wake, as `Chosen` has them.
-        return Chosen(choices, wake_at_s, *ordered.values())
+        self._levels.take(result.actions, self._names, self.engine)
+        return Chosen(choices, wake_at_s, *ordered.values())  # sleep, wake
 
     def task_of(self, uid: str) -> int | None:
         """Return the engine's task for a pod that is wanted or held."""

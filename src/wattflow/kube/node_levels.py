@@ -16,6 +16,7 @@ heard of for a while, everything is given back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import math
@@ -103,7 +104,7 @@ class NodeLevels:
         for knob, value in wanted.items():
             if self._set.get(knob) != value and knob not in self._refused:
                 self._turn(knob, value)
-        return self._answer(problem)
+        return self._answer(problem, annotation)
 
     def let_go(self) -> None:
         """Give everything back: nobody orders any more."""
@@ -121,13 +122,15 @@ class NodeLevels:
             self._refused[knob] = (value, str(error))
             log.warning("%s", error)
 
-    def _answer(self, problem: str) -> dict[str, Any]:
+    def _answer(self, problem: str, annotation: str) -> dict[str, Any]:
         knobs = {knob.id: [knob.low, knob.high] for knob in self._holder.knobs if knob.mine}
         refused = {knob: why for knob, (_, why) in self._refused.items()}
         return {
             "knobs": knobs,
             "in_force": dict(self._set),
             "refused": refused | ({"order": problem} if problem else {}),
+            # Whoever renews an order sees by this end that it was read.
+            "until_s": 0.0 if problem or not annotation else json.loads(annotation).get("until_s", 0.0),
         }
 
 
@@ -154,6 +157,9 @@ async def serve(client: Client, node: str, levels: NodeLevels, stop: asyncio.Eve
                 continue
     finally:
         levels.let_go()
+        # Nobody shall count on what nobody can set any more; who cannot be told notices by the silence.
+        with contextlib.suppress(ApiError, OSError, TimeoutError):
+            await client.call("PATCH", path, {"metadata": {"annotations": {STATUS: None}}}, content=MERGE)
 
 
 async def run(node: str) -> None:

@@ -30,6 +30,7 @@ from wattflow.kube.frame.broker import Broker
 from wattflow.kube.frame.role import Role
 from wattflow.kube.http_endpoints import serving, shield_gauges
 from wattflow.kube.leader import Leader
+from wattflow.kube.level_orders import LevelOrders
 from wattflow.kube.past_decisions import Decisions
 from wattflow.kube.power import GROUP, Watts
 from wattflow.kube.preempt import Evictor, Preemptor
@@ -58,7 +59,7 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
     """Tell what the cluster or our rights lack, all at once."""
     found = []
     node_switches.make(chosen, client)  # raises for a login that is not there: now, not at the first node that sleeps
-    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.actuators else _NEEDS
+    needs = (*_NEEDS, ("", "nodes", "patch")) if chosen.claim or chosen.actuators or chosen.levels else _NEEDS
     if chosen.mode != "schedule":  # a shadow and an extender write nothing, and lead nobody
         needs = tuple(need for need in _NEEDS if need[2] in ("list", "watch"))
     if chosen.mode != "extender" and chosen.joules < 1:
@@ -82,6 +83,8 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
         needs = (*needs, *queued_work.RIGHTS)
     if chosen.publish:
         needs = (*needs, ("", "nodes/status", "patch"))
+    if chosen.levels and role is not None:
+        found.append(Problem("energy.levels", "several placers of a frame would order of the same nodes"))
     if chosen.resize:
         needs = (*needs, ("", "pods/resize", "patch"))
         offered = msgspec.json.decode(await client.call("GET", "/api/v1"))["resources"]
@@ -145,15 +148,23 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
     executions = Executions(Path(chosen.executions)) if chosen.executions else None
     if executions is not None:
         executions.restore()
+
+    def look_at(node: str) -> None:
+        if (view := scheduler.book.cluster.nodes.get(node)) is not None:
+            scheduler.book.tell_node(view)
+
     rehearsing = adviser(policy.name)
     usual = chosen.sleep_state if chosen.actuators else None
+    levels = LevelOrders(chosen.name if chosen.levels else "")
     decider = EngineDecider(
         policy, 0 if extends else chosen.score_limit, watts.capped, flows, chosen.finish_first, estimates, executions,
         lambda node: sleep_facts.of(node, usual) if usual is not None and sleeping.may_sleep(node) else None,
-        rehearsing, chosen.data,
+        rehearsing, chosen.data, levels,
     )  # fmt: skip
     scheduler = Scheduler(client, chosen, decider, watts, estimates=estimates, executions=executions, role=role)
     _show_shield(scheduler, rehearsing)
+    if chosen.levels:
+        scheduler.extra.append(lambda: levels.run(client, lambda: scheduler.may_bind and scheduler.book.live, look_at))
     if chosen.journal:
         decisions = Decisions.into(Path(chosen.journal), decider)
         scheduler.note_of = decisions.note
@@ -331,7 +342,7 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
     fixed = ("name", "mode", "lease_name", "lease_namespace", "address", "port", "concurrency", "profiles", "argo",
              "token_file", "executions", "hook", "redfish", "redfish_login", "redfish_ca", "wake_on_lan", "suspend",
              "broadcast", "karpenter", "node_groups", "wake_s", "enter_s", "forecast", "publish", "resize",
-             "resize_after_s", "data", "predict", "journal", "joules",
+             "resize_after_s", "data", "predict", "journal", "joules", "levels",
              "provision", "allocate", "preempt", "consolidate", "kueue", "guess", "shadow_namespace")  # fmt: skip
     for key in fixed:
         if getattr(old, key) != getattr(new, key):

@@ -86,6 +86,7 @@ class SchedulerSettings:
     publish: bool = False
     resize: bool = False
     resize_after_s: float = 60.0
+    levels: bool = False
     joules: float = 0.1
     provision: bool = False
     allocate: bool = False
@@ -192,6 +193,7 @@ def _read(root: StrictTable) -> SchedulerSettings:
                 "publish",
                 "resize",
                 "resize_after_s",
+                "levels",
             ),
         ),
         ("workflows", ("argo", "finish_first", "executions", "data", "predict")),
@@ -256,6 +258,8 @@ def _read(root: StrictTable) -> SchedulerSettings:
         root.problem("sleep", "consolidate empties nodes to sleep: say what switches them")
     if settings.kueue and not settings.actuators:
         root.problem("sleep", "kueue wakes nodes for what Kueue holds back: say what switches them")
+    if settings.levels and settings.mode != "schedule":
+        root.problem("energy", f"levels orders clocks of nodes; mode {settings.mode} orders nothing")
     beyond = settings.actuators or settings.claim or settings.executions or settings.forecast or settings.journal
     if settings.mode == "extender" and beyond:
         root.problem("mode", "extender scores one pod at a time: no sleep, claims, gates, workflows or journal")

@@ -10,13 +10,17 @@ does one that would still run at a lower step of the series and leave none then.
 takes a task even above the cap, so that nothing waits for ever.
 
 `following` makes the policy for a series in watts; the registered one caps the whole cluster at so many ``watts``, or
-at a ``share`` of its full watts. Watts are those of the profiles at the present allocation. O(nodes) per task and
-instant. Ties go to the lower index. A node without a profile counts nothing and is used only where none with one fits.
+at a ``share`` of its full watts. A server, whose caps may change by word from outside, writes the cap of this moment
+and its next changes into the policy's text as ``steps=`` (`stepped`) and anew at each of them.
+
+Watts are those of the profiles at the present allocation. O(nodes) per task and instant. Ties go to the lower index. A
+node without a profile counts nothing and is used only where none with one fits.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,19 +28,24 @@ import numpy as np
 
 from wattflow.engine.settings import PolicySettings
 from wattflow.model.cluster import Cluster, Series
+from wattflow.model.errors import InvalidInput
 from wattflow.policy import effects, series, terms, view
 from wattflow.policy.base import Policy
 from wattflow.policy.jit import jit
 
+Changes = Sequence[tuple[float, float]]
+"""When a cap changes, and the watts from then on."""
 DIAL = view.dials(share=0.8, watts=0.0)
 """Of all nodes' full watts; or, where it is above 0, the cap itself."""
-NOTES = view.notes(*series.BLOCKS, "capped", "level")
+NOTES = view.notes(*series.BLOCKS, "capped", "level", "later_s", "later_w")
 CAP = 0
 """The one series: watts."""
 ROOM = 0.95
 """A frequency rises again only while watts above idle stay below this share of what the cap leaves for them."""
 AHEAD = 16
 """Steps of the series that a start looks ahead, at most."""
+UNCAPPED_W = 1e12
+"""As good as none: at this cap no clock is lowered."""
 
 
 @jit
@@ -137,6 +146,25 @@ def slowed_later_w(state, until_s):
 
 
 @jit
+def edge_s(state, k):
+    """Return when the cap changes for the k-th time from now on; inf where nobody says so."""
+    told_s = view.recall(state, NOTES.later_s, k - 1)
+    if told_s >= 0.0:
+        return told_s
+    step = series.step_s(state, CAP)
+    return (math.floor(view.now_s(state) / step) + k) * step
+
+
+@jit
+def edge_w(state, k, at_s):
+    """Return the cap from such a change on."""
+    if view.recall(state, NOTES.later_s, k - 1) >= 0.0:
+        return view.recall(state, NOTES.later_w, k - 1)
+    # In the middle: a sum of floats may fall short of the edge.
+    return series.value(state, CAP, at_s + 0.5 * series.step_s(state, CAP))
+
+
+@jit
 def hold_for_later(state, task, variant, out):
     """Hold back what would still run when the cap falls, and then exceed it at the slowest clocks; tell whether any.
 
@@ -144,13 +172,11 @@ def hold_for_later(state, task, variant, out):
     tasks before it begins.
     """
     now = view.now_s(state)
-    step = series.step_s(state, CAP)
     cap_w = series.value(state, CAP, now)
     held = False
     for k in range(1, AHEAD + 1):
-        at_s = (math.floor(now / step) + k) * step
-        # In the middle: a sum of floats may fall short of the edge.
-        then_w = series.value(state, CAP, at_s + 0.5 * step)
+        at_s = edge_s(state, k)
+        then_w = edge_w(state, k, at_s)
         lasts = False
         room_w = math.inf
         for c in range(out.size):
@@ -226,10 +252,22 @@ def step_w(state, node, change):
     return above_w * (view.frequency_power(state, node, level + change) - view.frequency_power(state, node, level))
 
 
+@jit
+def raise_all(state):
+    """Give every node its full clock, idle ones too: whoever decides next may never ask for it."""
+    for node in range(view.nodes_n(state)):
+        if view.recall(state, NOTES.level, node) > 0.0:
+            effects.note(state, NOTES.level, node, 0)
+            effects.order_frequency(state, node, 0)
+
+
 def act(state):
     """Step down while above the cap, up while there is room; and be there when the cap changes."""
     now = view.now_s(state)
     cap_w = series.value(state, CAP, now)
+    if cap_w >= UNCAPPED_W:
+        raise_all(state)
+        return
     watts = present_w(state)
     idle_w = idle_now_w(state)
     change = 1 if watts > cap_w else -1
@@ -253,21 +291,30 @@ def act(state):
         effects.order_timer(state, (math.floor(now / step) + 1.0) * step)
 
 
-def _lay_out(state: Any, cluster: Cluster, cap: Series, zone: str | None) -> None:
+def _lay_out(state: Any, cluster: Cluster, cap: Series, zone: str | None, later: Changes | None = None) -> None:
     # A live engine lays out anew when a node comes or changes: clocks that were ordered stand.
     # The cluster lists the nodes that are there in the order of their rows; rows of nodes that left are empty.
     capped = np.zeros(len(state.nodes))
     capped[np.asarray(state.nodes["pos"]) >= 0] = [float(zone is None or node.zone == zone) for node in cluster.nodes]
-    view.lay_out(state, NOTES, capped=capped, level=np.asarray(state.nodes["frequency"]), **series.blocks([cap]))
+    # Below 0 the series has them; inf is never.
+    later_s, later_w = np.full(AHEAD, -1.0 if later is None else math.inf), np.zeros(AHEAD)
+    for k, (at_s, watts) in enumerate((later or ())[:AHEAD]):
+        later_s[k], later_w[k] = at_s, watts
+    level = np.asarray(state.nodes["frequency"])
+    view.lay_out(state, NOTES, capped=capped, level=level, later_s=later_s, later_w=later_w, **series.blocks([cap]))
 
 
-def prepare(state: Any, cluster: Cluster) -> None:
-    """Lay out a constant cap: in watts, or as a share of all nodes' full watts."""
+def _typed_w(state: Any) -> float:
+    """Return the cap by the policy's numbers: in watts, or as a share of all nodes' full watts."""
     classes = state.classes
     # ``full_w`` is without devices; they idle at least.
     full_w = float(((classes.full_w + classes.device_idle_w) * classes.count).sum())
-    cap_w = float(state.params[DIAL.watts]) or float(state.params[DIAL.share]) * full_w
-    _lay_out(state, cluster, Series(3600.0, (cap_w,)), None)
+    return float(state.params[DIAL.watts]) or float(state.params[DIAL.share]) * full_w
+
+
+def prepare(state: Any, cluster: Cluster) -> None:
+    """Lay out a constant cap."""
+    _lay_out(state, cluster, Series(3600.0, (_typed_w(state),)), None)
 
 
 def following(cap_w: Series, zone: str | None = None, policy: Policy | None = None) -> Policy:
@@ -278,6 +325,30 @@ def following(cap_w: Series, zone: str | None = None, policy: Policy | None = No
 
     # Without the share: nobody reads it here, and manifests would tell of a cap that is not held.
     return replace(policy or POWER_CAP, prepare=known, params={}, limits={})
+
+
+def stepped(policy: Policy, text: str, alone: bool) -> Policy:
+    """Make the policy that keeps what ``steps=`` says: ``WATTS`` now, then ``/SECONDS/WATTS`` for each change to come.
+
+    Seconds are the engine's (since 1970 where it is live). With ``alone`` false the cap of the policy's own numbers
+    holds besides, and the lower of the two counts.
+    """
+    try:
+        now_w, *rest = [float(part) for part in text.split("/")]
+        later = list(zip(rest[::2], rest[1::2], strict=True))
+    except ValueError:
+        later, now_w = [], math.nan
+    times = [at_s for at_s, _ in later]
+    # `not … >`: NaN is refused as well.
+    if any(not watts > 0.0 for watts in (now_w, *(watts for _, watts in later))) or times != sorted(set(times)):
+        raise InvalidInput(policy.name, f"steps is WATTS and then /SECONDS/WATTS for each change, not {text[:80]!r}")
+
+    def known(state: Any, cluster: Cluster) -> None:
+        most_w = UNCAPPED_W if alone else _typed_w(state)
+        told = [(at_s, min(most_w, watts)) for at_s, watts in later]
+        _lay_out(state, cluster, Series(3600.0, (min(most_w, now_w),)), None, told)
+
+    return replace(policy, prepare=known)
 
 
 POWER_CAP = Policy(

@@ -61,7 +61,7 @@ def base_of(text: str) -> tuple[str, list[str]]:
 def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
     """The policy with the numbers and settings that were typed, under the typed name."""
     numbers: dict[str, float] = {}
-    shield = ""
+    shield, steps = "", ""
     for item in settings:
         key, equals, value = item.partition("=")
         if not equals:
@@ -89,9 +89,13 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
             shield = value
         elif key == "weights" and policy.name == "learned":
             policy = replace(policy, prepare=_weighted(value), ready=None)
+        elif key == "steps" and policy.name == "power-cap":
+            steps = value
         else:
             raise InvalidInput(text, f"{policy.name} has no {key!r}; its keys are {_keys(policy)}")
     policy = policy.with_params(**numbers)
+    if steps:
+        policy = importlib.import_module("wattflow.policy.power_cap").stepped(policy, steps, alone=not numbers)
     if shield not in ("", "none"):  # last: it has to know what else was asked for
         policy = importlib.import_module("wattflow.plan.shield").shielded(policy, shield)
     return replace(policy, name=text)

@@ -264,7 +264,9 @@ class Actions:
         node_state: Callable[[str, str], None],
     ) -> None:
         self._driver, self._sink, self._nodes, self._attempts = driver, sink, nodes, attempts
-        self._node_state = node_state
+        self._decider, self._node_state = decider, node_state
+        self._levels: dict[str, Level] = {}
+        self._stood_in: set[str] = set()
         self.waking = Waking(sink.now, lambda node: driver.power(node, on=True), sink.gone)
         self.warming = Warming(decider, driver, nodes)
         self.adopting = Adopting(decider, nodes, tasks, attempts)
@@ -301,11 +303,36 @@ class Actions:
         node = self._nodes.by_engine(action.who)
         if node is None or not isinstance(self._driver, Levelling):
             return
-        clocks = node.spec.clocks_mhz
+        name = node.spec.name
         if action.kind == Act.CAP and node.spec.caps:
-            self._driver.level(node.spec.name, Level("cap_w", float(max(0, action.value))))
-        elif action.kind == Act.FREQUENCY and action.value < len(clocks):
-            self._driver.level(node.spec.name, Level("clock_mhz", clocks[action.value] if action.value else 0.0))
+            # A clock that stood for a cap of before the start would stay for ever.
+            if name in self._stood_in:
+                self._stood_in.discard(name)
+                self._order(name, Level("clock_mhz"))
+            self._order(name, Level("cap_w", float(max(0, action.value))))
+        elif action.kind == Act.FREQUENCY and (level := _clock(node.spec, action.value)) is not None:
+            before = self._levels.get(name)
+            # Another policy decides now: nobody else would lift the limit.
+            if before is not None and before.kind == "cap_w" and before.value > 0:
+                self._order(name, Level("cap_w"))
+            self._order(name, level)
+
+    def _order(self, node: str, level: Level) -> None:
+        assert isinstance(self._driver, Levelling)
+        self._levels[node] = level
+        self._driver.level(node, level)
+
+    def level_again(self, node: str) -> None:
+        """Order the level that the engine reckons with on a node: whoever comes back has full clock."""
+        record = self._nodes.get(node)
+        if record is None or not isinstance(self._driver, Levelling):
+            return
+        known, number = self._levels.get(node), self._decider.level_of(record.engine)
+        # Of before the start only the engine knows, and it knows the clock alone.
+        level = known if known is not None and known.kind == "cap_w" else _clock(record.spec, number)
+        if number and level is not None:
+            self._order(node, level)
+            self._stood_in |= {node} if known is None else set()
 
     def _power(self, action: Action) -> None:
         node = self._nodes.by_engine(action.who)
@@ -315,3 +342,10 @@ class Actions:
             self.waking.order(node.spec.name, node.spec.wake_s)
         elif node is not None:
             self._driver.power(node.spec.name, on=False)
+
+
+def _clock(node: m.Node, level: int) -> Level | None:
+    """Return the order for a frequency level, or None where the node announced no such level."""
+    if level >= len(node.clocks_mhz):
+        return None
+    return Level("clock_mhz", node.clocks_mhz[level] if level else 0.0)

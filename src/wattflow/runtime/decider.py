@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from wattflow.live import Engine, Kind, fork, journal
 from wattflow.live.protocol import Step, Why
@@ -54,6 +55,8 @@ CHOSEN = "chosen"
 """In a journal, in place of `use`: the policy that was chosen by rehearsal, not the one that was asked for."""
 SHIELD = "shield"
 """In a journal: what the shield has observed by then (`live.shielding.Remembered`, as plain values)."""
+KEEPER = "power-cap"
+"""The policy that keeps caps: no objective of a workflow takes its place."""
 NEVER = 1_000_000
 """Tries that the engine allows; how often a task may fail by its own doing is the service's count."""
 
@@ -66,7 +69,8 @@ class JournaledEngine:
 
     def __init__(self, policy: str, seed: int = 0, rehearsing: Adviser | None = None) -> None:
         self.entries: list[bytes] = []
-        self.policy = self._own = policy
+        self.policy = self.own = self._served = policy
+        self.keeper: str | None = None
         self.rehearsing = rehearsing
         self.shield: dict[str, Any] = {}
         self.aside = SetAside()
@@ -103,6 +107,14 @@ class JournaledEngine:
     def knows(self, function: str) -> bool:
         """Say whether the engine has seen a function."""
         return function in self.engine.functions
+
+    def level_of(self, node: int) -> int:
+        """Return the frequency level that the engine reckons with on a node; 0 is full clock."""
+        return int(self.engine.describe(node).get("frequency", 0))
+
+    def lowered(self) -> bool:
+        """Return whether any node is reckoned with below full clock."""
+        return bool(np.any(self.engine.state.nodes["frequency"] > 0))
 
     def function_name(self, number: int) -> str:
         """The function that the engine's number stands for."""
@@ -142,21 +154,39 @@ class JournaledEngine:
     def use(self, policy: str) -> None:
         """Another policy from now on, also for those who name no objective. Raises before anything is written where
         it cannot run live."""
-        self._use(policy)
-        self._own = policy
+        self.own = self._served = policy
+        if self.keeper is None:
+            self._use(policy)
+
+    def again(self) -> None:
+        """Have the policy in use note its nodes anew: a snapshot of an earlier version has other notes."""
+        self._use(self.policy)
 
     def keep(self) -> None:
         """Take the policy in use for the server's own."""
-        self._own = self.policy
+        self.own = self._served = self.policy
+
+    def keeps(self, own: str) -> None:
+        """The policy in use keeps a cap in the place of this one."""
+        self.keeper, self.own, self._served = self.policy, own, own
+
+    def cap(self, keeper: str | None) -> None:
+        """Have this policy decide, whoever asks for another, for it keeps a cap; with None, who decided before."""
+        self.keeper = keeper
+        wanted = self._served if keeper is None else keeper
+        if wanted != self.policy:
+            self._use(wanted)
 
     def serve(self, objectives: Collection[str | None]) -> None:
         """Use what serves the objectives of all open workflows (None for one without) from now on: the policy of the
         one that they have in common, else the weights of each."""
-        wanted = {POLICY_OF[one] if one is not None else self._own for one in objectives}
-        chosen = wanted.pop() if len(wanted) == 1 else WEIGHTED
+        wanted = {POLICY_OF[one] if one is not None else self.own for one in objectives}
+        # A cap is the cluster's: a workflow that wants to be quick does not lift it.
+        capped = self.own.partition(":")[0] == KEEPER
+        self._served = self.own if capped else wanted.pop() if len(wanted) == 1 else WEIGHTED
         # Also back to the server's own: an objective is its workflow's, not that of whoever comes after it.
-        if chosen != self.policy:
-            self._use(chosen)
+        if self.keeper is None and self._served != self.policy:
+            self._use(self._served)
 
     def _use(self, policy: str) -> None:
         self._call("use", policy)
@@ -175,8 +205,9 @@ class JournaledEngine:
             if self.policy == FALLBACK:
                 raise
             self.aside.put("policy", self.policy, error)
-            if self._own == self.policy:
-                self._own = FALLBACK  # else the next submission would bring the broken one back
+            if self.own == self.policy:
+                self.own = FALLBACK  # else the next submission would bring the broken one back
+            self._served = FALLBACK if self._served == self.policy else self._served
             self.policy = FALLBACK
             self.close()
             step = self._call("step_on", FALLBACK)
@@ -194,7 +225,8 @@ class JournaledEngine:
 
     def _look_ahead(self, now_s: float) -> Policy | None:
         """Ask the rehearsal. One that fails is not asked again: what it would have chosen is advice."""
-        if self.rehearsing is None:
+        # What it would choose is no policy that keeps a cap.
+        if self.rehearsing is None or self.keeper is not None:
             return None
         try:
             return self.rehearsing.consider(self.engine, now_s)

@@ -8,9 +8,10 @@ what the engine is told with what the simulator is told. What the wire has no wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import MISSING, fields
 
+from wattflow.levels.clock_grid import frequencies_of
 from wattflow.model import cluster as model
 from wattflow.model.cluster import DeviceLevels, FunctionLevels
 from wattflow.model.profile import DeviceProfile, PowerProfile, Provenance, Scope
@@ -88,13 +89,6 @@ def node_of(told: m.Node) -> model.Node:
         architecture=told.architecture, features=tuple(told.features), power=power, devices=devices, speed=told.speed,
         sleep=sleep, keep_alive_s=told.keep_alive_s, frequencies=frequencies_of(told.clocks_mhz),
     )  # fmt: skip
-
-
-def frequencies_of(clocks_mhz: Sequence[float]) -> tuple[model.Frequency, ...]:
-    """Decode announced clocks: speed follows the clock, half of a work's joules its cube (as `levels.response` begins
-    with)."""
-    shares = [clock / clocks_mhz[0] for clock in clocks_mhz] or [1.0]
-    return tuple(model.Frequency(share, share * (1 + share**3) / 2) for share in shares)
 
 
 def node_message(node: model.Node) -> m.Node:

@@ -34,6 +34,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from wattflow.levels.unseen import clock_share
 from wattflow.live.protocol import Placement
 from wattflow.predict.online import Corrector, CurveCorrector
 from wattflow.runtime import messages as m
@@ -138,6 +139,24 @@ class LevelLearning:
     def __init__(self) -> None:
         self._full: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._bound: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self._counters: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+
+    def counted(self, function: str, device: m.Device, use: m.GpuUse) -> bool:
+        """Note the counters of a run at full clock that had its device to itself. True when they say by it how much of
+        the function follows the clock, which nobody knew."""
+        key = (function, device.model)
+        if not device.clocks_mhz or use.memory is None or use.samples < SAMPLES or use.beside >= ALONE:
+            return False
+        before = self.foreseen(*key)
+        self._counters[key] = [*self._counters[key], (use.duty, use.memory)][-KEPT:]
+        return before is None and self.foreseen(*key) is not None and self.bound(*key) is None
+
+    def foreseen(self, function: str, model: str) -> float | None:
+        """Return what counters tell of the part that follows the clock; None: unknown, so full clock."""
+        known = self._counters.get((function, model), [])
+        if len(known) < ENOUGH_RUNS:
+            return None
+        return clock_share(*(statistics.median(values) for values in zip(*known, strict=True)))
 
     def ended(self, function: str, device: m.Device, runtime_s: float, clock_mhz: float) -> bool:
         """Count a run that had its device to itself; 0 MHz is full clock. True when a response is known by it."""
@@ -178,7 +197,10 @@ class LevelLearning:
     def _of(self, device: m.Device) -> dict[str, float]:
         if len(device.clocks_mhz) < 2:
             return {}
-        known = {name: self.bound(name, model) for name, model in sorted(self._bound) if model == device.model}
+        names = sorted({name for name, model in (*self._bound, *self._counters) if model == device.model})
+        # What was measured at other clocks goes before what counters at full clock say.
+        both = {name: (self.bound(name, device.model), self.foreseen(name, device.model)) for name in names}
+        known = {name: foreseen if bound is None else bound for name, (bound, foreseen) in both.items()}
         return {name: share for name, share in known.items() if share is not None}
 
 
@@ -374,6 +396,10 @@ class Learning:
         assert end.started_s is not None and end.ended_s is not None
         if self.levels.ended(name, device, end.ended_s - end.started_s, level.value if level else 0.0):
             log.info("%.2g of %s follows the clock of %s", self.levels.bound(name, device.model), name, device.model)
+            self._tell(node)
+        elif level is None and end.gpu is not None and self.levels.counted(name, device, end.gpu):
+            told = "by its counters %.2g of %s follows the clock of %s"
+            log.info(told, self.levels.foreseen(name, device.model), name, device.model)
             self._tell(node)
 
     def on_gpu(self, spec: m.Task, variant: int, node: m.Node, device: int, runtime_s: float, use: m.GpuUse) -> None:

@@ -293,6 +293,10 @@ class RowLedger:
         """Somebody did something; written with what it changes."""
         self._put(Write.AUDIT, self.chain.append(at_s, who, action, about))
 
+    def setting(self, key: str, value: str) -> None:
+        """Write a setting of the server's own, in the place of what it was."""
+        self._put(Write.META, {"key": key, "value": value})
+
     def token(self, row: Row) -> None:
         """A token is given out; its audit entry is in the same commit."""
         self._put(Write.TOKEN, row)

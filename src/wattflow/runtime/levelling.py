@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
+from wattflow.levels.clock_grid import grid
 from wattflow.levels.holder import Holder
 from wattflow.levels.port import Knob, LevelRefused
 from wattflow.runtime import messages as m
@@ -23,8 +24,6 @@ log = logging.getLogger(__name__)
 LOOK_S, SILENT_S, TRY_AGAIN_S = 0.5, 3.0, 300.0
 """A server that is silent for so long has lost the lease of its levels: it takes an agent for lost after as long."""
 KINDS = ("clock_mhz", "cap_w")
-GRID, LOWEST = 8, 0.5
-"""Clocks that are announced, evenly spaced from full to half."""
 
 
 class AgentLevels:
@@ -111,6 +110,7 @@ class AgentLevels:
         if self._now() - self._heard_s > SILENT_S and (self._orders or self._wanted):
             log.warning("the server is not heard of: clocks and limits are given back")
             await self.forget()
+            self.changed.set()  # announced anew, so that a server that comes back orders them again
         async with self._turning:
             gone = await asyncio.to_thread(self._holder.check)
         for knob, reason in gone.items():
@@ -148,9 +148,7 @@ class AgentLevels:
         knobs = self._knobs(device, "clock_mhz")
         if not knobs:
             return []
-        high, low = min(knob.high for knob in knobs), max(knob.low for knob in knobs)
-        floor = max(low, LOWEST * high)
-        return [float(round(high - (high - floor) * i / (GRID - 1))) for i in range(GRID)]
+        return grid(max(knob.low for knob in knobs), min(knob.high for knob in knobs))
 
     async def _turn(self, device: int, kind: str) -> None:
         """Bring knobs to what is wanted now. What is refused leaves full clock, and is not tried again for a while."""

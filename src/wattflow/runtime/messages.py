@@ -155,11 +155,14 @@ class GpuUse(Struct, frozen=True, omit_defaults=True):
         duty: Part of the time for which it kept its share busy.
         beside: Busy share of the others on the GPU, on average; 0 where it was alone.
         samples: Readings that this comes from.
+        memory: Part of the time in which the GPU's memory was read or written, while it had the GPU to itself; None
+            where nobody told.
     """
 
     duty: Annotated[float, Meta(ge=0, le=1)]
     beside: Annotated[float, Meta(ge=0, le=1024)] = 0.0
     samples: Annotated[int, Meta(ge=0, le=2**40)] = 0
+    memory: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
 Ending = Literal["done", "failed", "time_limit", "cancelled", "refused", "node_lost"]

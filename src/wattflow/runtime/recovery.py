@@ -17,6 +17,7 @@ from wattflow.live import SEAL, TASK
 from wattflow.policy import registry
 from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import Limits, month_of
+from wattflow.runtime.capping import META
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.compaction import rebuilt
 from wattflow.runtime.drivers.base import Driver
@@ -59,7 +60,9 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
     service.ledger.next_entry = max(service.ledger.next_entry, replayed.sequence + 1)
     service.ledger.checksum = replayed.checksum
     still_open = [w for w in service.workflows.values() if w.state == "open"]
-    if decider.policy != policy and not still_open:
+    if service.capping.restore(reads.meta(database).get(META), policy, bool(still_open)):
+        pass  # its first look takes up the caps of now
+    elif decider.policy != policy and not still_open:
         decider.use(policy)
     elif not any(w.objective for w in still_open):
         decider.keep()  # work that is open under one policy ends under it, whatever this start was told

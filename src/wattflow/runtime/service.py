@@ -22,6 +22,7 @@ from wattflow.live.protocol import Outcome as EngineOutcome
 from wattflow.runtime import messages as m
 from wattflow.runtime.accounts import Accounts
 from wattflow.runtime.actions import Actions
+from wattflow.runtime.capping import Capping, plain_policy
 from wattflow.runtime.checks import check_submission, unmet
 from wattflow.runtime.clock import Clock
 from wattflow.runtime.decider import JournaledEngine
@@ -90,6 +91,7 @@ class Service:
         self.actions = Actions(
             decider, driver, self, self.nodes, self.tasks, self.attempts, self.turns.soon, self._node_state
         )
+        self.capping = Capping(decider, self.now, self.ledger.setting, self.stored, self.turns.soon)
         self.fault: str | None = None
         self.on_fault: Callable[[], None] = lambda: None
 
@@ -100,13 +102,16 @@ class Service:
         self.driver.resume(here, [attempt.lease for attempt in self.attempts.values()])
         for node in (one.spec for one in self.nodes if one.state == "waking"):
             self.actions.waking.order(node.name, node.wake_s)
-        self.turns.soon()
+        for name in here:
+            self.actions.level_again(name)
+        self.capping.look()
 
     async def stop(self) -> None:
         """Let the driver go; what is open stays open in the store."""
         self.turns.finish()
         self.turns.close()
         self.actions.waking.close()
+        self.capping.close()
         self.decider.close()
         with self.aside.guard("end of driver", self.driver.name):
             await asyncio.wait_for(self.driver.stop(), STOP_S)
@@ -169,11 +174,11 @@ class Service:
         if self.writer.message is not None:
             return f"the store does not take changes: {self.writer.message}"
         said = waits_for(self._parents(task)) or str(self.decider.why(task.engine))
-        return "; ".join(one for one in (said, met(task), task.held) if one)
+        return "; ".join(one for one in (said, met(task), task.held, self.capping.sentence()) if one)
 
     async def use(self, policy: str) -> None:
         """Another policy from now on."""
-        self.decider.use(policy)
+        await self.capping.use(policy)
         await self.stored()
 
     async def stored(self) -> None:
@@ -193,6 +198,7 @@ class Service:
             known = self.nodes.add(node, self.decider.node(self.learning.as_learned(node)))
         self.learning.woke(known, self.actions.waking.awake(node.name))
         self.decider.put(NODE, known.engine, state=int(Power.ON))
+        self.actions.level_again(node.name)
         self._node_state(node.name, "on")
         log.info("node %s is here", node.name, extra={"node": node.name})
 
@@ -295,7 +301,9 @@ class Service:
         deadline_s = None if submission.deadline_s is None else now_s + submission.deadline_s
         engine = self.decider.workflow(self.next_workflow, deadline_s, submission.objective)
         self.next_workflow += 1
-        workflow = WorkflowRecord.opened(submission, owner, engine, deadline_s, self.decider.policy, now_s)
+        workflow = WorkflowRecord.opened(
+            submission, owner, engine, deadline_s, plain_policy(self.decider.policy), now_s
+        )
         workflow.about["project"] = project
         self.workflows[workflow.id] = workflow
         self.ledger.workflow(workflow)

@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         objects=options.objects, host=options.host,
         port=options.port, keep_s=options.keep_s, upgrade=options.upgrade, tls_cert=options.tls_cert,
         tls_key=options.tls_key, clear_text=options.clear_text, standby=options.standby,
-        keep_journal_bytes=options.keep_journal_bytes, carbon_g_per_kwh=options.carbon,
+        keep_journal_bytes=options.keep_journal_bytes, carbon_g_per_kwh=options.carbon, cap=options.cap,
     )  # fmt: skip
     share_arenas()  # before the first thread
     writing: WritingProcess | None = None
@@ -108,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls-key", type=Path)
     parser.add_argument("--clear-text", action="store_true")
     parser.add_argument("--carbon", type=float)
+    parser.add_argument("--cap", type=Path)
     parser.add_argument("--log", choices=logs.FORMS)
     return parser
 

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from wattflow import __version__
+from wattflow.model.errors import InvalidInput
 from wattflow.runtime.accounts import Limits, Scope, month_of
+from wattflow.runtime.capping import Signal, plain_policy
 from wattflow.runtime.messages import Amount
 from wattflow.runtime.service import Service
 from wattflow.server.bodies import answer, schema, typed
@@ -103,6 +106,34 @@ async def _noted(request: Request, who: Identity, action: str, **about: object) 
     service = context_of(request).service
     service.ledger.audit(service.now(), who.name, action, **about)
     await service.stored()
+
+
+@router.get("/v1/cap")
+async def cap(request: Request) -> Response:
+    """Tell the cap on all nodes' watts, its next changes, and the signals that hold or will."""
+    allowed(request, "user", "viewer")
+    return answer(request, context_of(request).service.capping.told())
+
+
+@router.post("/v1/cap", openapi_extra=schema(Signal))
+async def signal_cap(request: Request) -> Response:
+    """Cap all nodes' watts from a time on, for a time (demand response); null watts take a signal away."""
+    who, service = allowed(request, "operator"), context_of(request).service
+    try:
+        signal = await typed(request, Signal)
+        await service.capping.signal(signal, who.name)
+    except InvalidInput as error:
+        raise HTTPException(400, str(error)) from None
+    except HTTPException as error:
+        # Whoever sends signals is told 400 for all that is wrong with one.
+        raise HTTPException(400 if error.status_code == 422 else error.status_code, error.detail) from None
+    await _noted(
+        request,
+        who,
+        "cap",
+        **{k: v for k, v in msgspec.structs.asdict(signal).items() if v is not None or k == "watts"},
+    )
+    return answer(request, service.capping.told())
 
 
 @router.get("/v1/accounts")
@@ -206,11 +237,12 @@ Family = tuple[str, str, str, Iterable[Sample]]
 
 def _families(context: Context) -> Iterator[Family]:
     service, pulse, written = context.service, context.pulse, context.service.writer.figures
-    about = {"version": __version__, "policy": service.decider.policy, "driver": service.driver.name}
+    about = {"version": __version__, "policy": plain_policy(service.decider.policy), "driver": service.driver.name}
     yield "wattflow", "info", "Version, policy and driver.", [(about, 1)]
     yield from _work(service)
     yield from _nodes(service)
     yield from _shield(service)
+    yield from _cap(service)
     yield _counter("wattflow_set_aside", "Items that raised and were set aside.", service.aside.counts, "kind")
     yield "wattflow_store_commits", "counter", "Group commits.", [({}, written.commits)]
     yield "wattflow_store_rows", "counter", "Rows written.", [({}, written.rows)]
@@ -248,6 +280,14 @@ def _shield(service: Service) -> Iterator[Family]:
     yield "wattflow_shield_spent", "counter", "Times that the budget was spent.", [({}, summary["spent"])]
     seconds = service.decider.shield["processor_s"]
     yield "wattflow_shield_processor_seconds", "counter", "Processor time of the shield.", [({}, seconds)]
+
+
+def _cap(service: Service) -> Iterator[Family]:
+    """Nothing where no cap holds."""
+    told = service.capping.told()
+    if told["watts"] is not None:
+        yield _gauge("wattflow_cap_watts", "What all nodes together are kept below.", told["watts"])
+    yield _gauge("wattflow_cap_signals", "Signals of caps that hold or will.", len(told["signals"]))
 
 
 def _nodes(service: Service) -> Iterator[Family]:

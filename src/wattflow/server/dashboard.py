@@ -20,6 +20,7 @@ from wattflow import __version__
 from wattflow.lab.show.viewer import page
 from wattflow.live import Engine
 from wattflow.live.fork import fork
+from wattflow.runtime.capping import plain_policy
 from wattflow.runtime.records import TaskRecord, waits_for
 from wattflow.runtime.service import Service
 from wattflow.server.decision_replay import shield_note, shown
@@ -296,7 +297,8 @@ class Dashboard:
         known = [node["watts"] for node in nodes if node["state"] in ("on", "waking")]
         queue, waiting = await self._queue(owner)
         return {
-            "now_s": service.now(), "policy": service.decider.policy, "nodes": nodes, "running": len(service.attempts),
+            "now_s": service.now(), "policy": plain_policy(service.decider.policy), "nodes": nodes,
+            "running": len(service.attempts),
             "waiting": waiting, "queue": queue, "learned": await self._learned(), "budgets": budgets(service, owner),
             "watts": None if any(w is None for w in known) else sum(w for w in known if w is not None),
             "carbon_g_per_kwh": self._zone.carbon.at(service.now()) if self._zone.carbon_known else None,
@@ -354,7 +356,7 @@ class Dashboard:
         names = {identity: name for name, identity in copy.nodes.items()}
         return {
             "task": task.id, "key": task.spec.key, "state": task.state, "when": "waiting", "at_s": service.now(),
-            "attempt": None, "policy": service.decider.policy, "why": why, "chosen": None,
+            "attempt": None, "policy": plain_policy(service.decider.policy), "why": why, "chosen": None,
             "shield": shield_note(service.decider),
             "candidates": shown(candidates, names, list(task.spec.variants), None),
             **dict.fromkeys(("cost_s", "energy_j", "low_j", "high_j", "marginal_j", "provenance", "outcome")),

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from wattflow import __version__
 from wattflow.model.interfaces import VERSIONS
+from wattflow.runtime.capping import plain_policy
 from wattflow.runtime.messages import Outcomes, Submission, Task, Variant
 from wattflow.runtime.recovery import outcome_of
 from wattflow.server.bodies import answer, answer_rows, schema, typed, typed_submission
@@ -63,8 +64,8 @@ async def status(request: Request) -> Response:
     written = service.writer.figures
     return answer(request, {
         "wattflow": __version__, "interfaces": dict(VERSIONS),
-        "policy": service.decider.policy, "driver": service.driver.name, "now_s":
-        service.now(),
+        "policy": plain_policy(service.decider.policy), "driver": service.driver.name, "now_s": service.now(),
+        "cap": service.capping.told(),
         "nodes": sum(node.state != "down" for node in service.nodes), "running": len(service.attempts),
         "waiting": sum(flow.open for flow in service.workflows.values()) - len(service.attempts),
         "trouble": service.writer.message, "set_aside": dict(service.aside.counts),

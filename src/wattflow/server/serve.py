@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from wattflow.files.whole import write_text
 from wattflow.model.errors import WattflowError
 from wattflow.runtime import processes
+from wattflow.runtime.cap_series import CapSeries
 from wattflow.runtime.drivers.base import Driver
 from wattflow.runtime.home import Home
 from wattflow.runtime.recovery import restore
@@ -71,6 +72,8 @@ def open_context(
         database, Writer(database, fatal=_end_this_process, process=writing), driver, home.folder, settings.policy,
     )  # fmt: skip
     known_store.remember(home, database, place, service.fences.epoch)
+    if settings.cap is not None:
+        service.capping.book.series = CapSeries.read(settings.cap)
     service.ledger.usage.intensity = intensity(home.folder, settings.carbon_g_per_kwh)
     if claim is not None:
         claim.hold()

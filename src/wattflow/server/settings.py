@@ -24,6 +24,7 @@ class ServerSettings:
         carbon_g_per_kwh: What the site's electricity emits; None where nobody says.
         clear_text: Whether other machines may send their tokens over plain HTTP.
         keep_journal_bytes: What snapshots and journal may take to tell how past decisions came about.
+        cap: File of a cap on all nodes' watts over time (`runtime.capping.CapSeries`).
         standby: Wait until no other server works on the store, then take over.
     """
 
@@ -41,6 +42,7 @@ class ServerSettings:
     tls_key: Path | None = None
     clear_text: bool = False
     carbon_g_per_kwh: float | None = None
+    cap: Path | None = None
 
 
 def listen(settings: ServerSettings) -> socket.socket:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import warnings
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from wattflow.cli.cap_option import capped, held_live, live_floor
+from wattflow.cli.cap_option import capped, held_live, live_floor, write_live
 from wattflow.cli.main import app
 from wattflow.lab.run.run_file import read_run
 from wattflow.model.errors import InvalidInput
 from wattflow.policy import registry
+from wattflow.runtime.cap_series import CapSeries
 
 PLAIN = ("simulate", "map-reduce:tasks=6", "-c", "equal", "-p")
 
@@ -49,17 +49,41 @@ def test_a_share_beside_a_cap_is_refused() -> None:
 
 
 def test_a_server_keeps_a_cap_by_power_cap() -> None:
-    assert held_live(1500.0, "least-energy", "least-energy") == "power-cap:watts=1500.0"
-    assert held_live(0.1, "power-cap:order=start", "least-energy") == "power-cap:order=start:watts=0.1"
-    assert registry.load("power-cap:order=start:watts=0.1").params["watts"] == 0.1
+    policy, cap = held_live("1500", "least-energy", "least-energy")
+    assert policy == "power-cap" and cap.series.values == (1500.0,)
+    assert held_live("0.1", "power-cap:order=start", "least-energy")[0] == "power-cap:order=start"
     for watts, policy, told in (
-        (1500.0, "wattflow", "held by the policy power-cap alone"),
-        (1500.0, "power-cap:watts=3", "does not go with watts"),
-        (math.nan, "power-cap", "out of range"),
-        (0.0, "power-cap", "out of range"),
+        ("1500", "wattflow", "held by the policy power-cap alone"),
+        ("1500", "power-cap:watts=3", "does not go with watts"),
+        ("nan", "power-cap", "out of range"),
+        ("0", "power-cap", "out of range"),
+        ("no-such-file.csv", "power-cap", "neither watts nor a file"),
     ):
         with pytest.raises(InvalidInput, match=told):
             held_live(watts, policy, "least-energy")
+
+
+@pytest.mark.parametrize(
+    ("rows", "begins_s"), [("0,300\n60,500\n", 7.0), ("1970-01-01T01:00:00Z,300\n1970-01-01T01:01:00Z,500\n", 3600.0)]
+)
+def test_a_servers_series_begins_with_it_or_at_its_dates(tmp_path: Path, rows: str, begins_s: float) -> None:
+    file, told = tmp_path / "cap.csv", tmp_path / "cap.json"
+    file.write_text(rows)
+    write_live(held_live(str(file), "power-cap", "power-cap")[1], told, 7.0)
+    series = CapSeries.read(told)
+    assert (series.origin_s, series.at(begins_s), series.at(begins_s + 60.0)) == (begins_s, 300.0, 500.0)
+
+
+def test_a_server_is_not_begun_with_a_bad_cap(tmp_path: Path) -> None:
+    file = tmp_path / "cap.csv"
+    file.write_text("0,300\n60,none\n")
+    for cap, told in (
+        (file, "line 2: 'none' is no cap in watts"),
+        ("0", "out of range"),
+        ("x.csv", "neither watts nor"),
+    ):
+        done = CliRunner().invoke(app, ["up", "--home", str(tmp_path / "home"), "--cap-w", str(cap)])
+        assert done.exit_code == 2 and told in done.output and done.output.count("\n") == 1, done.output
 
 
 @pytest.mark.parametrize("share", ["-1", "0", "11", "inf"])

@@ -161,7 +161,8 @@ class SmallApi:
             if key in wanted and found["metadata"][key] != wanted[key]:
                 return refusal(409, "Conflict")
         for key in ("labels", "annotations"):
-            found["metadata"].setdefault(key, {}).update(wanted.get(key, {}))
+            merged = found["metadata"].get(key, {}) | wanted.get(key, {})
+            found["metadata"][key] = {name: value for name, value in merged.items() if value is not None}
         found["spec"] |= {key: spec[key] for key in ("taints", "claimRef") if key in spec}
         return web.json_response(self.put(f"/api/v1/{path.split('/')[-2]}", found))
 

@@ -33,17 +33,37 @@ QUARTER = m.Variant(name="gpu", gpu=0.25)
 class Told:
     """A reader that says what a test wants."""
 
-    def __init__(self, device: float | None = None, processes: Mapping[int, float] | None = None) -> None:
-        self.busy, self.by_pid = device, dict(processes or {})
+    def __init__(
+        self, device: float | None = None, processes: Mapping[int, float] | None = None, memory: float | None = None
+    ) -> None:
+        self.busy, self.by_pid, self.reads = device, dict(processes or {}), memory
 
     def device(self, index: int) -> float | None:
         return self.busy
+
+    def memory(self, index: int) -> float | None:
+        return self.reads
 
     def processes(self, index: int) -> Mapping[int, float]:
         return self.by_pid
 
 
 # ---- readings
+
+
+def test_the_memory_counter_is_read_while_one_has_the_gpu_to_itself() -> None:
+    reader = Told(device=0.9, memory=0.25)
+    uses = GpuUses(reader)
+    for _ in range(2):
+        uses.sample(0, {7: 1.0}, {}, turns=False)
+    assert uses.take(7) == m.GpuUse(0.9, 0.0, 2, 0.25)
+    uses.sample(0, {7: 1.0}, {}, turns=False)
+    uses.sample(0, {7: 0.5, 8: 0.5}, {}, turns=False)
+    shared = uses.take(7)
+    assert shared is not None and shared.memory is None, "of a part of its run nobody knows"
+    reader.reads = None
+    uses.sample(0, {9: 1.0}, {}, turns=False)
+    assert uses.take(9) == m.GpuUse(0.9, 0.0, 1)
 
 
 def test_turns_share_the_busy_time_and_tasks_side_by_side_are_busy_independently() -> None:

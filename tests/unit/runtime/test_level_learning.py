@@ -59,3 +59,27 @@ def test_one_repeat_of_many_is_tried_below_full_clock() -> None:
     assert not any(learning.trial_mhz("g", CARD, number) for number in range(2 * EVERY))
     shared = m.Device(kind="gpu", model="H200", clocks_mhz=CARD.clocks_mhz, sharing="mps")
     assert not any(learning.trial_mhz("f", shared, number) for number in range(2 * EVERY))
+
+
+def used(memory: float | None, duty: float = 0.8, samples: int = 9, beside: float = 0.0) -> m.GpuUse:
+    return m.GpuUse(duty, beside, samples, memory)
+
+
+def test_counters_at_full_clock_foresee_what_nobody_ran_below_it() -> None:
+    learning = LevelLearning()
+    told = [learning.counted("f", CARD, used(0.1)) for _ in range(ENOUGH_RUNS + 1)]
+    assert told == [False] * (ENOUGH_RUNS - 1) + [True, False]
+    assert learning.as_learned(NODE).devices[0].compute_bound == {"f": pytest.approx(0.8)}
+    # What was run below full clock goes first.
+    for clock, seconds in ((0.0, 10.0), (1600.0, 10.0)):
+        for _ in range(ENOUGH_RUNS):
+            learning.ended("f", CARD, seconds, clock)
+    assert learning.as_learned(NODE).devices[0].compute_bound == {"f": 0.0}
+
+
+@pytest.mark.parametrize("use", [used(0.9), used(None), used(0.1, samples=2), used(0.1, beside=0.5)])
+def test_what_counters_do_not_tell_runs_at_full_clock(use: m.GpuUse) -> None:
+    """Bound by memory, not read, too short, or not alone."""
+    learning = LevelLearning()
+    assert not any(learning.counted("f", CARD, use) for _ in range(2 * ENOUGH_RUNS))
+    assert learning.foreseen("f", "H200") is None and learning.as_learned(NODE) == NODE

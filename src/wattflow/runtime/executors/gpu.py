@@ -96,8 +96,11 @@ class BusyReader(Protocol):
     def device(self, index: int) -> float | None:
         """Part of the time in which a GPU ran a kernel, 0 to 1; None where nobody tells."""
 
+    def memory(self, index: int) -> float | None:
+        """Part of the time in which a GPU's memory was read or written, 0 to 1; None where nobody tells."""
+
     def processes(self, index: int) -> Mapping[int, float]:
-        """The same for each process, by its id; empty where nobody tells."""
+        """The same as `device` for each process, by its id; empty where nobody tells."""
 
 
 class NvmlBusy:
@@ -112,6 +115,12 @@ class NvmlBusy:
         """NVML's utilisation of the last sampling period (a sixth of a second to one second)."""
         with contextlib.suppress(self._nvml.NVMLError):
             return float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle(index)).gpu) / 100
+        return None
+
+    def memory(self, index: int) -> float | None:
+        """NVML's memory utilisation of the last sampling period."""
+        with contextlib.suppress(self._nvml.NVMLError):
+            return float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle(index)).memory) / 100
         return None
 
     def processes(self, index: int) -> Mapping[int, float]:
@@ -144,6 +153,8 @@ class _Sums:
     busy: float = 0.0
     beside: float = 0.0
     samples: int = 0
+    memory: float = 0.0
+    memory_samples: int = 0
 
 
 class GpuUses:
@@ -163,19 +174,28 @@ class GpuUses:
             if together is None:
                 return
             busy = split(together, shares, turns)
+        # The device's own counter: with others on it, nobody tells whose reads they were.
+        memory = self._reader.memory(index) if len(shares) == 1 else None
         in_all = sum(shares[fence] * value for fence, value in busy.items())
         for fence, value in busy.items():
             sums = self._sums.setdefault(fence, _Sums())
             sums.busy += value
             sums.beside += in_all - shares[fence] * value
             sums.samples += 1
+            if memory is not None:
+                sums.memory += memory
+                sums.memory_samples += 1
 
     def take(self, fence: int) -> GpuUse | None:
         """Tell what an attempt that is over made of its GPU; None where it was never read."""
         sums = self._sums.pop(fence, None)
         if sums is None:
             return None
-        return GpuUse(min(1.0, sums.busy / sums.samples), max(0.0, sums.beside / sums.samples), sums.samples)
+        # Only where it was read each time: a part of a run may be unlike the rest.
+        whole = sums.memory_samples == sums.samples
+        memory = min(1.0, sums.memory / sums.samples) if whole else None
+        busy, beside = min(1.0, sums.busy / sums.samples), max(0.0, sums.beside / sums.samples)
+        return GpuUse(busy, beside, sums.samples, memory)
 
 
 def split(together: float, shares: Mapping[int, float], turns: bool) -> dict[int, float]:
