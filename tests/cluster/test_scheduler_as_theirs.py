@@ -18,6 +18,8 @@ from test_scheduler_safety import SMALL, small
 from test_scheduler_scores import SECTIONS
 from under_test import Cluster
 
+from wattflow.kube import quantity
+
 THEIRS, OURS = "default-scheduler", "wattflow"
 TEXT = (
     SECTIONS.format(joules=0) + "[priority]\npreempt = true\n[volumes]\nprovision = true\n[devices]\nallocate = true\n"
@@ -152,6 +154,66 @@ def test_devices_are_allocated_as_under_kube_scheduler(
     assert isinstance(found, dict)
     assert found["shared"][:2] == ([("gpu", "gpu-0")], ["user-0", "user-1"])
     assert found["template"][0] == [("gpu", "gpu-2"), ("gpu", "gpu-3")]
+
+
+@pytest.fixture
+def shared(cluster: Cluster, kwok_nodes: Callable[..., list[str]]) -> Iterator[str]:
+    """A node with two devices that are given out in shares of their capacity, by steps."""
+    (name,) = kwok_nodes(1, [SMALL])
+    of_driver = 'device.driver == "slices.example.com" && device.allowMultipleAllocations'
+    kind = {"metadata": {"name": "slices"}, "spec": {"selectors": [{"cel": {"expression": of_driver}}]}}
+    steps = {"default": "10Gi", "validRange": {"min": "2Gi", "max": "32Gi", "step": "2Gi"}}
+    capacity = {"memory": {"value": "40Gi", "requestPolicy": steps}, "engines": {"value": "8"}}
+    devices = [{"name": f"part-{i}", "allowMultipleAllocations": True, "capacity": capacity} for i in range(2)]
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "slices.example.com", "pool": pool, "nodeName": name, "devices": devices}
+    path = f"{DEVICES}/resourceslices"
+    made = cluster.api.create(path, {"metadata": {"name": f"slice-{name}"}, "spec": spec})
+    try:
+        if "allowMultipleAllocations" not in made["spec"]["devices"][0]:
+            pytest.skip("shares of devices are served from 1.36 on")
+        cluster.api.create(f"{DEVICES}/deviceclasses", kind, exists_ok=True)
+        yield name
+    finally:
+        cluster.api.delete(f"{path}/slice-{name}")
+    cluster.api.delete(f"{DEVICES}/deviceclasses/slices")
+
+
+def test_shares_of_devices_are_given_out_as_under_kube_scheduler(
+    cluster: Cluster, shared: str, namespace: str, ours: OurScheduler
+) -> None:
+    wishes: dict[str, JSON] = {
+        "odd": {"memory": "23Gi", "engines": "2"},  # rounded up to 24
+        "large": {"memory": "24Gi", "engines": "500m"},
+        "usual": {"engines": "2"},
+        "whole": {"memory": "2Gi"},  # all eight engines, which neither has left
+        "too-much": {"memory": "33Gi", "engines": "1"},
+    }
+
+    def case(space: str, scheduler: str) -> object:
+        claims, pods = f"{DEVICES}/namespaces/{space}/resourceclaims", f"/api/v1/namespaces/{space}/pods"
+        for name, amounts in wishes.items():
+            asked = {"deviceClassName": "slices", "capacity": {"requests": amounts}}
+            body = {"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "r", "exactly": asked}]}}}
+            cluster.api.create(claims, body)
+            wish = {"resourceClaims": [{"name": "g", "resourceClaimName": name}]}
+            where = {"nodeSelector": {"kubernetes.io/hostname": shared}}
+            cluster.api.create(pods, small(name, scheduler, cpu="100m", **wish, **where))
+            waits = name in ("whole", "too-much")
+            cluster.api.await_one(pods, name, _told_not if waits else bound, 60)
+        found = {}
+        for one in cluster.api.items(claims):
+            results = one.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+            assert all(each.pop("shareID") for each in results)
+            for each in results:  # 10Gi or 10737418240: the same amount
+                each["consumedCapacity"] = {key: quantity.exact(text) for key, text in each["consumedCapacity"].items()}
+            found[one["metadata"]["name"]] = results
+        return found
+
+    found = compared(cluster, namespace, case)
+    assert isinstance(found, dict)
+    assert [found[name][0]["device"] for name in ("odd", "large", "usual")] == ["part-0", "part-1", "part-0"]
+    assert found["usual"][0]["consumedCapacity"] == {"memory": 10 << 30, "engines": 2} and not found["whole"]
 
 
 def _told_not(one: JSON) -> bool:

@@ -74,7 +74,7 @@ class ResourceClaimSpec(Object):
 
 
 class Given(Object):
-    """One device of an allocation."""
+    """One device of an allocation, or a share of one."""
 
     request: str = ""
     driver: str = ""
@@ -82,6 +82,8 @@ class Given(Object):
     device: str = ""
     admin_access: bool | None = None
     tolerations: list[DeviceToleration] = []
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, str] = {}
 
 
 class GivenConfig(Object):
@@ -132,8 +134,23 @@ class Attribute(Object):
     version: str | None = None
 
 
+class ShareRange(Object):
+    min: str | None = None
+    max: str | None = None
+    step: str | None = None
+
+
+class SharePolicy(Object):
+    """What may be taken of a capacity by one request."""
+
+    default: str | None = None
+    valid_values: list[str] = []
+    valid_range: ShareRange | None = None
+
+
 class Capacity(Object):
     value: str = "0"
+    request_policy: SharePolicy | None = None
 
 
 class Counter(Object):
