@@ -360,6 +360,74 @@ def test_pods_that_share_a_claim_and_one_that_was_allocated_by_another_scheduler
     asyncio.run(whole())
 
 
+SLOW = {"bindsToNode": True, "bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]}
+
+
+def test_devices_that_have_to_be_attached_come_last_and_tie_their_claim_to_the_node() -> None:
+    fabric = gpus("", gpu("far", **SLOW), allNodes=True)
+    devices = ledger(fabric, gpus("x", gpu("near")), claim("c"), claim("d"))
+    assert given(devices, wants("p", "c")) == [["near"]] and given(devices, wants("q", "d")) == [["far"]]
+    found = devices.assumed["default/d"].allocation
+    assert found.devices.results[0].binding_conditions == ["attached"]
+    assert msgspec.to_builtins(found.node_selector) == {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["x"]}]}]
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("says", "since", "why"),
+    [
+        ("attached", "2026-11-19T12:00:00Z", None),
+        ("broken", "2999-01-01T00:00:00Z", "says broken"),
+        ("nothing", "2026-11-19T12:00:00Z", "does not say attached"),
+    ],
+)
+def test_a_pod_is_bound_when_its_device_is_attached(
+    says: str, since: str, why: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wattflow.kube.dra.claim_writer._ATTACHED_LOOK_S", 0.01)
+
+    async def whole() -> None:
+        async with writing(claim("c")) as (api, book, writer):
+            writer.devices.put_slice(gpus("x", gpu("a", **SLOW)))
+            book.on_pod("ADDED", wants("p", "c"))
+            assert book.assume("uid-p", "x") is None
+            writing_it = asyncio.create_task(write(writer, book, "uid-p"))
+            await asyncio.sleep(0.2)
+            assert not writing_it.done(), "it waits for the driver"
+            stored = api.items[CLAIMS]["default/c"]
+            (result,) = stored["status"]["allocation"]["devices"]["results"]
+            conditions = [{"type": says, "status": "True"}]
+            stored["status"]["devices"] = [
+                {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": conditions}
+            ]
+            stored["status"]["allocation"]["allocationTimestamp"] = since
+            api.put(CLAIMS, stored)
+            said = await writing_it
+            kept = "allocation" in api.items[CLAIMS]["default/c"]["status"]
+            assert (said is None and kept) if why is None else (why in str(said) and not kept)
+
+    asyncio.run(whole())
+
+
+@pytest.mark.slow
+def test_a_pod_that_goes_while_its_device_is_attached_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wattflow.kube.dra.claim_writer._ATTACHED_LOOK_S", 0.01)
+
+    async def whole() -> None:
+        async with writing(claim("c")) as (_, book, writer):
+            writer.devices.put_slice(gpus("x", gpu("a", **SLOW)))
+            book.on_pod("ADDED", wants("p", "c"))
+            assert book.assume("uid-p", "x") is None
+            writing_it = asyncio.create_task(write(writer, book, "uid-p"))
+            await asyncio.sleep(0.2)
+            book.on_pod("DELETED", book.records["uid-p"].pod)
+            assert "gone" in str(await writing_it)
+
+    asyncio.run(whole())
+
+
 @pytest.mark.slow
 def test_devices_of_a_pod_that_fits_nowhere_with_them_are_given_back() -> None:
     async def whole() -> None:

@@ -1,8 +1,7 @@
 """Choosing devices for the claims of a pod on one node, in the order and with the result of kube-scheduler's allocator.
 
 Claims, their requests and devices are tried in the order in which they are written, with backtracking; the first
-solution is taken. A device that allows it is given out in shares of its capacity (`device_shares`). Left out are
-devices with binding conditions: no request gets one of these.
+solution is taken. A device that allows it is given out in shares of its capacity (`device_shares`).
 """
 
 from __future__ import annotations
@@ -83,11 +82,13 @@ class Offer:
     """Devices that one node can reach.
 
     Attributes:
+        node: The node's name.
         unfinished: Whether a driver is about to publish more of them: "all" cannot be told then.
         counters: Of each pool, what its devices share (partitions of one GPU), nothing taken off.
         sharing: Devices of these pools, also those of other nodes, that take from the counters.
     """
 
+    node: str = ""
     devices: list[Offered] = field(default_factory=list)
     unfinished: bool = False
     counters: dict[PoolId, Counters] = field(default_factory=dict)
@@ -317,9 +318,6 @@ def selects(wish: DeviceRequest, classes: Mapping[str, DeviceClass], one: Offere
     kind = classes.get(wish.device_class_name)
     if kind is None:
         raise Unallocatable(f"there is no device class {wish.device_class_name!r}")
-    # Such devices are not supported (module docstring), so they are not selected by anybody.
-    if one.device.binding_conditions:
-        return False
     about: dict[str, Any] | None = None
     for expression in expressions((*kind.spec.selectors, *wish.selectors)):
         try:
@@ -411,11 +409,15 @@ def _result(claim: ResourceClaim, search: _Search, number: int) -> Allocation:
             tolerations=one.wish.tolerations,
             share_id=None if one.share is None else str(uuid.uuid4()),
             consumed_capacity=device_shares.written(one.share or {}),
+            binding_conditions=one.offered.device.binding_conditions,
+            binding_failure_conditions=one.offered.device.binding_failure_conditions,
         )
         for one in chosen
     ]
     config = [*_class_config(chosen, search.classes), *_claim_config(claim, chosen)]
-    return Allocation(devices=GivenDevices(results=results, config=config), node_selector=_reach(chosen))
+    return Allocation(
+        devices=GivenDevices(results=results, config=config), node_selector=_reach(chosen, search.offer.node)
+    )
 
 
 def _class_config(chosen: Sequence[_Chosen], classes: Mapping[str, DeviceClass]) -> Iterator[GivenConfig]:
@@ -438,18 +440,19 @@ def _claim_config(claim: ResourceClaim, chosen: Sequence[_Chosen]) -> Iterator[G
             yield GivenConfig(source="FromClaim", requests=each.requests, opaque=each.opaque)
 
 
-def _reach(chosen: Sequence[_Chosen]) -> objects.NodeSelector | None:
+def _reach(chosen: Sequence[_Chosen], node: str) -> objects.NodeSelector | None:
     """Return which nodes can reach all of the devices; None is all.
 
-    One device of a single node ties the claim to that node. Else all selectors hold together, as one term.
+    One device of a single node, or one that is attached to the node, ties the claim to that node. Else all selectors
+    hold together, as one term.
     """
     terms: list[objects.Requirement] = []
     fields: list[objects.Requirement] = []
     for one in chosen:
         spec = one.offered.slice.spec
         place = one.offered.device if spec.per_device_node_selection else spec
-        if place.node_name:
-            here = objects.Requirement(key="metadata.name", operator="In", values=[place.node_name])
+        if place.node_name or one.offered.device.binds_to_node:
+            here = objects.Requirement(key="metadata.name", operator="In", values=[node])
             return objects.NodeSelector(node_selector_terms=[objects.NodeSelectorTerm(match_fields=[here])])
         if place.node_selector is not None:
             for term in place.node_selector.node_selector_terms:

@@ -230,13 +230,17 @@ class Devices:
         known = self._offers.get(node.metadata.name)
         if known is not None:
             return known
-        offer = allocation.Offer()
-        # Sorted: the order of pools is part of which solution comes first.
-        for pool in sorted(self._of_node.get(node.metadata.name, set()) | self._anywhere):
+        offer = allocation.Offer(node.metadata.name)
+        # Sorted: the order of pools is part of which solution comes first. Devices that are waited for come last.
+        for pool in sorted(self._of_node.get(node.metadata.name, set()) | self._anywhere, key=self._order):
             offer.add(pool, self._pools[pool].values(), node)
         if not self._anywhere:  # else it depends on the node's labels, which may change
             self._offers[node.metadata.name] = offer
         return offer
+
+    def _order(self, pool: allocation.PoolId) -> tuple[bool, allocation.PoolId]:
+        slices = self._pools[pool].values()
+        return any(one.binding_conditions for each in slices for one in each.spec.devices), pool
 
     def _allocation(self, claim: ResourceClaim) -> Allocation | None:
         if claim.status.allocation is not None:

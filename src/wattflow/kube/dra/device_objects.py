@@ -84,6 +84,8 @@ class Given(Object):
     tolerations: list[DeviceToleration] = []
     share_id: str | None = msgspec.field(default=None, name="shareID")
     consumed_capacity: dict[str, str] = {}
+    binding_conditions: list[str] = []
+    binding_failure_conditions: list[str] = []
 
 
 class GivenConfig(Object):
@@ -110,9 +112,20 @@ class Consumer(Object):
     api_group: str = ""
 
 
+class DeviceStatus(Object):
+    """What a driver says of a device that was given away."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: list[objects.Condition] = []
+
+
 class ResourceClaimStatus(Object):
     allocation: Allocation | None = None
     reserved_for: list[Consumer] = []
+    devices: list[DeviceStatus] = []
 
 
 class ClaimMetadata(Metadata):
@@ -176,7 +189,9 @@ class Device(Object):
     node_name: str = ""
     node_selector: objects.NodeSelector | None = None
     all_nodes: bool = False
+    binds_to_node: bool = False
     binding_conditions: list[str] = []
+    binding_failure_conditions: list[str] = []
     allow_multiple_allocations: bool = False
 
 
