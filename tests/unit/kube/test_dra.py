@@ -199,12 +199,14 @@ def test_a_device_is_given_out_in_shares_of_its_capacity() -> None:
     [
         ("3Gi", {}, 3 << 30),
         ("41Gi", {}, None),
+        ("-1Gi", {}, None),
         (None, {"default": "5Gi"}, 5 << 30),
         ("3Gi", {"default": "2Gi", "validValues": ["2Gi", "4Gi", "8Gi"]}, 4 << 30),
         ("9Gi", {"default": "2Gi", "validValues": ["2Gi", "4Gi", "8Gi"]}, None),
         ("1Gi", {"default": "2Gi", "validRange": {"min": "2Gi", "max": "8Gi"}}, 2 << 30),
         ("9Gi", {"default": "2Gi", "validRange": {"min": "2Gi", "max": "8Gi"}}, None),
         ("5Gi", {"default": "2Gi", "validRange": {"min": "2Gi", "step": "2Gi"}}, 6 << 30),
+        ("5Gi", {"default": "2Gi", "validRange": {"min": "2Gi", "step": "0"}}, 5 << 30),
         ("7.5Gi", {"default": "2Gi", "validRange": {"min": "2Gi", "max": "8Gi", "step": "4Gi"}}, None),
     ],
 )

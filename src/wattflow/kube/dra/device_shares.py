@@ -27,7 +27,8 @@ def share_of(wish: DeviceRequest, device: Device) -> Share | None:
     found: Share = {}
     for name, has in device.capacity.items():
         amount = _taken(asked.get(name), has)
-        if amount is None or amount > quantity.exact(has.value):
+        # Less than nothing would give others more than there is.
+        if amount is None or not 0 <= amount <= quantity.exact(has.value):
             return None
         found[name] = amount
     return found
@@ -66,9 +67,9 @@ def _rounded(asked: Decimal, policy: SharePolicy) -> Decimal | None:
         return asked
     least = quantity.exact(policy.valid_range.min or "0")
     found = max(asked, least)
-    if policy.valid_range.step is not None and found > least:
-        # whole numbers, as kube-scheduler counts steps
-        step, start = math.ceil(quantity.exact(policy.valid_range.step)), math.ceil(least)
+    # Whole numbers, as kube-scheduler counts steps. A step that is none is left out, whoever wrote it.
+    step, start = math.ceil(quantity.exact(policy.valid_range.step or "0")), math.ceil(least)
+    if step > 0 and found > least:
         found = Decimal(start + step * math.ceil(Decimal(math.ceil(found) - start) / step))
     most = policy.valid_range.max
     return found if most is None or found <= quantity.exact(most) else None
