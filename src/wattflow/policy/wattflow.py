@@ -119,12 +119,12 @@ def overdraws(longer_s, slack_s, run_s):
 @jit
 def left_idle_j(state, variant, candidate, until_s):
     """Price the cores that idle from a task's end on a node that others keep awake for so many seconds longer."""
-    priced_s = view.param(state, DIAL.align) * until_s
-    if not 0.0 < priced_s < math.inf:
+    part = view.param(state, DIAL.align)
+    if part == 0.0 or not 0.0 < until_s < math.inf:
         return 0.0
     node = view.node_of(state, candidate)
     share = view.variant_cores(state, variant) / max(1.0, view.node_cores(state, node))
-    return priced_s * share * (view.node_idle_w(state, node) - view.node_sleep_w(state, node))
+    return part * until_s * share * (view.node_idle_w(state, node) - view.node_sleep_w(state, node))
 
 
 @jit
