@@ -51,11 +51,11 @@ GRACE_S, BEAT_S, LOOK_S = 90, 30.0, 1.0
 PROFILES = ("ichnos:gpgnode-05/performance", "ccf:xeon-6338n-xr11", "ccf:epyc-7763-dl325")
 """The three kinds of the other benchmarks of this folder, in turn."""
 CORDONED = 0.02
-POLICY = "wattflow:shield=none:spare=inf:idle=0.25"
-"""Nodes are equally fast, so nobody holds out for another's place; how soon they sleep was chosen on eight other days
-(44, 50, 65, 69, 73, 76, 84, 86). Bare, as it is simulated: `wattflow` by itself means the shield to a scheduler, which
-keeps all nodes on while it knows little, and little is known of a day that lasts minutes (``--policy wattflow`` plays
-that)."""
+POLICY = "wattflow:shield=none:spare=inf:idle=0.25:align=1"
+"""Nodes are equally fast, so nobody holds out for another's place; how soon they sleep, and that pods that end together
+share nodes, was chosen on eight other days (44, 50, 65, 69, 73, 76, 84, 86). Bare, as it is simulated: `wattflow` by
+itself means the shield to a scheduler, which keeps all nodes on while it knows little, and little is known of a day
+that lasts minutes (``--policy wattflow`` plays that)."""
 _LAG_S = 1.0
 """Between our scheduler's last look at a node and the line that its hook writes: a process has to start."""
 _SILENT = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")

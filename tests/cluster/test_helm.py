@@ -68,7 +68,7 @@ def test_rights_and_admission_are_asked_for_one_by_one(helm: Path) -> None:
         ("admission.hpeGuarantee", "hpe-guarantee"),
         ("admission.mps", "mps"), ("rights.resize", "resize"), ("rights.watts", "watts"),
         ("rights.preempt", "preempt"), ("rights.volumes", "volumes"), ("rights.devices", "devices"),
-        ("networkPolicy", "network"),
+        ("rights.carbon=true,admission.carbon", "carbon"), ("networkPolicy", "network"),
         ("monitoring.serviceMonitor=true,monitoring.board", "monitoring"),
     ):  # fmt: skip
         more = _rendered(helm, "--set", f"{value}=true")

@@ -6,6 +6,7 @@ must be equal. A gang that runs across a restart of ours has no counterpart ther
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -17,6 +18,8 @@ from test_scheduler_deploy import documents
 from test_scheduler_safety import SMALL, small
 from test_scheduler_scores import SECTIONS
 from under_test import Cluster
+
+from wattflow.kube import quantity
 
 THEIRS, OURS = "default-scheduler", "wattflow"
 TEXT = (
@@ -152,6 +155,106 @@ def test_devices_are_allocated_as_under_kube_scheduler(
     assert isinstance(found, dict)
     assert found["shared"][:2] == ([("gpu", "gpu-0")], ["user-0", "user-1"])
     assert found["template"][0] == [("gpu", "gpu-2"), ("gpu", "gpu-3")]
+
+
+@pytest.fixture
+def offered(cluster: Cluster, kwok_nodes: Callable[..., list[str]]) -> Iterator[Callable[..., str]]:
+    """`offered(name, device, …)` is a node with such devices, and a class of that name for them."""
+    slices, names = f"{DEVICES}/resourceslices", list[str]()
+
+    def offer(kind: str, *devices: JSON) -> str:
+        (node,) = kwok_nodes(1, [SMALL])
+        names.append(kind)
+        chosen = [{"cel": {"expression": f'device.driver == "{kind}.example.com"'}}]
+        cluster.api.create(f"{DEVICES}/deviceclasses", {"metadata": {"name": kind}, "spec": {"selectors": chosen}})
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": f"{kind}.example.com", "pool": pool, "nodeName": node, "devices": list(devices)}
+        made = cluster.api.create(slices, {"metadata": {"name": kind}, "spec": spec})
+        if made["spec"]["devices"][0].keys() != devices[0].keys():
+            pytest.skip("such devices are served from 1.36 on")
+        return node
+
+    yield offer
+    for name in names:
+        for path in (slices, f"{DEVICES}/deviceclasses"):
+            cluster.api.delete(f"{path}/{name}")
+
+
+def test_shares_of_devices_are_given_out_as_under_kube_scheduler(
+    cluster: Cluster, offered: Callable[..., str], namespace: str, ours: OurScheduler
+) -> None:
+    steps = {"default": "10Gi", "validRange": {"min": "2Gi", "max": "32Gi", "step": "2Gi"}}
+    capacity = {"memory": {"value": "40Gi", "requestPolicy": steps}, "engines": {"value": "8"}}
+    node = offered(
+        "slices", *({"name": f"part-{i}", "allowMultipleAllocations": True, "capacity": capacity} for i in range(2))
+    )
+    wishes: dict[str, JSON] = {
+        "odd": {"memory": "23Gi", "engines": "2"},  # rounded up to 24
+        "large": {"memory": "24Gi", "engines": "500m"},
+        "usual": {"engines": "2"},
+        "whole": {"memory": "2Gi"},  # all eight engines, which neither has left
+        "too-much": {"memory": "33Gi", "engines": "1"},
+    }
+
+    def case(space: str, scheduler: str) -> object:
+        claims, pods = f"{DEVICES}/namespaces/{space}/resourceclaims", f"/api/v1/namespaces/{space}/pods"
+        for name, amounts in wishes.items():
+            asked = {"deviceClassName": "slices", "capacity": {"requests": amounts}}
+            body = {"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "r", "exactly": asked}]}}}
+            cluster.api.create(claims, body)
+            wish = {"resourceClaims": [{"name": "g", "resourceClaimName": name}]}
+            where = {"nodeSelector": {"kubernetes.io/hostname": node}}
+            cluster.api.create(pods, small(name, scheduler, cpu="100m", **wish, **where))
+            waits = name in ("whole", "too-much")
+            cluster.api.await_one(pods, name, _told_not if waits else bound, 60)
+        found = {}
+        for one in cluster.api.items(claims):
+            results = one.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+            assert all(each.pop("shareID") for each in results)
+            for each in results:  # 10Gi or 10737418240: the same amount
+                each["consumedCapacity"] = {key: quantity.exact(text) for key, text in each["consumedCapacity"].items()}
+            found[one["metadata"]["name"]] = results
+        return found
+
+    found = compared(cluster, namespace, case)
+    assert isinstance(found, dict)
+    assert [found[name][0]["device"] for name in ("odd", "large", "usual")] == ["part-0", "part-1", "part-0"]
+    assert found["usual"][0]["consumedCapacity"] == {"memory": 10 << 30, "engines": 2} and not found["whole"]
+
+
+def test_a_device_is_waited_for_as_under_kube_scheduler(
+    cluster: Cluster, offered: Callable[..., str], namespace: str, ours: OurScheduler
+) -> None:
+    node = offered(
+        "fabric",
+        {
+            "name": "far",
+            "bindsToNode": True,
+            "bindingConditions": ["fabric.example.com/attached"],
+            "bindingFailureConditions": ["fabric.example.com/broken"],
+        },
+    )
+
+    def case(space: str, scheduler: str) -> object:
+        claims, pods = f"{DEVICES}/namespaces/{space}/resourceclaims", f"/api/v1/namespaces/{space}/pods"
+        asked = {"requests": [{"name": "r", "exactly": {"deviceClassName": "fabric"}}]}
+        cluster.api.create(claims, {"metadata": {"name": "c"}, "spec": {"devices": asked}})
+        wish = {"resourceClaims": [{"name": "g", "resourceClaimName": "c"}]}
+        cluster.api.create(pods, small("p", scheduler, cpu="100m", **wish))
+        cluster.api.await_one(claims, "c", lambda one: "reservedFor" in one.get("status", {}), 60)
+        time.sleep(2.0)
+        assert not bound(cluster.api.get(f"{pods}/p")), "its device is not attached"
+        status = cluster.api.get(f"{claims}/c")["status"]
+        (result,) = status["allocation"]["devices"]["results"]
+        said = {"type": "fabric.example.com/attached", "status": "True", "reason": "Done", "message": ""}
+        said["lastTransitionTime"] = "2026-11-19T12:00:00Z"
+        told = {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": [said]}
+        cluster.api.patch(f"{claims}/c/status", {"status": {"devices": [told]}})
+        cluster.api.await_one(pods, "p", bound, 60)
+        return result, status["allocation"]["nodeSelector"]
+
+    found = compared(cluster, namespace, case)
+    assert node in str(found)
 
 
 def _told_not(one: JSON) -> bool:

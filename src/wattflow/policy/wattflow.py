@@ -11,6 +11,8 @@ Every candidate is priced in joules:
   than c beyond its cores) is what they buy.
 - *idle*: (idle − sleep) watts for as long as the task keeps a node that can sleep awake beyond what already runs
   there; waking and idling are shared by (α of) the n waiting tasks that could fill the node now.
+- η of what the task's cores idle after its end, until the others on the node have ended: their share of the node's
+  (idle − sleep) watts (η = 0 by default). Tasks that end together then share nodes, and these empty at once.
 - *seconds* until the end, crowding by hardware threads counted in, cost σ watts each; those after the due time λ more.
 - A lower clock (of cores or of a device) is part of the place and priced alike. Its additional seconds cost no σ, but
   it must end in time even if the estimate errs: a task without slack, or of unknown length, has full clock.
@@ -49,9 +51,9 @@ from wattflow.policy.base import Policy, vectorised
 from wattflow.policy.jit import jit
 
 DIAL = view.dials(
-    wait=0.0, late=150.0, second=5.0, crowd=0.25, amortise=0.5, idle=2.0, merit=3.0, spare=0.2, margin=0.05
+    wait=0.0, late=150.0, second=5.0, crowd=0.25, amortise=0.5, idle=2.0, merit=3.0, spare=0.2, margin=0.05, align=0.0
 )
-"""How long people may wait (in critical paths), λ and σ in watts, χ, α, ς, μ, ρ, and the margin kept (in paths)."""
+"""How long people may wait (in critical paths), λ and σ in watts, χ, α, ς, μ, ρ, the margin kept (in paths), and η."""
 LIMITS = {**dict.fromkeys(DIAL.defaults, (0.0, math.inf)), "margin": (-10.0, 10.0)}
 """Nobody is paid for waiting, waking or being late: below 0 the rule would seek what it is to avoid."""
 LENIENT = 0.01
@@ -115,6 +117,17 @@ def overdraws(longer_s, slack_s, run_s):
 
 
 @jit
+def left_idle_j(state, variant, candidate, until_s):
+    """Price the cores that idle from a task's end on a node that others keep awake for so many seconds longer."""
+    part = view.param(state, DIAL.align)
+    if part == 0.0 or not 0.0 < until_s < math.inf:
+        return 0.0
+    node = view.node_of(state, candidate)
+    share = view.variant_cores(state, variant) / max(1.0, view.node_cores(state, node))
+    return part * until_s * share * (view.node_idle_w(state, node) - view.node_sleep_w(state, node))
+
+
+@jit
 def price_j(state, task, variant, candidate, due):
     """Price a candidate wholly, but for what it takes from those that run there. What the price is made of is kept."""
     memory = state.memory
@@ -126,6 +139,8 @@ def price_j(state, task, variant, candidate, due):
         run_s = memory[at + pricing.RUN]
         joules = memory[at + pricing.WORTH]
         joules += memory[at + pricing.AWAKE] / companions(state, variant, view.node_of(state, candidate))
+        until_s = memory[at + pricing.UNTIL] - view.now_s(state) - finish_s
+        joules += left_idle_j(state, variant, candidate, until_s)
         late_s = view.now_s(state) + finish_s - due
         more_s = longer_s(state, task, variant, candidate, run_s)
         # The due time is as uncertain as the path that it comes from.
@@ -402,7 +417,9 @@ def fill_awake(state, task, variant, out):
     """Shares of what it costs to have the nodes on."""
     for c in range(out.size):
         finish_s = pricing.finish_s(state, task, variant, c)
-        out[c] = view.awake_j(state, c, finish_s) / companions(state, variant, view.node_of(state, c))
+        joules, until_s = view.awake_and_until(state, c, finish_s)
+        out[c] = joules / companions(state, variant, view.node_of(state, c))
+        out[c] += left_idle_j(state, variant, c, until_s - view.now_s(state) - finish_s)
 
 
 def kept_awake(state, task, variant, out):

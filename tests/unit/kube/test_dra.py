@@ -92,6 +92,7 @@ def given(devices: Devices, asked: objects.Pod, where: str = "x") -> list[list[s
         ('["a", "b"].exists(x, x == "b") && ![1, 2].all(x, x > 1)', True),
         ('1 < 2 ? "a".size() == 1 : false', True),
         ("-7 / 2 == -3 && -7 % 2 == -1", True),
+        ("device.allowMultipleAllocations", False),
     ],
 )
 def test_expressions(expression: str, expected: bool) -> None:
@@ -166,6 +167,85 @@ def test_partitions_share_what_their_gpu_has() -> None:
     assert given(devices, wants("q", "one")) == [["whole"]]
 
 
+def shared(name: str, memory: str = "40Gi", **policy: Any) -> dict[str, Any]:
+    found = gpu(name, memory=memory, allowMultipleAllocations=True)
+    found["capacity"]["memory"] |= {"requestPolicy": policy} if policy else {}
+    return found
+
+
+def part(amount: str, **more: Any) -> dict[str, Any]:
+    return {"capacity": {"requests": {"memory": amount}}} | more
+
+
+def test_a_device_is_given_out_in_shares_of_its_capacity() -> None:
+    devices = ledger(gpus("x", shared("a")), claim("whole"))
+    for i in range(4):
+        devices.put_claim(claim(f"c{i}", part("12Gi")))
+    assert [given(devices, wants(f"p{i}", f"c{i}")) for i in range(3)] == [[["a"]]] * 3
+    results = [one.allocation.devices.results[0] for one in devices.assumed.values()]
+    assert len({one.share_id for one in results}) == 3, "each share has a name of its own"
+    assert [one.consumed_capacity for one in results] == [{"memory": str(12 << 30)}] * 3
+    assert given(devices, wants("p3", "c3")) == "too few devices", "4 of 40 Gi are left"
+    devices.forget("uid-p1")
+    assert given(devices, wants("w", "whole")) == "too few devices", "who names no amount wants all of it"
+    assert given(devices, wants("p3", "c3")) == [["a"]]
+    for i in (0, 2, 3):
+        devices.forget(f"uid-p{i}")
+    assert given(devices, wants("w", "whole")) == [["a"]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "policy", "takes"),
+    [
+        ("3Gi", {}, 3 << 30),
+        ("41Gi", {}, None),
+        ("-1Gi", {}, None),
+        (None, {"default": "5Gi"}, 5 << 30),
+        ("3Gi", {"default": "2Gi", "validValues": ["2Gi", "4Gi", "8Gi"]}, 4 << 30),
+        ("9Gi", {"default": "2Gi", "validValues": ["2Gi", "4Gi", "8Gi"]}, None),
+        ("1Gi", {"default": "2Gi", "validRange": {"min": "2Gi", "max": "8Gi"}}, 2 << 30),
+        ("9Gi", {"default": "2Gi", "validRange": {"min": "2Gi", "max": "8Gi"}}, None),
+        ("5Gi", {"default": "2Gi", "validRange": {"min": "2Gi", "step": "2Gi"}}, 6 << 30),
+        ("5Gi", {"default": "2Gi", "validRange": {"min": "2Gi", "step": "0"}}, 5 << 30),
+        ("7.5Gi", {"default": "2Gi", "validRange": {"min": "2Gi", "max": "8Gi", "step": "4Gi"}}, None),
+    ],
+)
+def test_what_a_share_takes(asked: str | None, policy: dict[str, Any], takes: int | None) -> None:
+    devices = ledger(gpus("x", shared("a", **policy)), claim("c", part(asked) if asked is not None else {}))
+    reason = devices.assume(wants("p", "c"), node("x"))
+    assert reason == (None if takes is not None else "too few devices")
+    if takes is not None:
+        (result,) = devices.assumed["default/c"].allocation.devices.results
+        assert result.consumed_capacity == {"memory": str(takes)}
+
+
+def test_shares_beside_whole_devices_counters_and_other_schedulers() -> None:
+    devices = ledger(gpus("x", gpu("small", memory="8Gi"), gpu("large")), claim("c", part("16Gi")))
+    assert given(devices, wants("p", "c")) == [["large"]], "of a whole device an amount is what it must have"
+    assert devices.assumed["default/c"].allocation.devices.results[0].share_id is None
+    odd = claim("odd", {"capacity": {"requests": {"engines": "1"}}})
+    devices = ledger(gpus("x", shared("a"), shared("b")), odd, claim("two", part("30Gi", count=2)))
+    assert given(devices, wants("q", "odd")) == "too few devices", "neither has such a thing"
+    assert given(devices, wants("r", "two")) == [["a", "b"]], "a request gets no device twice"
+    devices.put_claim(claim("pair", part("5Gi"), part("6Gi")))
+    assert given(devices, wants("s", "pair")) == [["a", "b"]], "11 of 10 Gi that are left do not fit on one"
+    devices.put_claim(claim("all", part("5Gi", allocationMode="All")))
+    assert given(devices, wants("t", "all")) == [["a"]], "those that have so much left"
+
+    half: dict[str, Any] = {"consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "20Gi"}}}]}
+    offered = gpus("x", shared("a") | half, gpu("b", **half), gpu("c", **half))
+    counters = [{"name": "gpu-0", "counters": {"memory": {"value": "40Gi"}}}]
+    offered.spec.shared_counters = msgspec.convert({"sharedCounters": counters}, type(offered.spec)).shared_counters
+    theirs = claim("theirs")
+    taken = {"request": "r0", "driver": DRIVER, "pool": "x", "device": "a", "shareID": "1"}
+    status = {"allocation": {"devices": {"results": [taken | {"consumedCapacity": {"memory": "30Gi"}}]}}}
+    theirs.status = msgspec.convert(status, type(theirs.status))
+    devices = ledger(offered, theirs, claim("more", part("10Gi")), claim("one"), claim("two"))
+    assert given(devices, wants("u", "more")) == [["a"]], "10 of 40 Gi are left, its counters are taken once"
+    assert given(devices, wants("v", "one")) == [["b"]]
+    assert given(devices, wants("w", "two")) == "too few devices", "the counters are used up"
+
+
 def test_taints_generations_and_reach() -> None:
     bad = gpu("bad", taints=[{"key": "broken", "effect": "NoSchedule"}])
     devices = ledger(gpus("x", bad), claim("c"), claim("t", {"tolerations": [{"key": "broken", "operator": "Exists"}]}))
@@ -190,12 +270,11 @@ def test_what_is_not_understood_keeps_the_pod_waiting_with_the_reason() -> None:
         gpus("x", gpu("a")), claim("odd", {"selectors": [{"cel": {"expression": "device.driver.matches('g')"}}]})
     )
     devices.put_claim(claim("none", {"deviceClassName": "tpu"}))
-    devices.put_claim(claim("part", {"capacity": {"requests": {"memory": "1Gi"}}}))
     cluster = Snapshot.of([node("x")], [])
     cluster.devices = devices
-    reasons = {name: feasible.feasible(wants("p", name), cluster)["x"] for name in ("odd", "none", "part", "gone")}
+    reasons = {name: feasible.feasible(wants("p", name), cluster)["x"] for name in ("odd", "none", "gone")}
     assert "matches" in str(reasons["odd"]) and "'tpu'" in str(reasons["none"])
-    assert "capacity" in str(reasons["part"]) and "does not exist" in str(reasons["gone"])
+    assert "does not exist" in str(reasons["gone"])
     cluster.devices = None
     assert "[devices] allocate" in str(feasible.feasible(wants("p", "odd"), cluster)["x"])
 
@@ -279,6 +358,74 @@ def test_pods_that_share_a_claim_and_one_that_was_allocated_by_another_scheduler
             theirs["status"] = {"allocation": {"devices": {}}}
             api.put(CLAIMS, theirs)
             assert "somebody else" in str(await write(writer, book, "uid-late"))
+
+    asyncio.run(whole())
+
+
+SLOW = {"bindsToNode": True, "bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]}
+
+
+def test_devices_that_have_to_be_attached_come_last_and_tie_their_claim_to_the_node() -> None:
+    fabric = gpus("", gpu("far", **SLOW), allNodes=True)
+    devices = ledger(fabric, gpus("x", gpu("near")), claim("c"), claim("d"))
+    assert given(devices, wants("p", "c")) == [["near"]] and given(devices, wants("q", "d")) == [["far"]]
+    found = devices.assumed["default/d"].allocation
+    assert found.devices.results[0].binding_conditions == ["attached"]
+    assert msgspec.to_builtins(found.node_selector) == {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["x"]}]}]
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("says", "since", "why"),
+    [
+        ("attached", "2026-11-19T12:00:00Z", None),
+        ("broken", "2999-01-01T00:00:00Z", "says broken"),
+        ("nothing", "2026-11-19T12:00:00Z", "does not say attached"),
+    ],
+)
+def test_a_pod_is_bound_when_its_device_is_attached(
+    says: str, since: str, why: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wattflow.kube.dra.claim_writer._ATTACHED_LOOK_S", 0.01)
+
+    async def whole() -> None:
+        async with writing(claim("c")) as (api, book, writer):
+            writer.devices.put_slice(gpus("x", gpu("a", **SLOW)))
+            book.on_pod("ADDED", wants("p", "c"))
+            assert book.assume("uid-p", "x") is None
+            writing_it = asyncio.create_task(write(writer, book, "uid-p"))
+            await asyncio.sleep(0.2)
+            assert not writing_it.done(), "it waits for the driver"
+            stored = api.items[CLAIMS]["default/c"]
+            (result,) = stored["status"]["allocation"]["devices"]["results"]
+            conditions = [{"type": says, "status": "True"}]
+            stored["status"]["devices"] = [
+                {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": conditions}
+            ]
+            stored["status"]["allocation"]["allocationTimestamp"] = since
+            api.put(CLAIMS, stored)
+            said = await writing_it
+            kept = "allocation" in api.items[CLAIMS]["default/c"]["status"]
+            assert (said is None and kept) if why is None else (why in str(said) and not kept)
+
+    asyncio.run(whole())
+
+
+@pytest.mark.slow
+def test_a_pod_that_goes_while_its_device_is_attached_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wattflow.kube.dra.claim_writer._ATTACHED_LOOK_S", 0.01)
+
+    async def whole() -> None:
+        async with writing(claim("c")) as (_, book, writer):
+            writer.devices.put_slice(gpus("x", gpu("a", **SLOW)))
+            book.on_pod("ADDED", wants("p", "c"))
+            assert book.assume("uid-p", "x") is None
+            writing_it = asyncio.create_task(write(writer, book, "uid-p"))
+            await asyncio.sleep(0.2)
+            book.on_pod("DELETED", book.records["uid-p"].pod)
+            assert "gone" in str(await writing_it)
 
     asyncio.run(whole())
 

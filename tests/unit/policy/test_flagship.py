@@ -101,6 +101,34 @@ def test_those_that_wait_share_the_waking_of_a_node() -> None:
         assert wattflow.price_j(state.handle(), 0, 0, 0, 1e6) == pytest.approx(30.0 + 165.0 + waking_j / share)
 
 
+def test_cores_that_idle_until_the_others_have_ended_have_a_price() -> None:
+    """One of four cores, 100 s at 10 − 2 W; nothing where the task is the last to end, or without the dial."""
+    state = state_of(nodes(SLEEPY), [3.0])
+    plain_j = wattflow.price_j(state.handle(), 0, 0, 0, 1e6)
+    for align in (0.0, 0.5):
+        state.params[wattflow.DIAL.align] = align
+        assert wattflow.price_j(state.handle(), 0, 0, 0, 1e6) == plain_j
+        for until_s, idle_s in ((103.0, 100.0), (2.0, 0.0), (math.inf, 0.0)):
+            found = wattflow.left_idle_j(state.handle(), 0, 0, until_s - 3.0)
+            assert found == pytest.approx(align * idle_s * 8.0 / 4.0)
+
+
+def test_tasks_that_end_together_share_a_node() -> None:
+    """Two have woken two nodes; of two narrow ones that come then the short one would sit beside the long wide one."""
+    sleepy = node(4, power=PowerProfile((0.0, 4.0), (50.0, 90.0)), sleep=Sleep(2.0, 1.0, 1.0, after_s=5.0))
+    shapes = [Shape(0, (Variant(cores=cores),), 1) for cores in (3.0, 2.0, 1.0)]
+    kinds = np.array([0, 1, 2, 2], np.int32)
+    work = tasks([400.0, 100.0, 70.0, 360.0], release=[0.0, 0.0, 20.0, 25.0], shapes=shapes, shape=kinds)
+    joules = []
+    for align, together in ((0, [{0, 2}, {1, 3}]), (1, [{0, 3}, {1, 2}])):
+        policy = registry.load(f"wattflow:spare=inf:align={align}").with_settings(guarantees=(1.0,))
+        run = simulate(work, nodes(sleepy, sleepy), policy)
+        rows = run.attempts
+        assert [set(rows["task"][rows["node"] == n].tolist()) for n in (0, 1)] == together
+        joules.append(run.total_j)
+    assert joules[1] < joules[0], "a node empties sooner"
+
+
 @pytest.mark.parametrize(
     ("finish_s", "due", "expected"), [(9.0, 94.0, 4.0), (9.0, 107.0, 2.0), (9.0, 120.0, 0.0), (4.0, 94.0, 0.0)]
 )

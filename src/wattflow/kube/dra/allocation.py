@@ -1,13 +1,13 @@
 """Choosing devices for the claims of a pod on one node, in the order and with the result of kube-scheduler's allocator.
 
 Claims, their requests and devices are tried in the order in which they are written, with backtracking; the first
-solution is taken. Left out are devices that several claims share (`allowMultipleAllocations`) and those with binding
-conditions: no request gets one of these.
+solution is taken. A device that allows it is given out in shares of its capacity (`device_shares`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from wattflow.kube import objects, quantity
-from wattflow.kube.dra import cel
+from wattflow.kube.dra import cel, device_shares
 from wattflow.kube.dra.device_objects import (
     Allocation,
     Attribute,
@@ -57,6 +57,14 @@ class TooHard(Unallocatable):
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """Devices that are given away whole, and what is given away of those that several requests share."""
+
+    whole: frozenset[DeviceId] = frozenset()
+    shares: Mapping[DeviceId, device_shares.Share] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Offered:
     """A device that a node can reach."""
 
@@ -74,11 +82,13 @@ class Offer:
     """Devices that one node can reach.
 
     Attributes:
+        node: The node's name.
         unfinished: Whether a driver is about to publish more of them: "all" cannot be told then.
         counters: Of each pool, what its devices share (partitions of one GPU), nothing taken off.
         sharing: Devices of these pools, also those of other nodes, that take from the counters.
     """
 
+    node: str = ""
     devices: list[Offered] = field(default_factory=list)
     unfinished: bool = False
     counters: dict[PoolId, Counters] = field(default_factory=dict)
@@ -118,7 +128,7 @@ def allocate(
     claims: Sequence[ResourceClaim],
     classes: Mapping[str, DeviceClass],
     offer: Offer,
-    taken: Collection[DeviceId],
+    taken: Taken,
     known: Selected,
 ) -> list[Allocation] | None:
     """Return an allocation for each claim, or None where the node has too few devices left.
@@ -127,16 +137,17 @@ def allocate(
         claims: Claims of one pod.
         classes: All device classes by name.
         offer: What the node can reach.
-        taken: Devices that are given away.
+        taken: What is given away.
         known: What was found out before, of the same classes and slices; more is added.
 
     Raises:
         Unallocatable: a claim asks for something that is not understood, or for a class that is not there.
     """
-    search = _Search(claims, classes, offer, set(taken), known)
+    search = _Search(claims, classes, offer, set(taken.whole), known)
+    search.shares = {id: [dict(share)] for id, share in taken.shares.items()}
     # Counters are what a pool has; devices that are given away have their part of it already.
     for one in offer.sharing:
-        if one.id in search.taken:
+        if one.id in search.taken or one.id in search.shares:
             search.count(one, -1)
     if not search.claim(0):
         return None
@@ -145,14 +156,21 @@ def allocate(
 
 @dataclass(slots=True)
 class _Chosen:
+    """A device of a request; ``share`` where it is one that others may have a share of, too."""
+
     offered: Offered
     request: str
     wish: DeviceRequest
+    share: device_shares.Share | None = None
 
 
 @dataclass(slots=True)
 class _Search:
-    """A depth-first search with what is chosen so far."""
+    """A depth-first search with what is chosen so far.
+
+    Attributes:
+        shares: Of each device that several requests may share, those given away before and now.
+    """
 
     claims: Sequence[ResourceClaim]
     classes: Mapping[str, DeviceClass]
@@ -160,6 +178,7 @@ class _Search:
     taken: set[DeviceId]
     known: Selected
     chosen: list[list[_Chosen]] = field(init=False)
+    shares: dict[DeviceId, list[device_shares.Share]] = field(default_factory=dict)
     left: dict[PoolId, Counters] = field(init=False)
     _steps: int = 0
     _texts: dict[int, bytes] = field(default_factory=dict)
@@ -185,7 +204,7 @@ class _Search:
 
     def _wish(self, number: int, index: int, name: str, wish: DeviceRequest) -> bool:
         if wish.allocation_mode == "All":
-            every = [one for one in self.offer.devices if self._selects(wish, one)]
+            every = [one for one in self.offer.devices if self._selects(wish, one) and self._has(wish, one)]
             # "All" of nothing, or of a pool that is still being published, is not satisfied.
             if self.offer.unfinished or not every:
                 return False
@@ -217,29 +236,49 @@ class _Search:
 
     def _choose(self, number: int, name: str, wish: DeviceRequest, one: Offered) -> bool:
         mine = self.chosen[number]
+        shared = one.device.allow_multiple_allocations
         if wish.admin_access:
             # An administrator's claim may look at a taken device, but not get the same one twice.
-            if any(other.offered.id == one.id for other in mine):
+            if not shared and any(other.offered.id == one.id for other in mine):
                 return False
         elif one.id in self.taken:
             return False
-        if not self._selects(wish, one):
+        if not self._selects(wish, one) or not self._has(wish, one):
             return False
         constraints = self.claims[number].spec.devices.constraints
         if not all(_kept(rule, name, one, mine) for rule in constraints):
             return False
         if not wish.admin_access:  # an administrator's look at a device takes nothing from others
-            if not self._consume(one):
+            # the first share of a device takes its part of the counters for all of them
+            if not self.shares.get(one.id) and not self._consume(one):
                 return False
-            self.taken.add(one.id)
-        mine.append(_Chosen(one, name, wish))
+            if not shared:
+                self.taken.add(one.id)
+        share = device_shares.share_of(wish, one.device) if shared else None
+        if share is not None:
+            self.shares.setdefault(one.id, []).append(share)
+        mine.append(_Chosen(one, name, wish, share))
         return True
 
     def _give_back(self, number: int) -> None:
         last = self.chosen[number].pop()
+        id = last.offered.id
+        if last.share is not None:
+            self.shares[id].pop()
         if not last.wish.admin_access:
-            self.taken.discard(last.offered.id)
-            self.count(last.offered, 1)
+            self.taken.discard(id)
+            if not self.shares.get(id):
+                self.count(last.offered, 1)
+
+    def _has(self, wish: DeviceRequest, one: Offered) -> bool:
+        """Tell whether a device has what a wish asks of its capacity, beside the shares that are given away."""
+        share = device_shares.share_of(wish, one.device)
+        if share is None:
+            return False
+        held: device_shares.Share = {}
+        for each in self.shares.get(one.id, ()):
+            device_shares.add(held, each)
+        return device_shares.fits(share, held, one.device)
 
     def _consume(self, one: Offered) -> bool:
         """Take a device's part of what its pool shares; False, and nothing taken, where that is not there."""
@@ -279,11 +318,6 @@ def selects(wish: DeviceRequest, classes: Mapping[str, DeviceClass], one: Offere
     kind = classes.get(wish.device_class_name)
     if kind is None:
         raise Unallocatable(f"there is no device class {wish.device_class_name!r}")
-    if wish.capacity is not None:
-        raise Unallocatable("shares of a device's capacity are not supported by this scheduler")
-    # Such devices are not supported (module docstring), so they are not selected by anybody.
-    if one.device.binding_conditions or one.device.allow_multiple_allocations:
-        return False
     about: dict[str, Any] | None = None
     for expression in expressions((*kind.spec.selectors, *wish.selectors)):
         try:
@@ -312,7 +346,8 @@ def _about(one: Offered) -> dict[str, Any]:
         for name, raw in known.items()
         if raw is not None
     }
-    return cel.device(one.id[0], values, {name: found.value for name, found in one.device.capacity.items()})
+    capacity = {name: found.value for name, found in one.device.capacity.items()}
+    return cel.device(one.id[0], values, capacity, one.device.allow_multiple_allocations)
 
 
 def _kept_off(taints: Iterable[objects.Taint], tolerations: Iterable[DeviceToleration]) -> bool:
@@ -372,11 +407,17 @@ def _result(claim: ResourceClaim, search: _Search, number: int) -> Allocation:
             device=one.offered.id[2],
             admin_access=one.wish.admin_access,
             tolerations=one.wish.tolerations,
+            share_id=None if one.share is None else str(uuid.uuid4()),
+            consumed_capacity=device_shares.written(one.share or {}),
+            binding_conditions=one.offered.device.binding_conditions,
+            binding_failure_conditions=one.offered.device.binding_failure_conditions,
         )
         for one in chosen
     ]
     config = [*_class_config(chosen, search.classes), *_claim_config(claim, chosen)]
-    return Allocation(devices=GivenDevices(results=results, config=config), node_selector=_reach(chosen))
+    return Allocation(
+        devices=GivenDevices(results=results, config=config), node_selector=_reach(chosen, search.offer.node)
+    )
 
 
 def _class_config(chosen: Sequence[_Chosen], classes: Mapping[str, DeviceClass]) -> Iterator[GivenConfig]:
@@ -399,18 +440,19 @@ def _claim_config(claim: ResourceClaim, chosen: Sequence[_Chosen]) -> Iterator[G
             yield GivenConfig(source="FromClaim", requests=each.requests, opaque=each.opaque)
 
 
-def _reach(chosen: Sequence[_Chosen]) -> objects.NodeSelector | None:
+def _reach(chosen: Sequence[_Chosen], node: str) -> objects.NodeSelector | None:
     """Return which nodes can reach all of the devices; None is all.
 
-    One device of a single node ties the claim to that node. Else all selectors hold together, as one term.
+    One device of a single node, or one that is attached to the node, ties the claim to that node. Else all selectors
+    hold together, as one term.
     """
     terms: list[objects.Requirement] = []
     fields: list[objects.Requirement] = []
     for one in chosen:
         spec = one.offered.slice.spec
         place = one.offered.device if spec.per_device_node_selection else spec
-        if place.node_name:
-            here = objects.Requirement(key="metadata.name", operator="In", values=[place.node_name])
+        if place.node_name or one.offered.device.binds_to_node:
+            here = objects.Requirement(key="metadata.name", operator="In", values=[node])
             return objects.NodeSelector(node_selector_terms=[objects.NodeSelectorTerm(match_fields=[here])])
         if place.node_selector is not None:
             for term in place.node_selector.node_selector_terms:

@@ -63,7 +63,9 @@ class _Empty(dict[str, Any]):
         return {}
 
 
-def device(driver: str, attributes: Mapping[str, Any], capacity: Mapping[str, str]) -> dict[str, Any]:
+def device(
+    driver: str, attributes: Mapping[str, Any], capacity: Mapping[str, str], shared: bool = False
+) -> dict[str, Any]:
     """Return what ``device`` is in expressions; names without a domain are the driver's own."""
     tables = []
     for found in (attributes, {name: quantity.exact(text) for name, text in capacity.items()}):
@@ -73,7 +75,9 @@ def device(driver: str, attributes: Mapping[str, Any], capacity: Mapping[str, st
             domain, _, own = name.rpartition("/")
             table.setdefault(domain or driver, {})[own] = value
         tables.append(table)
-    return {"driver": driver, "attributes": tables[0], "capacity": tables[1]}
+    return {
+        "driver": driver, "attributes": tables[0], "capacity": tables[1], "allowMultipleAllocations": shared,
+    }  # fmt: skip
 
 
 # Few expressions, asked for every device of every node.

@@ -1,9 +1,9 @@
 """Follows resource claims, slices and device classes, and writes allocations as kube-scheduler does.
 
 Before a pod with claims is bound each claim gets its allocation and the pod among its users, with our finalizer's
-guard that a claim in use is not deleted. The kubelet refuses a pod that is not among the users. What a pod that waits
-in vain holds alone is given back, so that it may go elsewhere; what ended pods held is given back by
-kube-controller-manager.
+guard that a claim in use is not deleted. The kubelet refuses a pod that is not among the users. Devices that have to be
+attached or set up first (binding conditions) are waited for before the pod is bound. What a pod that waits in vain
+holds alone is given back, so that it may go elsewhere; what ended pods held is given back by kube-controller-manager.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ RIGHTS = (
 """Group, resource and verb of what is read and written; `resourceclaims/binding` is asked for from 1.36 on."""
 _TRIES = 5
 _LOOK_S = 10.0
+_ATTACHED_LOOK_S, _ATTACH_S = 5.0, 600.0
+"""How often a device's conditions are looked at, and how long they may take: as long as kube-scheduler lets them."""
 # A claim of another form than we know costs its pod the placement, never the scheduler its life.
 _LOST = (ApiError, aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError)
 
@@ -125,6 +127,9 @@ class ClaimWriter:
                 if key is not None:
                     async with self._locks[key]:  # pods that share a claim one after the other
                         await self._reserve(key, pod)
+            for _, key in claims_of(pod):
+                if key is not None:
+                    await self._attached(key, pod)
         except (*_LOST, NotWritten) as error:
             done(f"a resource claim could not be written: {error}")
         else:
@@ -156,6 +161,20 @@ class ClaimWriter:
                 if error.code != 409:
                     raise
         raise NotWritten(f"{key} changes too often")
+
+    async def _attached(self, key: str, pod: objects.Pod) -> None:
+        """Wait until a claim's devices are as their drivers want them for a pod to be bound; else give them back."""
+        while pod.metadata.uid in self.book.records:
+            claim = await self.client.get(_path(key), ResourceClaim)
+            why = not_attached(claim, datetime.now(UTC))
+            if why is None:
+                return
+            if why.final:
+                others = [one for one in claim.status.reserved_for if one.uid != pod.metadata.uid]
+                await self._status(claim, claim.metadata.resource_version, None, others or None)
+                raise NotWritten(f"{key}: {why.text}")
+            await asyncio.sleep(_ATTACHED_LOOK_S)
+        raise NotWritten("the pod is gone")
 
     async def _guard(self, claim: ResourceClaim) -> str:
         """Protect the claim from deletion while it holds devices; its version then."""
@@ -218,6 +237,34 @@ class ClaimWriter:
             # It never arrived: the devices are free again.
             if claim.status.allocation is None:
                 self.devices.unassume(key)
+
+
+@dataclass(frozen=True, slots=True)
+class NotAttached:
+    """Why a claim's devices cannot be used yet; ``final`` where waiting does not help."""
+
+    text: str
+    final: bool
+
+
+def not_attached(claim: ResourceClaim, now: datetime) -> NotAttached | None:
+    """Tell what a claim's devices lack for a pod to be bound, by the conditions that they name and drivers write."""
+    given = claim.status.allocation
+    if given is None:
+        return NotAttached("it has lost its devices", final=True)
+    for one in given.devices.results:
+        id = one.driver, one.pool, one.device, one.share_id
+        told = [each for each in claim.status.devices if (each.driver, each.pool, each.device, each.share_id) == id]
+        true = {each.type for status in told for each in status.conditions if each.status == "True"}
+        failed = [name for name in one.binding_failure_conditions if name in true]
+        if failed and one.binding_conditions:
+            return NotAttached(f"the device {one.device} says {', '.join(failed)}", final=True)
+        missing = [name for name in one.binding_conditions if name not in true]
+        if missing:
+            since = given.allocation_timestamp
+            late = since is not None and (now - datetime.fromisoformat(since)).total_seconds() > _ATTACH_S
+            return NotAttached(f"the device {one.device} does not say {', '.join(missing)}", final=late)
+    return None
 
 
 def _consumer(pod: objects.Pod) -> Consumer:

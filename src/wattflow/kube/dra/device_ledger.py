@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wattflow.kube import objects
-from wattflow.kube.dra import allocation, cel
+from wattflow.kube import objects, quantity
+from wattflow.kube.dra import allocation, cel, device_shares
 from wattflow.kube.dra.device_objects import Allocation, DeviceClass, DeviceRequest, ResourceClaim, ResourceSlice
 from wattflow.kube.filters import selectors
 from wattflow.model.errors import InvalidInput
@@ -34,12 +34,12 @@ class Needs:
     Attributes:
         new: Claims that have to be allocated.
         reach: Where those go that are: None is everywhere.
-        taken: Devices that are given away.
+        taken: What is given away.
     """
 
     new: tuple[ResourceClaim, ...]
     reach: tuple[objects.NodeSelector | None, ...]
-    taken: frozenset[allocation.DeviceId]
+    taken: allocation.Taken
 
 
 @dataclass(slots=True)
@@ -175,7 +175,7 @@ class Devices:
             else:
                 reach.append(held.node_selector)
         # Only new claims need to know what is taken; listing it walks all claims.
-        return Needs(tuple(new), tuple(reach), frozenset(self._taken()) if new else frozenset())
+        return Needs(tuple(new), tuple(reach), self._taken() if new else allocation.Taken())
 
     def why_not(self, needs: Needs, node: objects.Node) -> str | None:
         """The reason against a node, or None."""
@@ -230,25 +230,38 @@ class Devices:
         known = self._offers.get(node.metadata.name)
         if known is not None:
             return known
-        offer = allocation.Offer()
-        # Sorted: the order of pools is part of which solution comes first.
-        for pool in sorted(self._of_node.get(node.metadata.name, set()) | self._anywhere):
+        offer = allocation.Offer(node.metadata.name)
+        # Sorted: the order of pools is part of which solution comes first. Devices that are waited for come last.
+        for pool in sorted(self._of_node.get(node.metadata.name, set()) | self._anywhere, key=self._order):
             offer.add(pool, self._pools[pool].values(), node)
         if not self._anywhere:  # else it depends on the node's labels, which may change
             self._offers[node.metadata.name] = offer
         return offer
+
+    def _order(self, pool: allocation.PoolId) -> tuple[bool, allocation.PoolId]:
+        slices = self._pools[pool].values()
+        return any(one.binding_conditions for each in slices for one in each.spec.devices), pool
 
     def _allocation(self, claim: ResourceClaim) -> Allocation | None:
         if claim.status.allocation is not None:
             return claim.status.allocation
         return self.assumed[claim.key].allocation if claim.key in self.assumed else None
 
-    def _taken(self) -> Iterator[allocation.DeviceId]:
+    def _taken(self) -> allocation.Taken:
+        whole: set[allocation.DeviceId] = set()
+        shares: dict[allocation.DeviceId, device_shares.Share] = {}
         for claim in self.claims.values():
             held = self._allocation(claim)
             for one in held.devices.results if held is not None else ():
-                if not one.admin_access:
-                    yield one.driver, one.pool, one.device
+                id = one.driver, one.pool, one.device
+                if one.admin_access:
+                    continue
+                if one.share_id is None:
+                    whole.add(id)
+                else:
+                    share = {name: quantity.exact(text) for name, text in one.consumed_capacity.items()}
+                    device_shares.add(shares.setdefault(id, {}), share)
+        return allocation.Taken(frozenset(whole), shares)
 
 
 def claims_of(pod: objects.Pod) -> Iterator[tuple[str, str | None]]:

@@ -74,7 +74,7 @@ class ResourceClaimSpec(Object):
 
 
 class Given(Object):
-    """One device of an allocation."""
+    """One device of an allocation, or a share of one."""
 
     request: str = ""
     driver: str = ""
@@ -82,6 +82,10 @@ class Given(Object):
     device: str = ""
     admin_access: bool | None = None
     tolerations: list[DeviceToleration] = []
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, str] = {}
+    binding_conditions: list[str] = []
+    binding_failure_conditions: list[str] = []
 
 
 class GivenConfig(Object):
@@ -108,9 +112,20 @@ class Consumer(Object):
     api_group: str = ""
 
 
+class DeviceStatus(Object):
+    """What a driver says of a device that was given away."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: list[objects.Condition] = []
+
+
 class ResourceClaimStatus(Object):
     allocation: Allocation | None = None
     reserved_for: list[Consumer] = []
+    devices: list[DeviceStatus] = []
 
 
 class ClaimMetadata(Metadata):
@@ -132,8 +147,23 @@ class Attribute(Object):
     version: str | None = None
 
 
+class ShareRange(Object):
+    min: str | None = None
+    max: str | None = None
+    step: str | None = None
+
+
+class SharePolicy(Object):
+    """What may be taken of a capacity by one request."""
+
+    default: str | None = None
+    valid_values: list[str] = []
+    valid_range: ShareRange | None = None
+
+
 class Capacity(Object):
     value: str = "0"
+    request_policy: SharePolicy | None = None
 
 
 class Counter(Object):
@@ -159,7 +189,9 @@ class Device(Object):
     node_name: str = ""
     node_selector: objects.NodeSelector | None = None
     all_nodes: bool = False
+    binds_to_node: bool = False
     binding_conditions: list[str] = []
+    binding_failure_conditions: list[str] = []
     allow_multiple_allocations: bool = False
 
 

@@ -32,6 +32,7 @@ MEANINGS = {
     "amortise": "part of the waiting tasks that share the cost of a waking",
     "idle": "idle time before sleep, in break-even times",
     "merit": "power of the merit that shortens a wasteful node's idling",
+    "align": "part of the watts of cores that idle until a task's neighbours have ended",
     "spare": "how much longer a late task may take at once than by waiting for room elsewhere; inf: any",
     "load": "share of the owned cores that is usually wanted",
     "sure": "standard errors of saving before the portfolio's setting is left; 0: the best in the mean",
