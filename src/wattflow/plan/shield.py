@@ -170,7 +170,7 @@ class Shield:
 
     Args:
         policy: Whose rules are steered; its own numbers are what is used where nothing else is told.
-        tries: Candidates; without any the policy itself is the only one.
+        tries: Candidates; without any nothing is raced.
     """
 
     def __init__(self, policy: Policy, cluster: Cluster, reference: str, tries: Mapping[str, race.Dials]) -> None:
@@ -233,7 +233,7 @@ class Shield:
         # Before some tasks have ended, runtimes are hearsay: estimates may be off by any factor.
         measurable = not math.isnan(error) and all(node.power is not None for node in self._cluster.nodes)
         # While the budget is spent, too: a race tells whether nodes may sleep late meanwhile (`_calm`).
-        if measurable and (arrived >= self._race_at or drifted):
+        if self._tries and measurable and (arrived >= self._race_at or drifted):
             some = [self._recent[number] for number in sorted(self._recent)]
             # Of all that the race draws from: that of the last few alone would drift by chance.
             self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load_of(some or flows)
@@ -310,8 +310,8 @@ class Shield:
         rest_s = PRICED * self._care * wake_s**2 / (max(1e-3, self._response_s) * earned)
         return rest_s if math.isfinite(rest_s) else race.NEVER_S
 
-    def _choose(self, now_s: float, arrived: int) -> Policy | None:
-        """The cheapest that keeps the bound by its interval, or the reference."""
+    def _pick(self, arrived: int) -> tuple[str, race.Tried | None]:
+        """The cheapest that keeps the bound by its interval, or None for the reference; and why."""
         why, found = "no candidate keeps the bound for certain", self._permitted()
         if self._spent:
             found = self._calm()
@@ -327,6 +327,10 @@ class Shield:
         else:
             found = self._late_sleep()
             why += "" if found is None else "; nothing speaks against late sleep"
+        return why, found
+
+    def _choose(self, now_s: float, arrived: int) -> Policy | None:
+        why, found = self._pick(arrived)
         name, dials = ("reference", dict(self._reference)) if found is None else (found.name, dict(found.dials))
         self._saves = 0.0 if found is None else 1.0 - math.exp(found.energy)
         if (name, dials) == (self._name, self._dials):
@@ -406,9 +410,9 @@ def told(note: Mapping[str, object]) -> str:
     saves = f", saves {note['saves']:.0%} (modelled)" if note.get("saves") else ""
     forbade = f"; forbade {note['forbade']}" if note.get("forbade") else ""
     whose = f"; latest: workflow {', '.join(str(number + 1) for number in latest)}" if latest else ""
+    dials = f" ({note['dials']})" if note["dials"] else ""
     return (
-        f"{note['workflows']} workflows, {note['at_s']:.0f} s: {note['chosen']} ({note['dials']}), {note['why']}"
-        f"{saves};"
+        f"{note['workflows']} workflows, {note['at_s']:.0f} s: {note['chosen']}{dials}, {note['why']}{saves};"
         f" {abs(late):.1%} {'later' if late >= 0 else 'sooner'} than the shadow, p95 {tail:.3f} of its{whose}{forbade}"
     )
 
@@ -418,10 +422,11 @@ def summed(summary: Mapping[str, object]) -> str:
     late = summary["late"]
     assert isinstance(late, float)
     kept = "kept" if summary["kept"] else "not kept"
+    saved = "" if summary["saved"] is None else f" {summary['saved']:.1%} of its joules saved (modelled);"
     return (
         f"promise {kept} on the last {summary['judged']} of {summary['workflows']} workflows: {abs(late):.1%} "
-        f"{'later' if late >= 0 else 'sooner'} than under the reference, p95 {summary['tail']:.3f} of its; "
-        f"{summary['saved']:.1%} of its joules saved (modelled); budget spent {summary['spent']} times"
+        f"{'later' if late >= 0 else 'sooner'} than under the reference, p95 {summary['tail']:.3f} of its;"
+        f"{saved} budget spent {summary['spent']} times"
     )
 
 
@@ -436,13 +441,9 @@ def steer(policy: Policy, cluster: Cluster) -> Steering:
     return Shield(policy, cluster, "kubernetes", race.candidates())
 
 
-def shielded(policy: Policy, reference: str) -> Policy:
-    """The policy under the shield: what `:shield=REFERENCE` makes of it. Dials that were set by hand stay."""
+def rehearsed(policy: Policy, reference: str) -> Policy:
+    """`wattflow` under the shield, which chooses by rehearsal. Dials that were set by hand stay."""
     plain = registry.load("wattflow")
-    if policy.name != plain.name or reference != "kubernetes":
-        raise InvalidInput(
-            f"{policy.name}:shield={reference}", "only `wattflow` can be shielded, and only beside `kubernetes`"
-        )
     # Whether lower clocks are offered is nobody's order, queue or time-out: it is the caller's to say.
     offered = policy.settings.frequencies
     if replace(policy, params=plain.params) != plain.with_settings(frequencies=offered):
@@ -454,4 +455,4 @@ def shielded(policy: Policy, reference: str) -> Policy:
     return replace(PORTFOLIO.with_settings(frequencies=offered).with_params(**{**given, **SLEEPY}), steer=steer)
 
 
-__all__ = ["Ledger", "Shield", "shielded", "steer", "summed", "told"]
+__all__ = ["Ledger", "Shield", "rehearsed", "steer", "summed", "told"]
