@@ -9,7 +9,7 @@ that run beside each other (`--part K/N`: each has places and a file of its own)
 the lower bound, half of the time; such streams do not count there. `--bounds` computes the bound for streams that are
 known without. `--keep` writes all rows to research/results/promise.jsonl.gz, which belongs to the repository: a portion
 on another machine goes on from there; rows of other sources stay in it until the same stream is kept anew. Figures of
-the live side and of predictions are read from OUT/other.json, where their benchmarks left them.
+the live side (`--live`) and of predictions are read from OUT/other.json, where their benchmarks left them.
 """
 
 from __future__ import annotations
@@ -108,20 +108,28 @@ def unpacked(row: Row) -> Row:
     return row | {"place": asdict(Place(*row["place"])), "policies": policies}
 
 
+def kept_rows(path: Path) -> list[Row]:
+    """Rows of a file of the repository as they stand there, whatever sources made them; none without the file."""
+    text = gzip.decompress(path.read_bytes()).decode() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def keep_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Write a file of the repository; without a time in it, so that the same rows are the same bytes."""
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
 def kept(path: Path) -> list[Row]:
-    """Rows of a kept file, whatever sources made them."""
-    if not path.exists():
-        return []
-    return [unpacked(json.loads(text)) for text in gzip.decompress(path.read_bytes()).decode().splitlines()]
+    """Streams of a kept file."""
+    return [unpacked(row) for row in kept_rows(path)]
 
 
 def keep(path: Path, rows: Iterable[Row], sources: str) -> None:
     """Put rows of these sources into a kept file, in place of those of the same streams."""
     found = {Place(**row["place"]): row for row in kept(path)}
     found |= {Place(**row["place"]): row | {"stamp": sources} for row in rows}
-    text = "".join(json.dumps(packed(found[place])) + "\n" for place in sorted(found, key=str))
-    # Without a time in it, so that the same rows are the same bytes.
-    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    keep_rows(path, [packed(found[place]) for place in sorted(found, key=str)])
 
 
 class Record:
@@ -286,9 +294,15 @@ def main() -> None:
     )
     parser.add_argument("--part", default="1/1", metavar="K/N", help="every Nth round of nine streams, from the Kth on")
     parser.add_argument("--bounds", action="store_true", help="lower bounds of known streams alone")
+    parser.add_argument("--live", action="store_true", help="what the shield costs a live engine, alone")
     parser.add_argument("--keep", action="store_true", help="write all rows to the repository's file")
     parser.add_argument("--out", type=Path, default=Path("out/promise"))
     given = parser.parse_args()
+    if given.live:
+        import promise_live
+
+        promise_live.measure(given.out)
+        return
     part, parts = map(int, given.part.split("/"))
     record = Record(given.out, part)
     kinds = given.estimates.split(",")

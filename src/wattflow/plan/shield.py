@@ -392,12 +392,14 @@ class Shield:
     def summary(self) -> dict[str, object]:
         """Figures for reports and metrics: waiting beside the shadow, and modelled joules as shares of the reference's.
 
-        ``kept`` is the promise itself, on the workflows of the ledger; ``saved`` is by the races, over all workflows.
+        ``kept`` is the promise itself, on the workflows of the ledger; ``saved`` is by the races, over all workflows;
+        ``raced`` is how many had arrived at the last one.
         """
         late, tail = self.ledger.late, self.ledger.tail
         return {
-            "workflows": self._looked, "judged": len(self.ledger), "kept": late <= PROMISED and tail <= 1.0 + PROMISED,
-            "late": round(late, 4), "tail": round(tail, 4), "chosen": self._name, "spent": self._times,
+            "workflows": self._looked, "raced": self._raced, "judged": len(self.ledger),
+            "kept": late <= PROMISED and tail <= 1.0 + PROMISED, "late": round(late, 4), "tail": round(tail, 4),
+            "chosen": self._name, "spent": self._times,
             "saved": round(self._saved / max(1, self._looked), 4), "forbade": self._forbidden,
         }  # fmt: skip
 

@@ -63,3 +63,19 @@ def test_what_is_kept_is_what_was_measured_to_six_digits(promise: ModuleType) ->
     assert again["place"] == row["place"] and set(again) == set(row)
     assert promise.verdict(again, promise.OURS).energy == pytest.approx(0.654321, abs=1e-9)
     assert promise.verdict(again, promise.OURS).kept == promise.verdict(row, promise.OURS).kept
+
+
+def test_cells_of_the_phase_picture_add_up(
+    promise: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import promise_phase
+
+    monkeypatch.setattr(promise_phase, "SOME", 1)
+    cell = (1.0, 0.5, 0.5, "20")
+    rows = [promise_phase.measure(cell, first, "wattflow:shield=none") for first in range(2)]
+    assert rows[0]["energy"] != rows[1]["energy"] and promise_phase.key(rows[0]) != promise_phase.key(rows[1])
+    (both,) = promise_phase.merged(rows)
+    assert both["streams"] == 2
+    assert both["energy"] == pytest.approx((rows[0]["energy"] * rows[1]["energy"]) ** 0.5)
+    promise.keep_rows(tmp_path / "cells.gz", rows)
+    assert promise_phase.merged(promise.kept_rows(tmp_path / "cells.gz")) == [{**both, "cell": cell}]
