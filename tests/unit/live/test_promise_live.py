@@ -35,9 +35,8 @@ def test_a_doubled_load_is_answered_and_twins_decide_alike(
 ) -> None:
     shielding._shields.clear()
     monkeypatch.setattr(promise_live, "Shielding", lambda policy: shielding.Shielding(policy, Here(1)))
-    monkeypatch.setattr(promise_live, "BEFORE", 20)
-    monkeypatch.setattr(promise_live, "AFTER", 24)
-    player = promise_live.Player(0, 1e9)
+    ground = promise_live.Ground("fork-join:tasks=24,mean=90s", 0.25, 20, 24)
+    player = promise_live.Player(0, 1e9, ground)
     run = player.play()
     assert player.arrived == 44 and len(run.with_s) == len(run.without_s) > 44 * 24
     assert sum(run.with_s) > sum(run.without_s) > 0.0 < run.cpu
@@ -50,6 +49,6 @@ def test_a_doubled_load_is_answered_and_twins_decide_alike(
 def test_figures_are_of_all_seeds_and_the_worst_answer(promise_live: ModuleType) -> None:
     runs = [promise_live.Played([1e-3] * 10, [5e-4] * 10, cpu, after) for cpu, after in ((0.01, 8.0), (0.03, 12.0))]
     assert promise_live.figures(runs) == {
-        "live_cpu_of_a_core": pytest.approx(2.0), "live_p99_of_a_decision": pytest.approx(2.0),
+        "live_cpu_of_a_core": pytest.approx(3.0), "live_p99_of_a_decision": pytest.approx(2.0),
         "live_doubled_load_answered": 12.0,
     }  # fmt: skip
