@@ -93,7 +93,9 @@ def is_meant(policy: str | Policy) -> bool:
 def typed(policy: Policy) -> str:
     """A choice as it is typed and journalled: numbers that are not the defaults; a guarded policy by its own name."""
     if policy.score is not PORTFOLIO.score:
-        return policy.name
+        after_s = policy.sleep_after_s
+        same = registry.load(policy.name).sleep_after_s == after_s
+        return policy.name if same else f"{policy.name}:sleep={after_s!r}"
     told = {name: policy.params[name] for name in DIAL.defaults if policy.params[name] != DIAL.defaults[name]}
     return ":".join([PORTFOLIO.name, *(f"{name}={value!r}" for name, value in told.items())])
 

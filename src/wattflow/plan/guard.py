@@ -2,7 +2,9 @@
 
 What is observed and what it may cost are the shield's: the shadow, the ledgers beside both references and the budget of
 the stream (`plan.shield`). What is chosen is the policy itself while the budget lasts, and the reference with all nodes
-on while it is spent. Nothing is raced, so nothing is known of the joules that the policy saves.
+on while it is spent. Nothing is raced, so nothing is known of the joules that the policy saves. Where the policy
+carries a time-out, nodes sleep no sooner than sleep is priced at: three times as late, again and again, until it is
+beyond that, by what its workflows were late or sooner up to now.
 
 Refused are policies that plan ahead, whose plans count on places that another rule has taken meanwhile, and those that
 keep a cap, which the reference does not know.
@@ -26,13 +28,14 @@ class Guard(shield.Shield):
     def __init__(self, policy: Policy, cluster: Cluster) -> None:
         super().__init__(policy, cluster, "kubernetes", {})
         self._own = ":".join(part for part in policy.name.split(":") if not part.startswith("shield="))
-        self._name, self._dials = self._own, {}
+        own_s = policy.sleep_after_s
+        self._name, self._dials = self._own, {} if own_s is None else {"sleep": own_s}
 
     @property
     def choice(self) -> Policy:
         """The policy, or what stands in its place under its name."""
         if self._name == self._own:
-            return self._policy
+            return replace(self._policy, sleep_after_s=self._dials.get("sleep", self._policy.sleep_after_s))
         # It takes requests as they are, at full clock; other offers would be looked at for nothing.
         whole = PORTFOLIO.with_params(**self._dials).with_settings(guarantees=(1.0,), frequencies=(0,))
         return replace(whole, name=self._policy.name)
@@ -41,7 +44,17 @@ class Guard(shield.Shield):
         self._forbidden = self._own if self._spent else ""
         if self._spent:
             return "the budget is spent", None
-        return "the budget allows it", race.Tried(self._own, {}, 0.0, 0.0, 1.0, 1.0, 0)
+        return "the budget allows it", race.Tried(self._own, self._priced(), 0.0, 0.0, 1.0, 1.0, 0)
+
+    def _priced(self) -> race.Dials:
+        """The policy's time-out, in steps: one that followed the price would change with every look."""
+        after_s = self._policy.sleep_after_s
+        if after_s is None:
+            return {}
+        rest_s = self._rest_s(1.0 + min(0.0, self.ledger.late))
+        while after_s < rest_s:
+            after_s = shield.CAREFUL * max(1.0, after_s)
+        return {"sleep": after_s}
 
     def summary(self) -> dict[str, object]:
         """The shield's figures; joules saved are unknown."""

@@ -233,7 +233,7 @@ class Shield:
         # Before some tasks have ended, runtimes are hearsay: estimates may be off by any factor.
         measurable = not math.isnan(error) and all(node.power is not None for node in self._cluster.nodes)
         # While the budget is spent, too: a race tells whether nodes may sleep late meanwhile (`_calm`).
-        if self._tries and measurable and (arrived >= self._race_at or drifted):
+        if measurable and (arrived >= self._race_at or drifted):
             some = [self._recent[number] for number in sorted(self._recent)]
             # Of all that the race draws from: that of the last few alone would drift by chance.
             self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load_of(some or flows)
@@ -243,7 +243,7 @@ class Shield:
             held = race.Race(some, self._cluster, base, self._rest_s, self._reference, self._prepared)
             # One race is seven streams: who broke in the race before is not trusted yet, however well it does now.
             self._broke = frozenset(one.name for one in self._ranking if one.worst > WORST)
-            self._ranking = held.run(self._tries) if len(some) >= EVERY else []
+            self._ranking = held.run(self._tries) if self._tries and len(some) >= EVERY else []
         return self._choose(now_s, arrived)
 
     def _ease(self) -> None:

@@ -33,7 +33,8 @@ def stands_in(policy: Policy | None) -> bool:
 
 
 def test_it_decides_until_the_budget_is_spent_and_again_when_it_is_won_back() -> None:
-    workload, one = stream(60, 20.0, equal(), 2), guarded()
+    cluster = equal(wake_s=1.0)  # so that no time-out is too short
+    workload, one = stream(60, 20.0, cluster, 2), guarded(cluster=cluster)
     assert one.consider(1e6, seen_of(workload, 1.0, 24)) is None and one.choice.name == TYPED
     spent = one.consider(1e6, seen_of(workload, 1.05, 28))
     assert stands_in(spent) and spent is not None and spent.params["after_s"] == math.inf and spent.name == TYPED
@@ -43,7 +44,20 @@ def test_it_decides_until_the_budget_is_spent_and_again_when_it_is_won_back() ->
     assert one.consider(1e6, seen_of(workload, 1.016, 32)) is None, "not recovered"
     again = one.consider(1e6, seen_of(workload, 1.0, 36))
     assert again is not None and again.score is registry.load("least-energy").score and again.sleep_after_s == 10.0
-    assert "36 workflows, 1000000 s: least-energy:sleep=10, the budget allows it;" in shield.told(one.notes[-1])
+    assert "36 workflows, 1000000 s: least-energy:sleep=10 (sleep=10), the budget" in shield.told(one.notes[-1])
+
+
+def test_nodes_sleep_no_sooner_than_sleep_is_priced_at() -> None:
+    workload, one = stream(60, 20.0, equal(), 2), guarded()
+    slower = one.consider(1e6, seen_of(workload, 1.0, 24))
+    assert slower is not None and slower.name == TYPED and slower.score is registry.load("least-energy").score
+    after_s = slower.sleep_after_s
+    assert after_s is not None and one._rest_s(1.0) <= after_s == 10.0 * 3.0 ** round(math.log(after_s / 10.0, 3.0))
+    assert registry.load(shielding.typed(slower)).sleep_after_s == after_s
+    sooner = one.consider(1e6, seen_of(workload, 0.5, 48))
+    assert sooner is not None and sooner.sleep_after_s is not None and sooner.sleep_after_s < after_s
+    # Whoever sets no time-out keeps what the cluster says, and what is slept by other rules is not the shield's.
+    assert guarded("fifo:shield=kubernetes").consider(1e6, seen_of(workload, 1.0, 24)) is None
 
 
 def test_what_it_saves_is_unknown_and_said_of_nobody() -> None:
@@ -80,7 +94,9 @@ def test_a_guarded_simulation_tells_what_it_did() -> None:
     run = simulate(stream(80, 40.0, cluster), cluster, "most-allocated:sleep=1:shield=kubernetes")
     steps, summary = run.manifest["steering"], run.manifest["shield"]
     assert isinstance(steps, list) and isinstance(summary, dict)
-    assert steps[0]["chosen"] == "reference" and summary["spent"] >= 1 and summary["saved"] is None
+    chosen = [step["chosen"] for step in steps]
+    assert chosen[0] == "most-allocated:sleep=1" and "sleep=" in steps[0]["dials"], "later than it was typed"
+    assert "reference" in chosen and summary["spent"] >= 1 and summary["saved"] is None
     assert np.isfinite(run.end_s_by_task()).all()
 
 
