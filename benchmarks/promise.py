@@ -1,25 +1,27 @@
 """The promise on the ground that judges: fewer joules, and nobody waits (`make bench-promise`).
 
-    python benchmarks/promise.py [--minutes 50] [--estimates 20,100,…] [--no-sweep] [--part K/N] [--bounds]
+    python benchmarks/promise.py [--minutes 50] [--estimates 20,100,…] [--no-sweep] [--part K/N] [--bounds] [--keep]
 
 Every stream of `ground.places` under our shielded policy, `kubernetes` all on and with nodes off after 600 s, and a
 sweep of plain rules × time-outs, of which the best that keeps the bound is known in hindsight only. A call goes on for
 so many minutes; what it found is kept in OUT/streams*.jsonl by the sources that made it, so portions add up, also those
 that run beside each other (`--part K/N`: each has places and a file of its own). `--no-sweep` leaves out the sweep and
 the lower bound, half of the time; such streams do not count there. `--bounds` computes the bound for streams that are
-known without. Figures of the live side and of predictions are read from OUT/other.json, where their benchmarks left
-them.
+known without. `--keep` writes all rows to research/results/promise.jsonl.gz, which belongs to the repository: a portion
+on another machine goes on from there; rows of other sources stay in it until the same stream is kept anew. Figures of
+the live side (`--live`) and of predictions are read from OUT/other.json, where their benchmarks left them.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,9 @@ OTHER = {
     "live_doubled_load_answered": ("workflows", "≤10"), "prediction_sets_where_plain_wins": ("sets", "0"),
 }  # fmt: skip
 """Figures that other benchmarks measure."""
+KEPT = Path(judging.__file__).parent / "results" / "promise.jsonl.gz"
+"""Portions that the repository keeps."""
+FIGURES = tuple(field.name for field in fields(Verdict) if field.name != "policy")
 Row = dict[str, Any]
 
 
@@ -89,17 +94,55 @@ def stamp() -> str:
     return deciding(*judges, *sorted(ground.FOLDER.glob("*.toml")))
 
 
+def packed(row: Row) -> Row:
+    """A row as it is kept: figures without their names, to six digits."""
+    policies = {name: [float(f"{found[figure]:.6g}") for figure in FIGURES] for name, found in row["policies"].items()}
+    return row | {"place": list(row["place"].values()), "policies": policies}
+
+
+def unpacked(row: Row) -> Row:
+    """A row as it was measured."""
+    policies = {
+        name: {"policy": name, **dict(zip(FIGURES, found, strict=True))} for name, found in row["policies"].items()
+    }
+    return row | {"place": asdict(Place(*row["place"])), "policies": policies}
+
+
+def kept_rows(path: Path) -> list[Row]:
+    """Rows of a file of the repository as they stand there, whatever sources made them; none without the file."""
+    text = gzip.decompress(path.read_bytes()).decode() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def keep_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Write a file of the repository; without a time in it, so that the same rows are the same bytes."""
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def kept(path: Path) -> list[Row]:
+    """Streams of a kept file."""
+    return [unpacked(row) for row in kept_rows(path)]
+
+
+def keep(path: Path, rows: Iterable[Row], sources: str) -> None:
+    """Put rows of these sources into a kept file, in place of those of the same streams."""
+    found = {Place(**row["place"]): row for row in kept(path)}
+    found |= {Place(**row["place"]): row | {"stamp": sources} for row in rows}
+    keep_rows(path, [packed(found[place]) for place in sorted(found, key=str)])
+
+
 class Record:
     """Rows of these sources, in memory and in a file that a later call goes on with."""
 
-    def __init__(self, folder: Path, part: int) -> None:
+    def __init__(self, folder: Path, part: int, before: Path = KEPT) -> None:
         self.path, self.stamp, self.rows = folder / f"streams-{part}.jsonl", stamp(), {}
         folder.mkdir(parents=True, exist_ok=True)
         lines = [
             line for path in sorted(folder.glob("streams*.jsonl")) for line in path.read_text("utf-8").splitlines()
         ]
         # Rows with a bound last: they stand for those without.
-        for row in sorted(map(json.loads, lines), key=lambda row: row["bound"] is not None):
+        for row in sorted([*kept(before), *map(json.loads, lines)], key=lambda row: row["bound"] is not None):
             if row.pop("stamp") == self.stamp:
                 self.rows[Place(**row["place"])] = row
 
@@ -251,8 +294,15 @@ def main() -> None:
     )
     parser.add_argument("--part", default="1/1", metavar="K/N", help="every Nth round of nine streams, from the Kth on")
     parser.add_argument("--bounds", action="store_true", help="lower bounds of known streams alone")
+    parser.add_argument("--live", action="store_true", help="what the shield costs a live engine, alone")
+    parser.add_argument("--keep", action="store_true", help="write all rows to the repository's file")
     parser.add_argument("--out", type=Path, default=Path("out/promise"))
     given = parser.parse_args()
+    if given.live:
+        import promise_live
+
+        promise_live.measure(given.out)
+        return
     part, parts = map(int, given.part.split("/"))
     record = Record(given.out, part)
     kinds = given.estimates.split(",")
@@ -264,6 +314,8 @@ def main() -> None:
         # Whole rounds: single places would give a part the clusters of one cell alone.
         mine = [place for i, place in enumerate(places) if i // (ROUND * len(kinds)) % parts == part - 1]
         record.run(mine, partial(measure, sweep=given.sweep), given.workers, given.minutes)
+    if given.keep:
+        keep(KEPT, record.rows.values(), record.stamp)
     rows = {
         kind: [row for place, row in record.rows.items() if place.estimates == kind] for kind in (USUAL, *WORSE, *SHOWN)
     }

@@ -114,10 +114,12 @@ def promise(shield: dict[str, Any], used_j: float) -> str:
     """Say what a server's shield has kept, saved beside what tasks used, and cost."""
     from wattflow.plan.shield import summed
 
+    cost = f"the shield took {shield['processor_s']:.1f} s of processor"
+    if shield["saved"] is None:
+        return f"{summed(shield)}; {cost}"
     # What was used is what the reference would have, less the saved share.
     saved_j = used_j * shield["saved"] / max(1e-9, 1.0 - shield["saved"])
-    cost = f"{shield['processor_s']:.1f} s of processor"
-    return f"{summed(shield)}; {units.human_energy(saved_j)} beside what these used; the shield took {cost}"
+    return f"{summed(shield)}; {units.human_energy(saved_j)} beside what these used; {cost}"
 
 
 def audit(

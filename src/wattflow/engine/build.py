@@ -69,6 +69,21 @@ def build_state(workload: Workload, cluster: Cluster, settings: PolicySettings |
     return _Builder(workload, cluster, settings or PolicySettings()).build()
 
 
+def build_offers(workload: Workload, cluster: Cluster, settings: PolicySettings) -> dict[str, Any]:
+    """Make what a State of them holds of another policy's offers: ``shapes``, ``variants``, ``class_ok``, ``rules``."""
+    made = _Builder(workload, cluster, settings)
+    made.offer()
+    return made.tables
+
+
+def follow(rules: Any, settings: PolicySettings) -> None:
+    """Write what a policy says of itself into the State's rules."""
+    rules["queue"] = QUEUES.index(settings.queue)
+    rules["selection"] = SELECTIONS.index(settings.selection)
+    for flag in ("largest", "dynamic", "wakes", "grouped", "pods", "samples", "alike"):
+        rules[flag] = int(getattr(settings, flag))
+
+
 class _Builder:
     def __init__(self, workload: Workload, cluster: Cluster, settings: PolicySettings) -> None:
         self.workload, self.cluster, self.settings = workload, cluster, settings
@@ -84,11 +99,15 @@ class _Builder:
             {m: i for i, m in enumerate(sorted({d.model for n in cluster.nodes for d in n.devices}))},
         )
 
-    def build(self) -> State:
+    def offer(self) -> None:
+        """Make the tables that the offers stand in, and those that they rest on."""
         self._scalars()
         self._classes_and_nodes()
         self._devices()
         self._shapes()
+
+    def build(self) -> State:
+        self.offer()
         self._tasks()
         self._room()
         state = State(**self.tables)
@@ -103,10 +122,7 @@ class _Builder:
         clock, rules = record_table(tables.CLOCK, 1), record_table(tables.RULES, 1)
         counts, choice = record_table(tables.COUNTS, 1), record_table(tables.CHOICE, 1)
         settings, workload = self.settings, self.workload
-        rules.queue = QUEUES.index(settings.queue)
-        rules.selection = SELECTIONS.index(settings.selection)
-        for flag in ("largest", "dynamic", "wakes", "grouped", "pods", "samples", "alike"):
-            rules[flag] = int(getattr(settings, flag))
+        follow(rules, settings)
         clock.retry_at = np.inf
         counts.held_first = -1
         # `backfill.NO_RESERVATION`.

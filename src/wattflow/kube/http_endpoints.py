@@ -314,7 +314,11 @@ def shield_gauges(shield: Shielding) -> dict[str, tuple[str, Callable[[], list[t
     """Gauges of a scheduler whose policy is shielded; they have no sample before the shield's first answer."""
 
     def of(name: str) -> Callable[[], list[tuple[Labels, float]]]:
-        return lambda: [((), float(shield.remembered.summary[name]))] if shield.remembered.summary else []
+        def samples() -> list[tuple[Labels, float]]:
+            value = shield.remembered.summary.get(name)  # of joules saved by a policy that is guarded, None
+            return [] if value is None else [((), float(value))]
+
+        return samples
 
     return {
         "wattflow_shield_kept": ("1 while nobody waits longer than promised.", of("kept")),

@@ -204,13 +204,16 @@ def shielded(found: Mapping[str, Mapping[str, float]]) -> str:
     """Say what the shield of a scheduler that places pods has kept, saved and cost."""
     value = {name.removeprefix("wattflow_shield_"): one[""] for name, one in found.items() if "_shield_" in name}
     whole_j = sum(found.get("wattflow_node_joules", {}).values())
-    saved, kept = value["saved"], "kept" if value["kept"] else "not kept"
-    usual_j = whole_j / max(1e-9, 1.0 - saved)  # what the nodes took is what the reference would have, less the saved
+    saved, kept = value.get("saved"), "kept" if value["kept"] else "not kept"
+    joules = []
+    if saved is not None:
+        usual_j = whole_j / max(1e-9, 1.0 - saved)  # what the nodes took is what the reference would have, less these
+        joules = [f"saved {saved * usual_j / 3.6e6:.4f} kWh (modelled), {saved:.1%} of the reference's"]
     late = f"{abs(value['late']):.1%} {'later' if value['late'] >= 0 else 'sooner'}"
     return "\n".join((
         f"promise {kept} on the last {value['judged']:.0f} workflows: {late} than under the reference,"
         f" p95 {value['tail']:.3f} of its",
-        f"saved {saved * usual_j / 3.6e6:.4f} kWh (modelled), {saved:.1%} of the reference's",
+        *joules,
         f"the shield: {value['processor_seconds']:.1f} s of processor, budget spent {value['spent']:.0f} times",
     ))  # fmt: skip
 

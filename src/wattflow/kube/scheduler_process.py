@@ -8,7 +8,7 @@ import dataclasses
 import logging
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 
 import aiohttp
@@ -153,7 +153,7 @@ def make(client: Client, chosen: SchedulerSettings, role: Role | None = None) ->
         if (view := scheduler.book.cluster.nodes.get(node)) is not None:
             scheduler.book.tell_node(view)
 
-    rehearsing = adviser(policy.name)
+    rehearsing = adviser(typed(policy.name, chosen.params))
     usual = chosen.sleep_state if chosen.actuators else None
     levels = LevelOrders(chosen.name if chosen.levels else "")
     decider = EngineDecider(
@@ -327,6 +327,12 @@ def policy_of(chosen: SchedulerSettings, role: Role | None) -> Policy:
     return registry.load(registry.served(chosen.policy) if alone else chosen.policy, **chosen.params)
 
 
+def typed(policy: str, params: Mapping[str, float]) -> str:
+    """Return a policy as it is typed with its parameters: the shield has a process of its own, which loads it by
+    name."""
+    return ":".join([policy, *(f"{name}={value!r}" for name, value in params.items())])
+
+
 def _show_shield(scheduler: Scheduler, shield: Shielding | None) -> None:
     """Have the shield's figures among the metrics, and those of none where there is none."""
     gauges = scheduler.metrics.gauges
@@ -358,7 +364,7 @@ def reload(scheduler: Scheduler, new: SchedulerSettings) -> None:
         # Of the policy before: its next answer would bring that one back.
         if before is not None:
             before.close()
-        scheduler.decider.rehearsing = shield = adviser(policy.name)
+        scheduler.decider.rehearsing = shield = adviser(typed(policy.name, new.params))
         _show_shield(scheduler, shield)
     # Fixed keys keep their old value, so that what is shown is what runs.
     scheduler.settings = dataclasses.replace(new, **{key: getattr(old, key) for key in fixed})

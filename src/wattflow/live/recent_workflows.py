@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from wattflow.engine.tables import PARKED, PLACED, READY, UNKNOWN, WAITING
 from wattflow.live import protocol as p
 from wattflow.live.engine import Engine
 from wattflow.live.protocol import Kind
+from wattflow.live.step_buffers import WORDS
 from wattflow.live.workflow_notes import tasks_of
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals
@@ -26,6 +27,11 @@ from wattflow.policy.base import Seen
 Floats = NDArray[np.float64]
 MOST_FLOWS, MOST_TASKS = 256, 2_000
 """Workflows and tasks that are kept: a replay of so many tasks takes some tens of milliseconds."""
+# As plain integers: members of an enumeration take ten times as long to compare.
+_HEARD = _TASK, _EDGE, _STARTED, _FINISHED, _FAILED, _REFUSED, _SEAL = tuple(
+    int(kind) for kind in (Kind.TASK, Kind.EDGE, Kind.STARTED, Kind.FINISHED, Kind.FAILED, Kind.REFUSED, Kind.SEAL)
+)
+_PLACED_N, _ENDED_N = (list(WORDS.names or ()).index(name) for name in ("placements", "ended"))
 _OPEN = (WAITING, READY, PLACED, PARKED, UNKNOWN)
 _LEAST_S = 1e-3
 _TOGETHER = 64
@@ -48,6 +54,7 @@ class _Part:
         end_s: When its tasks left the engine: those of a workflow together, with the workflow; NaN before.
         flow: The workflow's row and generation in the engine; None without one.
         changes: Since it was read.
+        told: Its workflows as they are told, and which of its tasks are theirs; found when they are first asked for.
     """
 
     rows: NDArray[np.int64]
@@ -57,6 +64,7 @@ class _Part:
     end_s: Floats
     flow: tuple[int, int] | None
     changes: int = 0
+    told: list[tuple[NDArray[np.int64], Workload]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,40 +98,46 @@ class Arrived:
 
     def note(self, engine: Engine, now_s: float) -> None:
         """Note after each step who has come, what began and what ended."""
-        events = np.asarray(engine._desk.events[: engine._told_last])
+        events, sealed = np.asarray(engine._desk.events[: engine._told_last]), False
         if not self._begun:  # what is there already when watching begins, this step's among it
             self._begun = True
             rows = np.flatnonzero(np.isin(np.asarray(engine.state.tasks["state"]), _OPEN))
             owners = np.asarray(engine.state.tasks["workflow"])[rows]
             self._read(engine, np.unique(owners[owners > 0]).tolist(), rows[owners == 0].tolist())
         elif len(events):
-            self._hear(engine, events, now_s)
-        placed = np.asarray(engine._desk.placements[: int(engine._desk.words.placements[0])])
-        if len(placed):
+            sealed = self._hear(engine, events, now_s)
+        words = engine._words.item()  # in one call: a field of a record takes as long as the rest of a quiet step
+        placed_n, ended_n = words[_PLACED_N], words[_ENDED_N]
+        if placed_n:
+            placed = np.asarray(engine._desk.placements[:placed_n])
             self._place(engine, placed["attempt"], placed["task"])
-        ended = engine.state.ended[: int(engine.state.counts.ended_n[0])]
-        if len(ended):
-            self._close_loose(ended["task"].tolist(), now_s)
-        if len(ended) or (len(events) and (events["kind"] == Kind.SEAL).any()):
+        if ended_n:
+            self._close_loose(engine.state.ended["task"][:ended_n].tolist(), now_s)
+        if ended_n or sealed:
             self._close_flows(engine, now_s)
         # Twice what runs: the search is paid by as many placements.
-        if len(self._running) > _SPARE + 2 * int(engine.state.counts.running[0]):
+        if len(self._running) > _SPARE and len(self._running) > _SPARE + 2 * int(engine.state.counts.running[0]):
             self._drop_lost(engine)
 
-    def _hear(self, engine: Engine, events: NDArray[np.void], now_s: float) -> None:
-        """Read the events that the step folded, in its order: kinds after kinds."""
-        kinds = events["kind"]
-        came = [*events["who"][kinds == Kind.TASK].tolist(), *events["other"][kinds == Kind.EDGE].tolist()]
+    def _hear(self, engine: Engine, events: NDArray[np.void], now_s: float) -> bool:
+        """Read the events that the step folded, in its order: kinds after kinds. Tell whether a workflow was sealed."""
+        who: dict[int, list[int]] = {kind: [] for kind in _HEARD}
+        # Most steps have an event or two: a loop over them takes a third of what masks by kind do.
+        for kind, whom, other, *_ in events.tolist():
+            if kind in who:
+                who[kind].append(other if kind == _EDGE else whom)
+        came = who[_TASK] + who[_EDGE]
         if came:
             self._come(engine, came)
-        for attempt in events["who"][kinds == Kind.STARTED].tolist():
+        for attempt in who[_STARTED]:
             if attempt in self._running:
                 one = self._running[attempt]
                 self._running[attempt] = _Running(one.task, one.factor, now_s)
-        for attempt in events["who"][kinds == Kind.FINISHED].tolist():
+        for attempt in who[_FINISHED]:
             self._finish(attempt, now_s)
-        for attempt in events["who"][(kinds == Kind.FAILED) | (kinds == Kind.REFUSED)].tolist():
+        for attempt in who[_FAILED] + who[_REFUSED]:
             self._running.pop(attempt, None)
+        return bool(who[_SEAL])
 
     def _come(self, engine: Engine, tasks: Sequence[int]) -> None:
         """Read the workflows of tasks that were put or got another parent; those that grow bit by bit now and then."""
@@ -187,12 +201,12 @@ class Arrived:
     def _place(self, engine: Engine, attempt: NDArray[np.int64], task: NDArray[np.int64]) -> None:
         """Note what began to hold a place: how long it was expected to be there says how fast its node is for it."""
         rows = attempt & p.ROW_MASK
-        estimate_s = np.asarray(engine.state.tasks["estimate"])[task & p.ROW_MASK]
-        planned_s = np.asarray(engine.state.attempts["end"])[rows] - np.asarray(engine.state.attempts["placed"])[rows]
-        known = np.isfinite(planned_s) & (planned_s > 0) & (estimate_s > 0)
-        factor = np.divide(planned_s, estimate_s, out=np.ones(len(rows)), where=known)
-        for identity, whose, slow in zip(attempt.tolist(), task.tolist(), factor.tolist(), strict=True):
-            self._running[identity] = _Running(whose, slow)
+        estimates_s = engine.state.tasks["estimate"][task & p.ROW_MASK]
+        planned_s = engine.state.attempts["end"][rows] - engine.state.attempts["placed"][rows]
+        found = zip(attempt.tolist(), task.tolist(), planned_s.tolist(), estimates_s.tolist(), strict=True)
+        for identity, whose, taken_s, estimate_s in found:
+            known = 0 < taken_s < math.inf and estimate_s > 0
+            self._running[identity] = _Running(whose, taken_s / estimate_s if known else 1.0)
 
     def _finish(self, attempt: int, now_s: float) -> None:
         one = self._running.pop(attempt, None)
@@ -239,8 +253,10 @@ class Arrived:
         """List all that is kept, for what steers a policy: a task without a workflow is a workflow of its own."""
         flows, runtime_s, end_s = [], [], []
         for part in self._parts:
-            told = part.known.with_estimates(np.where(part.known.estimate_s > 0, part.known.estimate_s, np.nan))
-            for rows, one in arrivals.workflows(told):
+            if not part.told:
+                known = part.known.with_estimates(np.where(part.known.estimate_s > 0, part.known.estimate_s, np.nan))
+                part.told = list(arrivals.workflows(known))
+            for rows, one in part.told:
                 flows.append(one)
                 runtime_s.append(part.runtime_s[rows])
                 end_s.append(float(part.end_s[rows].max()))

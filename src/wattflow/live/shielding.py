@@ -91,7 +91,11 @@ def is_meant(policy: str | Policy) -> bool:
 
 
 def typed(policy: Policy) -> str:
-    """A choice as it is typed and journalled: numbers that are not the defaults."""
+    """A choice as it is typed and journalled: numbers that are not the defaults; a guarded policy by its own name."""
+    if policy.score is not PORTFOLIO.score:
+        after_s = policy.sleep_after_s
+        same = registry.load(policy.name).sleep_after_s == after_s
+        return policy.name if same else f"{policy.name}:sleep={after_s!r}"
     told = {name: policy.params[name] for name in DIAL.defaults if policy.params[name] != DIAL.defaults[name]}
     return ":".join([PORTFOLIO.name, *(f"{name}={value!r}" for name, value in told.items())])
 
@@ -180,7 +184,7 @@ class Shielding:
             if isinstance(error, BrokenExecutor):
                 self.close()
             # All nodes on, whatever a stream begins with: nobody watches now.
-            chosen, took_s = typed(registry.load(self.policy).with_params(**REFERENCE)), FAILED_S
+            chosen, took_s = typed(PORTFOLIO.with_params(**REFERENCE)), FAILED_S
         self._not_before_s = now_s + took_s / SHARE
         return None if chosen == engine.policy.name else registry.load(chosen)
 

@@ -166,26 +166,8 @@ def open_workflow(state, submit, deadline, tag):
 
 
 def requeue(state, functions, tasks):
-    """Make the queue anew from the given tasks, in order of entry, with their keys as the policy sees them now."""
-    counts = state.counts[0]
-    for at in range(counts.shapes_n):
-        form = state.shapes[state.active_shapes[at]]
-        form.waiting = 0
-        form.failed = 0
-        form.head = -1
-        form.tail = -1
-    for f in range(state.functions.size):
-        state.functions[f].waiting = 0
-    counts.shapes_n = 0
-    counts.waiting = 0
-    # In the given order: tasks with equal keys stand in the order of their entry, which `push` numbers anew.
-    rules = state.rules[0]
-    for i in range(tasks.size):
-        row = state.tasks[tasks[i]]
-        row.key = 0.0
-        if rules.has_priority == 1 and rules.dynamic == 0:
-            row.key = functions.priority(state, tasks[i])
-        queue.push(state, tasks[i])
+    """Call `queue.refill` from Python."""
+    queue.refill(state, tasks, functions.priority)
 
 
 def add_lane(state, earlier, later):

@@ -170,7 +170,7 @@ class Shield:
 
     Args:
         policy: Whose rules are steered; its own numbers are what is used where nothing else is told.
-        tries: Candidates; without any the policy itself is the only one.
+        tries: Candidates; without any nothing is raced.
     """
 
     def __init__(self, policy: Policy, cluster: Cluster, reference: str, tries: Mapping[str, race.Dials]) -> None:
@@ -243,7 +243,7 @@ class Shield:
             held = race.Race(some, self._cluster, base, self._rest_s, self._reference, self._prepared)
             # One race is seven streams: who broke in the race before is not trusted yet, however well it does now.
             self._broke = frozenset(one.name for one in self._ranking if one.worst > WORST)
-            self._ranking = held.run(self._tries) if len(some) >= EVERY else []
+            self._ranking = held.run(self._tries) if self._tries and len(some) >= EVERY else []
         return self._choose(now_s, arrived)
 
     def _ease(self) -> None:
@@ -310,8 +310,8 @@ class Shield:
         rest_s = PRICED * self._care * wake_s**2 / (max(1e-3, self._response_s) * earned)
         return rest_s if math.isfinite(rest_s) else race.NEVER_S
 
-    def _choose(self, now_s: float, arrived: int) -> Policy | None:
-        """The cheapest that keeps the bound by its interval, or the reference."""
+    def _pick(self, arrived: int) -> tuple[str, race.Tried | None]:
+        """The cheapest that keeps the bound by its interval, or None for the reference; and why."""
         why, found = "no candidate keeps the bound for certain", self._permitted()
         if self._spent:
             found = self._calm()
@@ -327,6 +327,10 @@ class Shield:
         else:
             found = self._late_sleep()
             why += "" if found is None else "; nothing speaks against late sleep"
+        return why, found
+
+    def _choose(self, now_s: float, arrived: int) -> Policy | None:
+        why, found = self._pick(arrived)
         name, dials = ("reference", dict(self._reference)) if found is None else (found.name, dict(found.dials))
         self._saves = 0.0 if found is None else 1.0 - math.exp(found.energy)
         if (name, dials) == (self._name, self._dials):
@@ -388,12 +392,14 @@ class Shield:
     def summary(self) -> dict[str, object]:
         """Figures for reports and metrics: waiting beside the shadow, and modelled joules as shares of the reference's.
 
-        ``kept`` is the promise itself, on the workflows of the ledger; ``saved`` is by the races, over all workflows.
+        ``kept`` is the promise itself, on the workflows of the ledger; ``saved`` is by the races, over all workflows;
+        ``raced`` is how many had arrived at the last one.
         """
         late, tail = self.ledger.late, self.ledger.tail
         return {
-            "workflows": self._looked, "judged": len(self.ledger), "kept": late <= PROMISED and tail <= 1.0 + PROMISED,
-            "late": round(late, 4), "tail": round(tail, 4), "chosen": self._name, "spent": self._times,
+            "workflows": self._looked, "raced": self._raced, "judged": len(self.ledger),
+            "kept": late <= PROMISED and tail <= 1.0 + PROMISED, "late": round(late, 4), "tail": round(tail, 4),
+            "chosen": self._name, "spent": self._times,
             "saved": round(self._saved / max(1, self._looked), 4), "forbade": self._forbidden,
         }  # fmt: skip
 
@@ -406,9 +412,9 @@ def told(note: Mapping[str, object]) -> str:
     saves = f", saves {note['saves']:.0%} (modelled)" if note.get("saves") else ""
     forbade = f"; forbade {note['forbade']}" if note.get("forbade") else ""
     whose = f"; latest: workflow {', '.join(str(number + 1) for number in latest)}" if latest else ""
+    dials = f" ({note['dials']})" if note["dials"] else ""
     return (
-        f"{note['workflows']} workflows, {note['at_s']:.0f} s: {note['chosen']} ({note['dials']}), {note['why']}"
-        f"{saves};"
+        f"{note['workflows']} workflows, {note['at_s']:.0f} s: {note['chosen']}{dials}, {note['why']}{saves};"
         f" {abs(late):.1%} {'later' if late >= 0 else 'sooner'} than the shadow, p95 {tail:.3f} of its{whose}{forbade}"
     )
 
@@ -418,10 +424,11 @@ def summed(summary: Mapping[str, object]) -> str:
     late = summary["late"]
     assert isinstance(late, float)
     kept = "kept" if summary["kept"] else "not kept"
+    saved = "" if summary["saved"] is None else f" {summary['saved']:.1%} of its joules saved (modelled);"
     return (
         f"promise {kept} on the last {summary['judged']} of {summary['workflows']} workflows: {abs(late):.1%} "
-        f"{'later' if late >= 0 else 'sooner'} than under the reference, p95 {summary['tail']:.3f} of its; "
-        f"{summary['saved']:.1%} of its joules saved (modelled); budget spent {summary['spent']} times"
+        f"{'later' if late >= 0 else 'sooner'} than under the reference, p95 {summary['tail']:.3f} of its;"
+        f"{saved} budget spent {summary['spent']} times"
     )
 
 
@@ -436,13 +443,9 @@ def steer(policy: Policy, cluster: Cluster) -> Steering:
     return Shield(policy, cluster, "kubernetes", race.candidates())
 
 
-def shielded(policy: Policy, reference: str) -> Policy:
-    """The policy under the shield: what `:shield=REFERENCE` makes of it. Dials that were set by hand stay."""
+def rehearsed(policy: Policy, reference: str) -> Policy:
+    """`wattflow` under the shield, which chooses by rehearsal. Dials that were set by hand stay."""
     plain = registry.load("wattflow")
-    if policy.name != plain.name or reference != "kubernetes":
-        raise InvalidInput(
-            f"{policy.name}:shield={reference}", "only `wattflow` can be shielded, and only beside `kubernetes`"
-        )
     # Whether lower clocks are offered is nobody's order, queue or time-out: it is the caller's to say.
     offered = policy.settings.frequencies
     if replace(policy, params=plain.params) != plain.with_settings(frequencies=offered):
@@ -454,4 +457,4 @@ def shielded(policy: Policy, reference: str) -> Policy:
     return replace(PORTFOLIO.with_settings(frequencies=offered).with_params(**{**given, **SLEEPY}), steer=steer)
 
 
-__all__ = ["Ledger", "Shield", "shielded", "steer", "summed", "told"]
+__all__ = ["Ledger", "Shield", "rehearsed", "steer", "summed", "told"]

@@ -28,9 +28,9 @@ from wattflow.policy.base import Policy, Prepare, vectorised
 log = logging.getLogger(__name__)
 
 SETTINGS = ("sleep", "queue", "order", "levels", "shield")
-"""Keys that every policy takes, `shield` only `wattflow`: idle seconds before a node sleeps; what happens when the
-first task does not fit; the queue by workflow, least work or shortest critical path first; lower clocks, `off` for
-none; the scheduler that bounds what anybody waits."""
+"""Keys that every policy takes, `shield` where it does not plan ahead: idle seconds before a node sleeps; what happens
+when the first task does not fit; the queue by workflow, least work or shortest critical path first; lower clocks, `off`
+for none; the scheduler that bounds what anybody waits."""
 
 
 def split(text: str) -> list[str]:
@@ -97,7 +97,7 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
     if steps:
         policy = importlib.import_module("wattflow.policy.power_cap").stepped(policy, steps, alone=not numbers)
     if shield not in ("", "none"):  # last: it has to know what else was asked for
-        policy = importlib.import_module("wattflow.plan.shield").shielded(policy, shield)
+        policy = importlib.import_module("wattflow.plan.guard").shielded(policy, shield)
     return replace(policy, name=text)
 
 
@@ -115,8 +115,12 @@ def told_once(text: str) -> None:
 
 def _keys(policy: Policy) -> str:
     more = ("weights",) if policy.name == "learned" else ()
-    # `plan.shield.shielded` refuses every other policy.
-    general = SETTINGS if policy.name == "wattflow" else tuple(key for key in SETTINGS if key != "shield")
+    # `plan.guard.shielded` refuses those that plan or keep a cap.
+    general = (
+        SETTINGS
+        if policy.plan is None and not policy.settings.alike
+        else tuple(key for key in SETTINGS if key != "shield")
+    )
     return ", ".join((*policy.params, *general, *more))
 
 

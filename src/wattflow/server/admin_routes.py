@@ -276,7 +276,8 @@ def _shield(service: Service) -> Iterator[Family]:
     yield _gauge("wattflow_shield_kept", "1 while nobody waits longer than promised.", int(summary["kept"]))
     yield _gauge("wattflow_shield_late", "Lateness beside the reference, as a share.", summary["late"])
     yield _gauge("wattflow_shield_tail", "p95 response over the reference's.", summary["tail"])
-    yield _gauge("wattflow_shield_saved", "Share of the reference's joules saved, modelled.", summary["saved"])
+    if summary["saved"] is not None:
+        yield _gauge("wattflow_shield_saved", "Share of the reference's joules saved, modelled.", summary["saved"])
     yield "wattflow_shield_spent", "counter", "Times that the budget was spent.", [({}, summary["spent"])]
     seconds = service.decider.shield["processor_s"]
     yield "wattflow_shield_processor_seconds", "counter", "Processor time of the shield.", [({}, seconds)]

@@ -27,6 +27,7 @@ from wattflow.model.workload import Workload
 from wattflow.policy import arrivals, bind, registry
 from wattflow.policy.base import Plan, Policy
 from wattflow.sim import kernel, steering, world_build
+from wattflow.sim.exchange import Exchange
 from wattflow.sim.inputs import Name, cluster_of, drawn
 from wattflow.sim.world import World
 from wattflow.sim.world_build import SimOptions
@@ -164,8 +165,10 @@ class Simulation:
             self.world = world_build.build_world(self.state, workload, cluster, self.options, seed)
             self.functions = bind.bind(self.policy, self.state)
             self._open()
-        # After `_open`: first losses and sleep checks are in the agenda by now.
-        self.lacks = parts(self.state, self.world)
+        # After `_open`: first losses and sleep checks are in the agenda by now. The rules of a steered policy may be
+        # exchanged for others, which may need any part.
+        self.lacks = () if steered else parts(self.state, self.world)
+        self._exchange = Exchange(self.state, known, cluster, self.policy) if steered else None
 
     def _open(self) -> None:
         """Schedule the first events."""
@@ -177,10 +180,26 @@ class Simulation:
         started = time.perf_counter()
         chosen = steered.ask(self.world)
         if chosen is not None:
-            self.policy = chosen
-            with np.errstate(over="ignore"):
-                steering.put_in(chosen, self.state, self.world, self.cluster, self._sleep_after_s)
+            self._use(chosen)
         self.plan_seconds += time.perf_counter() - started
+
+    def _use(self, policy: Policy) -> None:
+        """Decide by other numbers of the same rules, or by another policy's rules, from now on."""
+        # By identity, as on a live engine: settings of one policy share their functions, and nothing else does.
+        same = policy.score is not None and policy.score is self.policy.score
+        self.policy = policy
+        if same or self._exchange is None:
+            with np.errstate(over="ignore"):
+                steering.put_in(policy, self.state, self.world, self.cluster, self._time_outs(policy, self.state))
+        else:
+            with jit.compiling():
+                self.functions = self._exchange.put_in(policy, self.world, self._time_outs(policy, self.state))
+
+    def _time_outs(self, policy: Policy, state: State) -> Any:
+        """The classes' time-outs under a policy before it prepares: those asked for, its own, or the cluster's."""
+        after = self.options.sleep_after_s if self.options.sleep_after_s is not None else policy.sleep_after_s
+        own = self._own_sleep_s
+        return own if after is None else np.where(state.classes.sleepable == 1, after, own)
 
     def _follow_plan(self, known: Workload) -> Workload:
         """With a planning policy: make its lanes part of the DAG."""
@@ -196,9 +215,6 @@ class Simulation:
         state = build_state(seen, self.cluster, self.policy.settings)
         state.rules["max_retries"] = self.options.max_retries
         state.clock["random"] = random.stream(self.seed)
-        after = self.options.sleep_after_s if self.options.sleep_after_s is not None else self.policy.sleep_after_s
-        if after is not None:
-            state.classes.sleep_after_s[state.classes.sleepable == 1] = after
         if state.rules.cold[0]:
             # When these are all in use a node forgets its oldest container (`containers.keep`).
             rows = int(4 * sum(node.request_cores for node in self.cluster.nodes)) + 1024
@@ -207,9 +223,11 @@ class Simulation:
         for i, value in enumerate(self.policy.params.values()):
             state.params[i] = value
         arrivals.note_places(state, known, self.cluster, self.policy, self.planned)
+        self._own_sleep_s = state.classes.sleep_after_s.copy()
         # Before `prepare`, which may set time-outs of its own:
         # other numbers begin from these (`steering.set_numbers`).
-        self._sleep_after_s = state.classes.sleep_after_s.copy()
+        self._sleep_after_s = self._time_outs(self.policy, state)
+        state.classes.sleep_after_s[:] = self._sleep_after_s
         if self.policy.prepare is not None:
             self.policy.prepare(state, self.cluster)
         return state

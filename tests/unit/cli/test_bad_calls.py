@@ -56,6 +56,12 @@ def test_a_run_is_never_written_over_its_workflow(log: Path) -> None:
     assert log.read_bytes() == before
 
 
+@pytest.mark.parametrize(("policy", "said"), [("heft", "it plans ahead"), ("power-cap:watts=900", "it keeps a cap")])
+def test_what_cannot_be_shielded_is_refused_by_name(policy: str, said: str, log: Path) -> None:
+    message = refused("simulate", log, "-c", "mixed", "-p", f"{policy}:shield=kubernetes")
+    assert policy.partition(":")[0] in message and said in message and "Traceback" not in message
+
+
 @pytest.mark.parametrize("data", [bytes(range(256)), b"print(1)\0", b"# coding: nothing\n"])
 def test_what_is_no_text_is_no_script(data: bytes, tmp_path: Path) -> None:
     """Told in one line as of a workflow, and before a server is asked for."""

@@ -84,6 +84,10 @@ def test_a_shield_tells_what_it_kept_saved_and_cost() -> None:
     assert "promise kept on the last 40 workflows: 5.0% sooner than under the reference, p95 0.980 of its" in text
     assert "saved 1.0000 kWh (modelled), 25.0% of the reference's" in text  # 3 kWh are what is left of 4
     assert "12.5 s of processor, budget spent 2 times" in text
+    # Of a policy that is guarded nobody knows what it saves.
+    shield.remembered = Remembered([], {**summary, "saved": None}, {}, 12.5)
+    text = opt_in.shielded(opt_in.metrics(metrics.text().encode()))
+    assert "promise kept" in text and "budget spent 2 times" in text and "saved" not in text
 
 
 def test_a_scheduler_without_a_shadow_or_answer_is_told() -> None:

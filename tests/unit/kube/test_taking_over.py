@@ -18,6 +18,7 @@ from wattflow.kube.decider_port import Wanted
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.estimates import Estimates
 from wattflow.model.profile import PowerProfile
+from wattflow.policy import registry
 
 from .making import node, pod
 from .test_decide import CHEAP, DEAR, add, chosen, flow_pod, submitted, want
@@ -198,6 +199,16 @@ def test_another_curve_counts_when_the_node_is_empty() -> None:
     assert chosen(decider, 3.0) == {"p2": "y"}, "now x is the dearer"
     want(decider, pod("p3", cpu="3"), pod("p4", cpu="1"))
     assert chosen(decider, 4.0) == {"p3": "y", "p4": "x"}, "and what others use there still counts"
+
+
+def test_a_shield_goes_by_the_numbers_that_are_configured() -> None:
+    """It has a process of its own and loads the policy by name: what it gives back must be what was configured."""
+    text = 'policy = "carbon-delay:shield=kubernetes"\n[params]\ndelay_s = 60\n[energy]\nprofiles = false\n'
+    scheduler = scheduler_process.make(Client(Access("http://127.0.0.1:1")), settings.parse(text))
+    shield = scheduler.decider.rehearsing  # type: ignore[attr-defined]
+    assert registry.load(shield.policy).params == scheduler.decider.engine.policy.params  # type: ignore[attr-defined]
+    assert registry.load(shield.policy).params["delay_s"] == 60.0
+    shield.close()
 
 
 CAPS = '[energy]\nprofiles = false\ndefault_profile = "{profile}"\n{caps}[workflows]\nargo = false\n'

@@ -131,6 +131,35 @@ def test_the_shield_itself_answers_with_the_reference_while_little_is_known(engi
     assert told.summary["judged"] == 4
 
 
+def test_any_policy_is_put_aside_and_back_by_its_name() -> None:
+    """As in a simulation: its rules are exchanged for the reference's, and again when the budget allows."""
+    shielding._shields.clear()
+    text = "least-energy:shield=kubernetes"
+    engine = Engine(text, cluster=load_cluster("mixed"))
+
+    class Here(ThreadPoolExecutor):
+        def submit(self, work: object, *told: object) -> Future[object]:  # type: ignore[override]
+            answer: Future[object] = Future()
+            answer.set_result(shielding.advise(*told))  # type: ignore[arg-type]
+            return answer
+
+    late: list[list[float]] = [[11.0, 10.0]] * 100
+    shield = Shielding(text, Here(1), Remembered(late))
+    chosen = play(engine, shield, 4)
+    assert chosen == [shielding.typed(PORTFOLIO.with_params(**REFERENCE))]
+    engine.use(registry.load(chosen[0]))
+    for row in range(4, 99):  # what was late is won back
+        shielding._shields[text].ledger.note(row, 1.0, 40.0)
+    engine.step(1e6)  # workflows count from the step before them
+    assert play(engine, shield, 5, first_s=1e6) == [text]
+    engine.use(registry.load(text))
+    assert engine.policy.score is registry.load("least-energy").score
+    engine.step(2e6)
+    assert play(engine, shield, 4, first_s=2e6) == [], "it is used already"
+    assert shield.remembered.summary["saved"] is None
+    shielding._shields.clear()
+
+
 def test_a_race_offers_what_the_engine_offers(monkeypatch: pytest.MonkeyPatch) -> None:
     """On Kubernetes no request may be cut and no clock set; races counted on both."""
     shielding._shields.clear()

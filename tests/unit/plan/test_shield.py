@@ -205,8 +205,11 @@ def test_equal_nodes_keep_the_bound_where_the_flagship_does_not() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("heft:shield=kubernetes", "only `wattflow` can be shielded"),
+        ("heft:shield=kubernetes", "heft:shield=kubernetes: cannot be shielded: it plans ahead"),
+        ("nsga2:shield=kubernetes", "it plans ahead"),
         ("wattflow:shield=fifo", "only beside `kubernetes`"),
+        ("power-cap:watts=900:shield=kubernetes", "it keeps a cap"),
+        ("eft:shield=fifo", "only beside `kubernetes`"),
         ("wattflow:shield=kubernetes:sleep=60", "leave sleep, queue and order out"),
         ("wattflow:queue=strict:shield=kubernetes", "leave sleep, queue and order out"),
     ],

@@ -64,7 +64,8 @@ def test_settings_that_do_not_exist_name_those_that_do() -> None:
     for text, words in (
         ("fifo:queue=lifo", "queue is one of skip, strict, easy-backfill, not 'lifo'"),
         ("fifo:delay_s=3", "fifo has no 'delay_s'; its keys are sleep, queue"),
-        ("fifo:slep=30", "fifo has no 'slep'; its keys are sleep, queue, order, levels$"),
+        ("fifo:slep=30", "fifo has no 'slep'; its keys are sleep, queue, order, levels, shield$"),
+        ("heft:slep=30", "heft has no 'slep'; .* order, levels$"),
         ("wattflow:slep=30", "levels, shield$"),
         ("carbon-delay:wait", "'wait' is no setting; write key=value with one of delay_s"),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from wattflow.policy.base import Policy
 from wattflow.policy.portfolio import PORTFOLIO
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import JournaledEngine
+from wattflow.server import admin_routes
 from wattflow.server.decision_replay import shield_note
 from wattflow.server.routes import shield_figures
 
@@ -174,3 +176,13 @@ def test_a_report_says_what_was_kept_saved_and_spent_on_it() -> None:
     text = account_commands.promise(status, 3.6e6)
     assert "promise kept on the last 60 of 80 workflows: 1.2% sooner" in text
     assert "0.333 kWh beside what these used; the shield took 12.0 s of processor" in text
+    text = account_commands.promise({**status, "saved": None}, 3.6e6)
+    assert text.endswith("budget spent 1 times; the shield took 12.0 s of processor") and "kWh" not in text
+
+
+def test_metrics_leave_out_joules_that_nobody_knows() -> None:
+    known = {"kept": True, "late": -0.01, "tail": 0.99, "saved": 0.25, "spent": 1}
+    for saved in (0.25, None):
+        decider = SimpleNamespace(shield={"summary": {**known, "saved": saved}, "processor_s": 1.0})
+        names = [name for name, *_ in admin_routes._shield(SimpleNamespace(decider=decider))]  # type: ignore[arg-type]
+        assert ("wattflow_shield_saved" in names) is (saved is not None) and "wattflow_shield_kept" in names

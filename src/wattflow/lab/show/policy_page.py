@@ -131,7 +131,7 @@ def _settings(policy: Policy) -> Iterator[str]:
     if policy.plan is None:
         yield "  order  the queue by workflow: work (least first) or path (shortest critical path first)"
     yield "  levels=off  full clock for every task"
-    if policy.name == "wattflow":
+    if policy.plan is None and not policy.settings.alike:
         yield "  shield=kubernetes  nobody waits longer than under kube-scheduler; none where it is the default"
     first = next(iter(policy.params), None)
     example = f"{policy.name}:{first}={policy.params[first]:g}" if first else f"{policy.name}:queue=strict"
