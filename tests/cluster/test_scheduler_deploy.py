@@ -28,6 +28,7 @@ PATHS = {
     "FlowSchema": "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "StatefulSet": "/apis/apps/v1/namespaces/{namespace}/statefulsets",
+    "DaemonSet": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
     "CronJob": "/apis/batch/v1/namespaces/{namespace}/cronjobs",
     "Service": "/api/v1/namespaces/{namespace}/services",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",

@@ -83,7 +83,7 @@ def test_the_version_stands_in_one_place_and_what_repeats_it_agrees() -> None:
     root = Path(__file__).parents[2]
     chart = (root / "deploy" / "helm" / "wattflow" / "Chart.yaml").read_text()
     assert re.findall(r'^(?:version|appVersion): "?([\d.]+)"?$', chart, re.M) == [wattflow.__version__] * 2
-    for part in ("base", "claims"):
+    for part in ("base", "claims", "levels"):
         tag = re.search(r'newTag: "([\d.]+)"', (root / "deploy" / part / "kustomization.yaml").read_text())
         assert tag is not None and tag[1] == wattflow.__version__
     project = (root / "pyproject.toml").read_text()
