@@ -362,7 +362,7 @@ def test_pods_that_share_a_claim_and_one_that_was_allocated_by_another_scheduler
     asyncio.run(whole())
 
 
-SLOW = {"bindsToNode": True, "bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]}
+SLOW: dict[str, Any] = {"bindsToNode": True, "bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]}
 
 
 def test_devices_that_have_to_be_attached_come_last_and_tie_their_claim_to_the_node() -> None:
