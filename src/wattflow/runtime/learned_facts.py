@@ -26,8 +26,8 @@ from __future__ import annotations
 import logging
 import math
 import statistics
-from collections import OrderedDict, defaultdict
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -133,13 +133,35 @@ TRIED = 2
 """The level that is tried: of those that policies are offered the slowest, which tells most."""
 
 
+KEPT_AS = "level "
+"""Beginning of the keys in the store's ``meta`` under which runs are kept, one of each function and model of GPU."""
+
+
+class _Runs(msgspec.Struct):
+    """Seconds at full clock, bound parts seen below it, and counters (duty, memory) at full clock; the newest."""
+
+    full_s: list[float] = []
+    bound: list[float] = []
+    counters: list[tuple[float, float]] = []
+
+
 class LevelLearning:
     """Runs by function and model of GPU."""
 
     def __init__(self) -> None:
-        self._full: dict[tuple[str, str], list[float]] = defaultdict(list)
-        self._bound: dict[tuple[str, str], list[float]] = defaultdict(list)
-        self._counters: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+        self._runs: dict[tuple[str, str], _Runs] = {}
+
+    def restore(self, told: Mapping[str, str]) -> None:
+        """Take up what the store has of before the last restart."""
+        for key, value in told.items():
+            if key.startswith(KEPT_AS):
+                function, model = msgspec.json.decode(key.removeprefix(KEPT_AS), type=tuple[str, str])
+                self._runs[function, model] = msgspec.json.decode(value, type=_Runs)
+
+    def kept(self, function: str, model: str) -> tuple[str, str]:
+        """Return a setting of the store from which `restore` has the runs of a function again."""
+        key = KEPT_AS + msgspec.json.encode((function, model)).decode()
+        return key, msgspec.json.encode(self._of_function(function, model)).decode()
 
     def counted(self, function: str, device: m.Device, use: m.GpuUse) -> bool:
         """Note the counters of a run at full clock that had its device to itself. True when they say by it how much of
@@ -147,41 +169,41 @@ class LevelLearning:
         key = (function, device.model)
         if not device.clocks_mhz or use.memory is None or use.samples < SAMPLES or use.beside >= ALONE:
             return False
-        before = self.foreseen(*key)
-        self._counters[key] = [*self._counters[key], (use.duty, use.memory)][-KEPT:]
+        before, runs = self.foreseen(*key), self._runs.setdefault(key, _Runs())
+        runs.counters = [*runs.counters, (use.duty, use.memory)][-KEPT:]
         return before is None and self.foreseen(*key) is not None and self.bound(*key) is None
 
     def foreseen(self, function: str, model: str) -> float | None:
         """Return what counters tell of the part that follows the clock; None: unknown, so full clock."""
-        known = self._counters.get((function, model), [])
+        known = self._of_function(function, model).counters
         if len(known) < ENOUGH_RUNS:
             return None
         return clock_share(*(statistics.median(values) for values in zip(*known, strict=True)))
 
     def ended(self, function: str, device: m.Device, runtime_s: float, clock_mhz: float) -> bool:
         """Count a run that had its device to itself; 0 MHz is full clock. True when a response is known by it."""
-        key = (function, device.model)
         if not device.clocks_mhz or runtime_s <= 0:
             return False
+        runs = self._runs.setdefault((function, device.model), _Runs())
         if clock_mhz <= 0:
-            self._full[key] = [*self._full[key], runtime_s][-KEPT:]
+            runs.full_s = [*runs.full_s, runtime_s][-KEPT:]
             return False
         slower = device.clocks_mhz[0] / clock_mhz - 1.0
-        if len(self._full[key]) < ENOUGH_RUNS or slower <= 0:
+        if len(runs.full_s) < ENOUGH_RUNS or slower <= 0:
             return False
-        ratio = runtime_s / statistics.median(self._full[key])
+        ratio = runtime_s / statistics.median(runs.full_s)
         # Runs differ by themselves: a part below 0 or above 1 is noise.
-        self._bound[key] = [*self._bound[key], min(1.0, max(0.0, (ratio - 1.0) / slower))][-KEPT:]
-        return len(self._bound[key]) == ENOUGH_RUNS
+        runs.bound = [*runs.bound, min(1.0, max(0.0, (ratio - 1.0) / slower))][-KEPT:]
+        return len(runs.bound) == ENOUGH_RUNS
 
     def bound(self, function: str, model: str) -> float | None:
         """Return the part of a function's time that follows the clock; None where nobody knows."""
-        known = self._bound.get((function, model), [])
+        known = self._of_function(function, model).bound
         return statistics.median(known) if len(known) >= ENOUGH_RUNS else None
 
     def trial_mhz(self, function: str, device: m.Device, number: int) -> float:
         """Return the clock that this attempt is to try; 0 for none."""
-        seen = len(self._full.get((function, device.model), ()))
+        seen = len(self._of_function(function, device.model).full_s)
         if device.sharing != "exclusive" or seen < ENOUGH_RUNS or number % GPU_EVERY or len(device.clocks_mhz) <= TRIED:
             return 0.0
         return device.clocks_mhz[TRIED]
@@ -197,11 +219,14 @@ class LevelLearning:
     def _of(self, device: m.Device) -> dict[str, float]:
         if len(device.clocks_mhz) < 2:
             return {}
-        names = sorted({name for name, model in (*self._bound, *self._counters) if model == device.model})
+        names = sorted(name for name, model in self._runs if model == device.model)
         # What was measured at other clocks goes before what counters at full clock say.
         both = {name: (self.bound(name, device.model), self.foreseen(name, device.model)) for name in names}
         known = {name: foreseen if bound is None else bound for name, (bound, foreseen) in both.items()}
         return {name: share for name, share in known.items() if share is not None}
+
+    def _of_function(self, function: str, model: str) -> _Runs:
+        return self._runs.get((function, model)) or _Runs()
 
 
 WEIGHT = 0.1
@@ -326,10 +351,14 @@ that a restart goes on from it."""
 
 
 class Learning:
-    """Feeds the estimates, and tells the engine of nodes that are not what they said."""
+    """Feeds the estimates, and tells the engine of nodes that are not what they said.
 
-    def __init__(self, decider: JournaledEngine) -> None:
-        self._decider = decider
+    Args:
+        keep: Writes a setting of the store: a lesson that no stored end has.
+    """
+
+    def __init__(self, decider: JournaledEngine, keep: Callable[[str, str], None] = lambda key, value: None) -> None:
+        self._decider, self._keep = decider, keep
         self.estimates, self.ahead = LearnedEstimates(), Ahead()
         self.gpus, self.levels = GpuLearning(), LevelLearning()
         self._news: dict[str, dict[str, Any]] = {}
@@ -401,6 +430,8 @@ class Learning:
             told = "by its counters %.2g of %s follows the clock of %s"
             log.info(told, self.levels.foreseen(name, device.model), name, device.model)
             self._tell(node)
+        if device.clocks_mhz:
+            self._keep(*self.levels.kept(name, device.model))
 
     def on_gpu(self, spec: m.Task, variant: int, node: m.Node, device: int, runtime_s: float, use: m.GpuUse) -> None:
         """A task ended well on a GPU, now or before the last restart."""

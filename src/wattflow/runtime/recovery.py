@@ -60,7 +60,9 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
     service.ledger.next_entry = max(service.ledger.next_entry, replayed.sequence + 1)
     service.ledger.checksum = replayed.checksum
     still_open = [w for w in service.workflows.values() if w.state == "open"]
-    if service.capping.restore(reads.meta(database).get(META), policy, bool(still_open)):
+    settings = reads.meta(database)
+    service.learning.levels.restore(settings)
+    if service.capping.restore(settings.get(META), policy, bool(still_open)):
         pass  # its first look takes up the caps of now
     elif decider.policy != policy and not still_open:
         decider.use(policy)

@@ -78,9 +78,9 @@ class Service:
         self.tasks: dict[int, TaskRecord] = {}
         self.attempts, self.fences = Attempts(), Fences()
         self.nodes, self.aside = Nodes(), decider.aside
-        self.learning = Learning(decider)
-        self.learning.ahead.held_back = getattr(driver, "queues", False)  # drivers of others may not say it
         self.logs, self.ledger = Logs(folder), RowLedger(decider, writer)
+        self.learning = Learning(decider, self.ledger.setting)
+        self.learning.ahead.held_back = getattr(driver, "queues", False)  # drivers of others may not say it
         self.accounts = Accounts(self.ledger.usage, self.now, self.ledger.alert)
         self.gate = self.ledger.gate = Gate(self.accounts, self.nodes, decider, self.learning.estimates.runtime_s)
         self.joules = Joules(self.nodes, self.ledger, self.accounts, self.now)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from wattflow.runtime import facts
 from wattflow.runtime import messages as m
-from wattflow.runtime.learned_facts import ENOUGH_RUNS, LevelLearning
+from wattflow.runtime.learned_facts import ENOUGH_RUNS, KEPT_AS, LevelLearning
 from wattflow.runtime.learned_facts import GPU_EVERY as EVERY
+from wattflow.runtime.service import Service
+from wattflow.store import reads
+from wattflow.store.database import open_store
+
+from .test_gpu_learning import ran
+from .test_recovery import closed, opened
 
 CARD = m.Device(kind="gpu", model="H200", clocks_mhz=[2000.0, 1800.0, 1600.0], idle_w=100.0, full_w=500.0)
 NODE = m.Node(name="n", cpus=2.0, memory_bytes=1 << 30, devices=[CARD])
@@ -83,3 +92,40 @@ def test_what_counters_do_not_tell_runs_at_full_clock(use: m.GpuUse) -> None:
     learning = LevelLearning()
     assert not any(learning.counted("f", CARD, use) for _ in range(2 * ENOUGH_RUNS))
     assert learning.foreseen("f", "H200") is None and learning.as_learned(NODE) == NODE
+
+
+def test_what_is_kept_of_a_function_is_all_that_is_known_of_it() -> None:
+    before, after = learned(), LevelLearning()
+    for _ in range(ENOUGH_RUNS):
+        before.counted("g", CARD, used(0.1))
+    after.restore(dict([before.kept("f", "H200"), before.kept("g", "H200"), ("cap", "another's")]))
+    known = after.as_learned(NODE).devices[0].compute_bound
+    assert (
+        known == before.as_learned(NODE).devices[0].compute_bound == {"f": pytest.approx(0.5), "g": pytest.approx(0.8)}
+    )
+    assert after.trial_mhz("f", CARD, EVERY) == before.trial_mhz("f", CARD, EVERY) == 1600.0
+
+
+def test_a_restart_knows_what_was_learned_and_goes_on_learning(tmp_path: Path) -> None:
+    def told(service: Service) -> dict[str, float]:
+        return service.learning.as_learned(NODE).devices[0].compute_bound
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        for n in range(ENOUGH_RUNS - 1):
+            await ran(service, driver.leases, f"a{n}", 10.0, used(0.1))
+        assert told(service) == {}
+        await closed(service, writer)
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        await ran(service, driver.leases, "b", 10.0, used(0.1))
+        assert told(service) == {"f": pytest.approx(0.8)}
+        await closed(service, writer)
+        service, driver, writer = await opened(tmp_path)
+        assert told(service) == {"f": pytest.approx(0.8)}
+        await closed(service, writer)
+        settings = reads.meta(open_store(tmp_path / "s.db"))
+        assert [key for key in settings if "H200" in key] == [KEPT_AS + '["f","H200"]'], "one row of a function"
+
+    asyncio.run(body())
