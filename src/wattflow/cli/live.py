@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
 
 import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.screen import deliver, plain_table, print_tables
 from wattflow.files.whole import small_text
+from wattflow.runtime.addresses import segment
 from wattflow.model.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
@@ -119,6 +119,11 @@ def energy_of(row: dict[str, Any]) -> str | None:
 def pages(connection: Connection, path: str, column: str) -> list[dict[str, Any]]:
     """Read all rows of an answer that comes in pages; ``column`` holds what the next one begins after."""
     rows: list[dict[str, Any]] = []
+def is_number(name: str) -> bool:
+    """Tell whether it is a task's number: ASCII, since "²" is a digit to Python and no number to `int`."""
+    return name.isascii() and name.isdecimal()
+
+
     after = 0
     # Pages end with an empty one; each begins after the last row's number.
     while page := connection.call("GET", f"{path}?after={after}"):
@@ -131,12 +136,12 @@ def find_task(connection: Connection, name: str) -> dict[str, Any]:
     """Find a task by number, or as WORKFLOW/KEY."""
     from wattflow.model.errors import InvalidInput
 
-    if name.isdigit():
-        found: dict[str, Any] = connection.call("GET", f"/v1/tasks/{name}")
+    if is_number(name):
+        found: dict[str, Any] = connection.call("GET", f"/v1/tasks/{int(name)}")
         return found
     workflow, _, key = name.rpartition("/")
     if workflow:
         # Exactly one, or none: keys are unique within a workflow.
-        for task in connection.call("GET", f"/v1/workflows/{quote(workflow, safe='')}/tasks?key={quote(key)}"):
+        for task in connection.call("GET", f"/v1/workflows/{segment(workflow)}/tasks?key={segment(key)}"):
             return dict(task)
     raise InvalidInput(name, "is not a task: give its number (`wattflow ps WORKFLOW` shows them) or WORKFLOW/KEY")

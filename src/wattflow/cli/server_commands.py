@@ -35,6 +35,7 @@ from wattflow.cli.live import (
 )
 from wattflow.cli.screen import chosen_form, console, remark
 from wattflow.model import units
+from wattflow.runtime.addresses import segment
 from wattflow.model.errors import InvalidInput, WattflowError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def ps(
         named = ("id", "name", "state", "tasks", "energy", "policy")
         show(rows, named, form, out, "no workflows", {"tasks": _tasks, "energy": energy_of})
         return
-    rows = pages(connection, f"/v1/workflows/{workflow}/tasks", "id")
+    rows = pages(connection, f"/v1/workflows/{segment(workflow)}/tasks", "id")
     columns = ("id", "key", "name", "state", "attempts", "energy", "reason")
     show(rows, columns, form, out, "no tasks", {"energy": energy_of})
 
@@ -106,11 +107,9 @@ def cancel(
     quiet: o.Quiet = False,
 ) -> None:
     """Cancel a workflow, or one task of it."""
-    from urllib.parse import quote
-
     connection = connect(home, server, token_file)
     workflow, _, key = name.partition("/")
-    path = f"/v1/workflows/{workflow}/cancel" + (f"?key={quote(key)}" if key else "")
+    path = f"/v1/workflows/{segment(workflow)}/cancel" + (f"?key={segment(key)}" if key else "")
     count = connection.call("POST", path, b"")["cancelled"]
     remark(f"{count} open tasks cancelled", quiet)
 

@@ -21,6 +21,7 @@ from wattflow.cli.screen import (
     progress_bar,
     remark,
 )
+from wattflow.runtime.addresses import segment
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -213,15 +214,15 @@ def _server_here() -> bool:
 
 def _found(connection: Connection, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Find a workflow, or a task by number or as WORKFLOW/KEY, with its attempts."""
-    from wattflow.cli.live import find_task, pages
+    from wattflow.cli.live import find_task, is_number, pages
 
-    if name.isdigit() or "/" in name:
+    if is_number(name) or "/" in name:
         number = find_task(connection, name)["id"]
         task: dict[str, Any] = connection.call("GET", f"/v1/tasks/{number}")
         attempts = [row | {"key": task["key"]} for row in task.pop("attempts")]
         return task | {"why": connection.call("GET", f"/v1/tasks/{number}/why")["why"]}, attempts
-    about: dict[str, Any] = connection.call("GET", f"/v1/workflows/{name}")
-    return about, pages(connection, f"/v1/workflows/{name}/attempts", "task")
+    about: dict[str, Any] = connection.call("GET", f"/v1/workflows/{segment(name)}")
+    return about, pages(connection, f"/v1/workflows/{segment(name)}/attempts", "task")
 
 
 def _readable(about: dict[str, Any]) -> dict[str, object]:

@@ -10,7 +10,8 @@ import ipaddress
 import os
 import time
 from collections.abc import Callable, Iterable
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
 from wattflow.model.errors import InvalidInput, WattflowError
 
@@ -66,6 +67,11 @@ class Addresses:
         given: One address, or several with commas between.
         now: A clock that never goes back.
         look: Where to look again when one does not serve: a server that was started anew may listen elsewhere.
+
+def segment(name: str) -> str:
+    """Quote a name, whatever it holds, as one part of a path or as a value of its query."""
+    return quote(name, safe="", errors="replace")
+
 
     Attributes:
         current: The one that is asked.

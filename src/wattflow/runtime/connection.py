@@ -71,6 +71,8 @@ class Connection:
                 connection = self._http or self._open()
                 connection.request(method, path, body, self._headers)
                 answer = connection.getresponse()
+            except http.client.InvalidURL:
+                raise  # a name that was not quoted: the server is not away
                 data = answer.read()
             except (OSError, http.client.HTTPException) as error:
                 asked, kept, silent = self.server, self._asked, isinstance(error, TimeoutError)
