@@ -95,8 +95,8 @@ def _script(file: Path, home: Path | None) -> None:
         # What a user's program prints is its own (`clean.as_it_is`).
         with as_it_is():
             runpy.run_path(str(file), run_name="__main__")
-    # Ours are told by `guarded`, in one line.
-    except (WattflowError, OSError):
+    # Ours are told by `guarded`, in one line; a pipe or a file of the script's own is none of ours.
+    except WattflowError:
         raise
     except Exception:  # the script's own affair, told as Python tells it
         import traceback
