@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from wattflow.cli.options import OutputForm
-from wattflow.files.whole import expect_free
+from wattflow.files.whole import check_writable, expect_free
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -272,18 +272,16 @@ def chosen_form(form: OutputForm | None, out: Path | None, force: bool = False) 
     return form
 
 
-def check_folder(*paths: Path | None) -> None:
-    """Check that the folders of files to be written exist."""
+def check_places(*paths: Path | None) -> None:
+    """Check that files can be written there."""
     for path in paths:
-        if path is not None and not path.parent.is_dir():
-            raise InvalidInput(str(path), f"the folder {path.parent} does not exist")
-        if path is not None and path.is_dir():
-            raise InvalidInput(str(path), "is a folder; name a file")
+        if path is not None:
+            check_writable(path)
 
 
 def check_outputs(force: bool, *paths: Path | None) -> None:
     """Check that files can be written here, and none is written over without ``--force``."""
-    check_folder(*paths)
+    check_places(*paths)
     for path in paths:
         if path is not None and path.is_file() and not force:
             raise InvalidInput(str(path), "exists already; add --force to write over it")
@@ -301,6 +299,8 @@ def check_target(force: bool, path: Path) -> None:
 
 def never_onto(inputs: Sequence[str | Path], *outputs: Path | None) -> None:
     """Refuse to write over what is read."""
+    if path.is_dir():
+        check_writable(path / "file")
     # Resolved: links and "./" must not hide that they are the same file.
     read = {Path(source).resolve() for source in inputs if Path(source).exists()}
     for path in outputs:
