@@ -133,6 +133,10 @@ def console(*, stderr: bool = False, **options: Any) -> Console:
         def render_str(self, text: str, **given: Any) -> Text:
             return super().render_str(clean(text), **given)
 
+        # Called where it is caught; rich would end with 1, `guarded` knows better.
+        def on_broken_pipe(self) -> None:
+            raise
+
     stream = sys.stderr if stderr else sys.stdout
     # Below the clean stream: rich's colours are control characters too.
     return Clean(file=getattr(stream, "terminal", stream), **options)
