@@ -31,7 +31,9 @@ def set_limits(
     running: Annotated[str | None, typer.Option("--running", help="Attempts at a time; none.")] = None,
     waiting: Annotated[str | None, typer.Option("--waiting", help="Open tasks; none.")] = None,
     share: Annotated[float | None, typer.Option("--share", help="Of the nodes, beside others' 1.")] = None,
-    priority: Annotated[int | None, typer.Option("--priority", help="Higher goes first; 0 is usual.")] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", min=-1000, max=1000, help="Higher goes first; 0 is usual.")
+    ] = None,
     home: HomeFolder = None,
     server: Server = None,
     token_file: TokenFile = None,

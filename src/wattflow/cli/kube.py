@@ -277,9 +277,10 @@ def register(
     from wattflow.kube.client import Client
     from wattflow.kube.jobs import Template
     from wattflow.model.errors import InvalidInput
+    from wattflow.runtime.home import read_token
     from wattflow.runtime.transport import HttpTransport
 
-    token = given_token(token_file)
+    token = read_token(token_file)
     check_address(server)
     try:
         words = shlex.split(prefix)

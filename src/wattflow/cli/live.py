@@ -13,15 +13,13 @@ import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.screen import deliver, plain_table, print_tables
-from wattflow.files.whole import small_text
-from wattflow.runtime.addresses import segment
 from wattflow.model.errors import InvalidInput, MissingExtra
+from wattflow.runtime.addresses import segment
 
 if TYPE_CHECKING:
     from wattflow.runtime.connection import Connection
     from wattflow.runtime.home import Home
 
-LONGEST_TOKEN = 4096
 HomeFolder = Annotated[
     Path | None, typer.Option("--home", metavar="DIR", help="The server's folder; else WATTFLOW_HOME, else the user's.")
 ]
@@ -59,22 +57,16 @@ def home_of(folder: Path | None) -> Home:
 def connect(home: Path | None, server: str | None, token_file: Path | None, role: str = "user") -> Connection:
     """Connect to the server of this machine, or to the one named."""
     from wattflow.runtime.connection import Connection
+    from wattflow.runtime.home import read_token
 
     place = home_of(home)
     if server is not None:
         check_address(server)
-    token = given_token(token_file) if token_file is not None else place.token(role)
-    # Certificates of this machine's own server; another's is checked by the system's.
-    return Connection(server or place.addresses(), token, place.ca() if server is None else None)
-
-
-def given_token(path: Path) -> str:
-    """Read the token in a file."""
-    token = small_text(path, "token").strip()
-    # Headers hold printable ASCII only; a wrong file must not be sent to a server.
-    if not token or len(token) > LONGEST_TOKEN or not token.isascii() or not token.isprintable():
-        raise InvalidInput(str(path), "holds no token: one line that `wattflow up` or its server's owner gave")
-    return token
+    token = read_token(token_file) if token_file is not None else place.token(role)
+    if server is not None:
+        return Connection(server, token)  # its certificate is checked by the system's
+    # Looked for again: a server that was started anew may listen elsewhere.
+    return Connection(place.addresses(), token, place.ca(), look=place.addresses)
 
 
 def check_address(server: str) -> None:
@@ -119,17 +111,17 @@ def energy_of(row: dict[str, Any]) -> str | None:
 def pages(connection: Connection, path: str, column: str) -> list[dict[str, Any]]:
     """Read all rows of an answer that comes in pages; ``column`` holds what the next one begins after."""
     rows: list[dict[str, Any]] = []
-def is_number(name: str) -> bool:
-    """Tell whether it is a task's number: ASCII, since "²" is a digit to Python and no number to `int`."""
-    return name.isascii() and name.isdecimal()
-
-
     after = 0
     # Pages end with an empty one; each begins after the last row's number.
     while page := connection.call("GET", f"{path}?after={after}"):
         rows += page
         after = page[-1][column]
     return rows
+
+
+def is_number(name: str) -> bool:
+    """Tell whether it is a task's number: ASCII, since "²" is a digit to Python and no number to `int`."""
+    return name.isascii() and name.isdecimal()
 
 
 def find_task(connection: Connection, name: str) -> dict[str, Any]:

@@ -299,12 +299,12 @@ def check_target(force: bool, path: Path) -> None:
     check_outputs(force, None if path.is_dir() else path)
     if path.is_dir() and any(path.iterdir()) and not force:
         raise InvalidInput(str(path), "is a folder with files in it; add --force to write over it")
+    if path.is_dir():
+        check_writable(path / "file")
 
 
 def never_onto(inputs: Sequence[str | Path], *outputs: Path | None) -> None:
     """Refuse to write over what is read."""
-    if path.is_dir():
-        check_writable(path / "file")
     # Resolved: links and "./" must not hide that they are the same file.
     read = {Path(source).resolve() for source in inputs if Path(source).exists()}
     for path in outputs:

@@ -28,15 +28,14 @@ from wattflow.cli.live import (
     connect,
     energy_of,
     find_task,
-    given_token,
     home_of,
     pages,
     show,
 )
 from wattflow.cli.screen import chosen_form, console, remark
 from wattflow.model import units
-from wattflow.runtime.addresses import segment
 from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.runtime.addresses import segment
 
 if TYPE_CHECKING:
     from wattflow.runtime.levelling import AgentLevels
@@ -220,8 +219,9 @@ def agent(
     place = home_of(None)
     # Imported within: options must be answered by --help without loading the runtime.
     from wattflow.runtime.executors.gpu import Sharing
+    from wattflow.runtime.home import read_token
 
-    token = given_token(token_file)
+    token = read_token(token_file)
     check_address(server)
     check_cpus(cpus)
     # From the type itself, so that help, check and agent cannot differ.

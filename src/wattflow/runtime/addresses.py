@@ -15,8 +15,21 @@ from urllib.parse import quote, urlsplit
 
 from wattflow.model.errors import InvalidInput, WattflowError
 
+if TYPE_CHECKING:
+    import ssl
+
 VARIABLE = "WATTFLOW_CLEAR_TEXT"
 """Set to 1 it allows clients and agents to send their token over plain HTTP."""
+
+
+def trust(ca: str | None) -> ssl.SSLContext:
+    """Make the context that a server's certificate is checked by: by the certificates in a file, else the system's."""
+    import ssl  # most servers are of this machine and need none
+
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise InvalidInput(str(ca), f"holds no certificate: {error.strerror or error}") from None
 
 
 def is_local(host: str) -> bool:
@@ -55,6 +68,11 @@ def check_listening(host: str, tls: bool, allowed: bool) -> None:
         )
 
 
+def segment(name: str) -> str:
+    """Quote a name, whatever it holds, as one part of a path or as a value of its query."""
+    return quote(name, safe="", errors="replace")
+
+
 SILENT_S = 30.0
 """How long one that did not answer in time is not asked, while there are others."""
 MOST = 16
@@ -67,11 +85,6 @@ class Addresses:
         given: One address, or several with commas between.
         now: A clock that never goes back.
         look: Where to look again when one does not serve: a server that was started anew may listen elsewhere.
-
-def segment(name: str) -> str:
-    """Quote a name, whatever it holds, as one part of a path or as a value of its query."""
-    return quote(name, safe="", errors="replace")
-
 
     Attributes:
         current: The one that is asked.
