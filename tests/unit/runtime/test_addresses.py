@@ -143,6 +143,7 @@ def test_certificates_that_cannot_be_read_are_named(content: str | None, tmp_pat
         trust(str(path))
     with pytest.raises(InvalidInput, match=r"a\.pem: holds no certificate: "):
         Connection("https://127.0.0.1:1", "token", str(path))
-    for settings in ({"tls_cert": path}, {"tls_key": path}):
+    place = Home(tmp_path)
+    for settings in (ServerSettings(home=place, tls_cert=path), ServerSettings(home=place, tls_key=path)):
         with pytest.raises(InvalidInput, match=r"a\.pem"):
-            listen(ServerSettings(home=Home(tmp_path), **settings))
+            listen(settings)
