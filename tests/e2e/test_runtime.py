@@ -269,6 +269,8 @@ def test_a_failing_workflow_has_exit_code_one(home: Path, tmp_path: Path) -> Non
         (("ps", "ü"), "no workflow ü"),
         (("cancel", "a?b #"), "no workflow a?b #"),
         (("why", "²"), "is not a task"),
+        (("ps", "a/b"), "'a/b': is not a workflow"),
+        (("cancel", ""), "'': is not a workflow"),
         (("describe", "nothing"), "server knows no such workflow"),
         (("up", "--home", "{other}", "--port", "{port}"), "`--port 0` takes a free port"),
         (("ps", "--home", "{other}"), "wattflow up"),

@@ -119,6 +119,13 @@ def pages(connection: Connection, path: str, column: str) -> list[dict[str, Any]
     return rows
 
 
+def workflow_path(name: str) -> str:
+    """Return where the server has a workflow; refuse what the path of none could be."""
+    if not name or "/" in name:
+        raise InvalidInput(repr(name), "is not a workflow: `wattflow ps` lists them")
+    return f"/v1/workflows/{segment(name)}"
+
+
 def is_number(name: str) -> bool:
     """Tell whether it is a task's number: ASCII, since "²" is a digit to Python and no number to `int`."""
     return name.isascii() and name.isdecimal()

@@ -31,6 +31,7 @@ from wattflow.cli.live import (
     home_of,
     pages,
     show,
+    workflow_path,
 )
 from wattflow.cli.screen import chosen_form, console, remark
 from wattflow.model import units
@@ -65,7 +66,7 @@ def ps(
         named = ("id", "name", "state", "tasks", "energy", "policy")
         show(rows, named, form, out, "no workflows", {"tasks": _tasks, "energy": energy_of})
         return
-    rows = pages(connection, f"/v1/workflows/{segment(workflow)}/tasks", "id")
+    rows = pages(connection, f"{workflow_path(workflow)}/tasks", "id")
     columns = ("id", "key", "name", "state", "attempts", "energy", "reason")
     show(rows, columns, form, out, "no tasks", {"energy": energy_of})
 
@@ -108,7 +109,7 @@ def cancel(
     """Cancel a workflow, or one task of it."""
     connection = connect(home, server, token_file)
     workflow, _, key = name.partition("/")
-    path = f"/v1/workflows/{segment(workflow)}/cancel" + (f"?key={segment(key)}" if key else "")
+    path = f"{workflow_path(workflow)}/cancel" + (f"?key={segment(key)}" if key else "")
     count = connection.call("POST", path, b"")["cancelled"]
     remark(f"{count} open tasks cancelled", quiet)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.live import HomeFolder, Server, TokenFile, connect
+from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, workflow_path
 from wattflow.cli.screen import remark
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime.addresses import segment
@@ -48,7 +48,7 @@ def view(
     connection = connect(home, server, token_file)
     # A name that is wrong is told here, not by an empty page.
     if named:
-        connection.call("GET", f"/v1/workflows/{segment(named[0])}")
+        connection.call("GET", workflow_path(named[0]))
     # A code that logs in once, so that no token stands in the browser's history.
     code = connection.call("POST", "/v1/session/link")["code"]
     run = f"&run={segment(named[0])}" if named else ""
