@@ -41,11 +41,12 @@ def test_bad_input_is_two_and_no_traceback(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json"]
 
 
-def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
-    command = f"{' '.join(WATTFLOW)} generate --list | head -n 1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, cwd=tmp_path,
-                          env=ENVIRONMENT)  # fmt: skip
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize("end", ["generate --list | head -n 1", "policies | head -c 5", "policies >&-",
+                                 "simulate chain:tasks=3 -p fifo >/dev/null 2>&-"])  # fmt: skip
+def test_a_closed_pipe_or_stream_is_no_error(tmp_path: Path, end: str) -> None:
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", f"{' '.join(WATTFLOW)} {end}"], capture_output=True,
+                          text=True, cwd=tmp_path, env=ENVIRONMENT)  # fmt: skip
+    assert done.returncode == 0 and done.stderr == ""
 
 
 @pytest.mark.parametrize("command", [["--help"], ["policies"], ["simulate", "chain:tasks=5", "-p", "fifo"]])

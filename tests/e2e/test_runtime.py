@@ -224,6 +224,32 @@ def test_describe_tells_people_and_programs_how_a_workflow_stands(home: Path, tm
     assert "write" in task and "done" in task and "2 done" not in task
 
 
+@pytest.mark.parametrize("name", ["my flow", "Übung?x#y%20", "a/b:c\nd", "", "é" * 300, "a\ud800b"])
+def test_a_workflow_may_be_named_anything(home: Path, tmp_path: Path, name: str) -> None:
+    path, out = tmp_path / "named.json", tmp_path / "run.parquet"
+    path.write_text(json.dumps(WORKFLOW | {"name": name}))
+    done = cli(home, "run", str(path), "--out", str(out))
+    assert done.returncode == 0 and out.exists(), done.stderr
+    identity = json.loads(cli(home, "ps", "-o", "json").stdout)["rows"][0]["id"]
+    tasks = json.loads(cli(home, "ps", identity, "-o", "json").stdout)["rows"]
+    assert [row["key"] for row in tasks] == ["write", "read"]
+    assert cli(home, "logs", f"{identity}/read").stdout == "hi\n"
+    assert "2 done" in cli(home, "describe", identity).stdout
+    assert cli(home, "cancel", identity).stderr == "0 open tasks cancelled\n"
+
+
+def test_a_client_may_name_its_workflow_anything(home: Path) -> None:
+    place = Home.of(home)
+    for name in ("my run", "Übung?x#y%20", "a/b", "a\nb", "é" * 200):
+        with wattflow.Client(place.url(), place.token("user"), name=name, patience=5) as client:
+            future = client.submit(double, 1)
+            assert future.result(60) == 2
+            assert not future.cancel() and future.energy(60).joules >= 0
+    with pytest.raises(ZeroDivisionError), wattflow.Client(place.url(), place.token("user"), name="? #") as client:
+        client.submit(time.sleep, 100)
+        raise ZeroDivisionError  # cancels it
+
+
 def test_a_failing_workflow_has_exit_code_one(home: Path, tmp_path: Path) -> None:
     document = json.loads(json.dumps(WORKFLOW))
     document["workflow"]["execution"]["tasks"][0]["command"]["arguments"] = ["-c", "exit 7"]
@@ -240,6 +266,11 @@ def test_a_failing_workflow_has_exit_code_one(home: Path, tmp_path: Path) -> Non
         (("run", "nothing.json"), "no such file"),
         (("why", "999999999"), "no task"),
         (("cancel", "nothing"), "no workflow"),
+        (("ps", "ü"), "no workflow ü"),
+        (("cancel", "a?b #"), "no workflow a?b #"),
+        (("why", "²"), "is not a task"),
+        (("ps", "a/b"), "'a/b': is not a workflow"),
+        (("cancel", ""), "'': is not a workflow"),
         (("describe", "nothing"), "server knows no such workflow"),
         (("up", "--home", "{other}", "--port", "{port}"), "`--port 0` takes a free port"),
         (("ps", "--home", "{other}"), "wattflow up"),

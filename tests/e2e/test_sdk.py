@@ -220,6 +220,21 @@ def test_a_script_that_ends_without_closing_loses_nothing(home: Path, tmp_path: 
     assert ran.stdout == "PEAR 1\n", ran.stderr
 
 
+@pytest.mark.parametrize(("line", "told"), [
+    ("raise BrokenPipeError(32, 'mine')", "BrokenPipeError: [Errno 32] mine"),
+    ("open('nowhere')", "FileNotFoundError: [Errno 2] No such file or directory: 'nowhere'"),
+    ("wattflow.Client().submit(time.sleep, 2).result(timeout=0.1)", "TimeoutError"),
+    ("wattflow.Client().submit(lambda: open('far')).result()", "RemoteTraceback"),
+])  # fmt: skip
+def test_what_a_script_does_not_catch_is_told_as_python_tells_it(
+    home: Path, tmp_path: Path, line: str, told: str
+) -> None:
+    (tmp_path / "main.py").write_text(f"import time\n\nimport wattflow\n\n{line}\n")
+    ran = cli(home, "run", str(tmp_path / "main.py"))
+    assert ran.returncode == 1 and "Traceback (most recent call last)" in ran.stderr and told in ran.stderr, ran.stderr
+    assert "main.py" in ran.stderr
+
+
 def test_submitting_after_the_interpreter_ended(home: Path, tmp_path: Path) -> None:
     done = script(home, tmp_path, """
         import atexit

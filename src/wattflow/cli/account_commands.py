@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
@@ -15,6 +14,7 @@ from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, show
 from wattflow.cli.screen import chosen_form, remark
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput
+from wattflow.runtime.addresses import segment
 
 accounts = typer.Typer(help="Budgets, quotas, shares.", no_args_is_help=True, rich_markup_mode=None)
 Scope = Annotated[str, typer.Argument(metavar="user|project", help="Whose limits.")]
@@ -31,7 +31,9 @@ def set_limits(
     running: Annotated[str | None, typer.Option("--running", help="Attempts at a time; none.")] = None,
     waiting: Annotated[str | None, typer.Option("--waiting", help="Open tasks; none.")] = None,
     share: Annotated[float | None, typer.Option("--share", help="Of the nodes, beside others' 1.")] = None,
-    priority: Annotated[int | None, typer.Option("--priority", help="Higher goes first; 0 is usual.")] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", min=-1000, max=1000, help="Higher goes first; 0 is usual.")
+    ] = None,
     home: HomeFolder = None,
     server: Server = None,
     token_file: TokenFile = None,
@@ -54,7 +56,7 @@ def set_limits(
     if not changed:
         raise InvalidInput("account set", "name what to set, for example --energy 50kWh")
     # Names may hold slashes; quoted whole, they stay one part of the path.
-    path = f"/v1/accounts/{quote(scope, safe='')}/{quote(name, safe='')}"
+    path = f"/v1/accounts/{segment(scope)}/{segment(name)}"
     connection = connect(home, server, token_file, "operator")
     made = connection.call("PATCH", path, changed)
     remark(f"{scope} {name}: {', '.join(f'{key} {value}' for key, value in made.items() if value is not None)}")
@@ -97,7 +99,7 @@ def report(
         raise InvalidInput("--month", f"is {month!r}; a month is a year and two digits, as in 2026-03")
     # Without a file the home's operator token is at hand; a file that was given may be a user's.
     role = "operator" if token_file is None else "user"
-    path = f"/v1/usage?by={quote(by, safe='')}&month={quote(month, safe='')}"
+    path = f"/v1/usage?by={segment(by)}&month={segment(month)}"
     connection = connect(home, server, token_file, role)
     rows = connection.call("GET", path)
     show(rows, (by, "attempts", "cpu time", "energy", "CO2"), form, out, f"nothing was used in {month}", {
@@ -166,8 +168,7 @@ def _amount(option: str, text: str | None, parse: Any) -> Any:
 def _joules(text: str) -> float:
     from wattflow.runtime.client import joules
 
-    # "50kWh" as people type it; the parser wants a blank before the unit.
-    return joules(re.sub(r"(?<=[0-9.])\s*(?=[A-Za-z])", " ", text.strip(), count=1))
+    return joules(text)
 
 
 def _of(used: float, most: float | None) -> str:
@@ -226,7 +227,7 @@ def revoke(
     quiet: o.Quiet = False,
 ) -> None:
     """Revoke a token at once."""
-    ended = connect(home, server, token_file, "operator").call("DELETE", f"/v1/tokens/{quote(named, safe='')}")
+    ended = connect(home, server, token_file, "operator").call("DELETE", f"/v1/tokens/{segment(named)}")
     remark(f"{len(ended)} revoked: {', '.join(one['id'] for one in ended) or 'none was valid any more'}", quiet)
 
 

@@ -11,8 +11,8 @@ import typer
 from wattflow.cli import kube_operator
 from wattflow.cli.guard import guarded
 from wattflow.cli.kube_operator import Kubeconfig, Release, find_access
-from wattflow.cli.live import check_address, given_token
-from wattflow.cli.screen import check_folder, remark
+from wattflow.cli.live import check_address
+from wattflow.cli.screen import check_places, remark
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def meter(
         raise InvalidInput("--every", f"{every_s:g} is not within 0.01 and 3600 seconds")
     if not for_s >= 0.0:
         raise InvalidInput("--for", f"{for_s:g} is no number of seconds")
-    check_folder(out)
+    check_places(out)
     pods = PodCpu(group)
     began_s = time.monotonic()
     # One reading before the loop: with --for shorter than --every there is still one.
@@ -216,7 +216,7 @@ def collect(
     from wattflow.model.workflow import Workflow
     from wattflow.traces import documents
 
-    check_folder(out)
+    check_places(out)
     seconds: dict[str, float] = {}
     # One file per node; a pod is on one node, so they cannot contradict each other.
     for path in cpu or []:
@@ -277,9 +277,10 @@ def register(
     from wattflow.kube.client import Client
     from wattflow.kube.jobs import Template
     from wattflow.model.errors import InvalidInput
+    from wattflow.runtime.home import read_token
     from wattflow.runtime.transport import HttpTransport
 
-    token = given_token(token_file)
+    token = read_token(token_file)
     check_address(server)
     try:
         words = shlex.split(prefix)

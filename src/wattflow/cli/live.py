@@ -8,20 +8,18 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
 
 import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.screen import deliver, plain_table, print_tables
-from wattflow.files.whole import small_text
 from wattflow.model.errors import InvalidInput, MissingExtra
+from wattflow.runtime.addresses import segment
 
 if TYPE_CHECKING:
     from wattflow.runtime.connection import Connection
     from wattflow.runtime.home import Home
 
-LONGEST_TOKEN = 4096
 HomeFolder = Annotated[
     Path | None, typer.Option("--home", metavar="DIR", help="The server's folder; else WATTFLOW_HOME, else the user's.")
 ]
@@ -59,22 +57,16 @@ def home_of(folder: Path | None) -> Home:
 def connect(home: Path | None, server: str | None, token_file: Path | None, role: str = "user") -> Connection:
     """Connect to the server of this machine, or to the one named."""
     from wattflow.runtime.connection import Connection
+    from wattflow.runtime.home import read_token
 
     place = home_of(home)
     if server is not None:
         check_address(server)
-    token = given_token(token_file) if token_file is not None else place.token(role)
-    # Certificates of this machine's own server; another's is checked by the system's.
-    return Connection(server or place.addresses(), token, place.ca() if server is None else None)
-
-
-def given_token(path: Path) -> str:
-    """Read the token in a file."""
-    token = small_text(path, "token").strip()
-    # Headers hold printable ASCII only; a wrong file must not be sent to a server.
-    if not token or len(token) > LONGEST_TOKEN or not token.isascii() or not token.isprintable():
-        raise InvalidInput(str(path), "holds no token: one line that `wattflow up` or its server's owner gave")
-    return token
+    token = read_token(token_file) if token_file is not None else place.token(role)
+    if server is not None:
+        return Connection(server, token)  # its certificate is checked by the system's
+    # Looked for again: a server that was started anew may listen elsewhere.
+    return Connection(place.addresses(), token, place.ca(), look=place.addresses)
 
 
 def check_address(server: str) -> None:
@@ -127,16 +119,28 @@ def pages(connection: Connection, path: str, column: str) -> list[dict[str, Any]
     return rows
 
 
+def workflow_path(name: str) -> str:
+    """Return where the server has a workflow; refuse what the path of none could be."""
+    if not name or "/" in name:
+        raise InvalidInput(repr(name), "is not a workflow: `wattflow ps` lists them")
+    return f"/v1/workflows/{segment(name)}"
+
+
+def is_number(name: str) -> bool:
+    """Tell whether it is a task's number: ASCII, since "²" is a digit to Python and no number to `int`."""
+    return name.isascii() and name.isdecimal()
+
+
 def find_task(connection: Connection, name: str) -> dict[str, Any]:
     """Find a task by number, or as WORKFLOW/KEY."""
     from wattflow.model.errors import InvalidInput
 
-    if name.isdigit():
-        found: dict[str, Any] = connection.call("GET", f"/v1/tasks/{name}")
+    if is_number(name):
+        found: dict[str, Any] = connection.call("GET", f"/v1/tasks/{int(name)}")
         return found
     workflow, _, key = name.rpartition("/")
     if workflow:
         # Exactly one, or none: keys are unique within a workflow.
-        for task in connection.call("GET", f"/v1/workflows/{quote(workflow, safe='')}/tasks?key={quote(key)}"):
+        for task in connection.call("GET", f"/v1/workflows/{segment(workflow)}/tasks?key={segment(key)}"):
             return dict(task)
     raise InvalidInput(name, "is not a task: give its number (`wattflow ps WORKFLOW` shows them) or WORKFLOW/KEY")

@@ -13,8 +13,8 @@ import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.screen import (
-    check_folder,
     check_outputs,
+    check_places,
     chosen_form,
     deliver,
     plain_table,
@@ -119,7 +119,7 @@ def profile(
     Example: wattflow machine profile node.json --plot node.svg
     """
     # Not `check_outputs`: a file that is there is resumed.
-    check_folder(out, plot)
+    check_places(out, plot)
     if gpu and kube:
         raise InvalidInput("--kube", "a NodePowerProfile is a curve of CPUs; leave --gpu out")
     if gpu:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -105,8 +107,16 @@ def _root(
     """Energy-aware scheduling of scientific workflows on mixed clusters: simulate, compare, explain."""
 
 
+def _open_missing() -> None:
+    """Let streams that were closed (``>&-``) lead nowhere: else the next file or socket that is opened gets theirs."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - for as long as the process lives
+
+
 def main() -> None:
     """Entry point of the console script."""
+    _open_missing()
     # Before typer reads the arguments: the shell's question is in the environment.
     completion.prepare()
     # Only here: who imports a command keeps its own numba settings (`first_run`).

@@ -15,6 +15,7 @@ from wattflow.cli.guard import INTERRUPTED
 from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, home_of, pages
 from wattflow.cli.screen import as_it_is, check_outputs, never_onto, progress_bar, remark
 from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.runtime.addresses import segment
 
 if TYPE_CHECKING:
     from wattflow.runtime.connection import Connection
@@ -94,8 +95,8 @@ def _script(file: Path, home: Path | None) -> None:
         # What a user's program prints is its own (`clean.as_it_is`).
         with as_it_is():
             runpy.run_path(str(file), run_name="__main__")
-    # Ours are told by `guarded`, in one line.
-    except (WattflowError, OSError):
+    # Ours are told by `guarded`, in one line; a pipe or a file of the script's own is none of ours.
+    except WattflowError:
         raise
     except Exception:  # the script's own affair, told as Python tells it
         import traceback
@@ -137,11 +138,11 @@ def _submit(connection: Connection, file: Path, objective: str | None, retries: 
 
 
 def _wait(connection: Connection, workflow: str, quiet: bool) -> str:
-    after, wait_s = 0, FIRST_LOOK_S
+    after, wait_s, path = 0, FIRST_LOOK_S, f"/v1/workflows/{segment(workflow)}"
     with progress_bar(quiet) as progress:
         while True:
             # Long polling: the server answers at once when something ends.
-            answer = connection.patiently("GET", f"/v1/workflows/{workflow}/outcomes?after={after}&wait_s={wait_s:g}")
+            answer = connection.patiently("GET", f"{path}/outcomes?after={after}&wait_s={wait_s:g}")
             if wait_s == FIRST_LOOK_S and not answer["outcomes"]:
                 _tell_of_no_node(connection, quiet)
             wait_s = LOOK_S
@@ -149,7 +150,7 @@ def _wait(connection: Connection, workflow: str, quiet: bool) -> str:
             for outcome in answer["outcomes"]:
                 if outcome["state"] == "failed":
                     remark(f"task {outcome['key']} failed: {outcome.get('reason')}", quiet)
-            about: dict[str, Any] = connection.patiently("GET", f"/v1/workflows/{workflow}")
+            about: dict[str, Any] = connection.patiently("GET", path)
             if about["state"] != "open":
                 return str(about["state"])
             # A bar that only says that something happens: how much is left, nobody knows.
@@ -170,7 +171,7 @@ def _write_run(connection: Connection, workflow: str, out: Path) -> None:
 
     _wait_for_joules(connection, workflow)
     what = "document" if out.suffix == ".json" else "run"
-    data, _ = connection.raw("GET", f"/v1/workflows/{workflow}/{what}")
+    data, _ = connection.raw("GET", f"/v1/workflows/{segment(workflow)}/{what}")
     with whole_file(out) as draft:
         draft.write_bytes(data)
 
@@ -180,7 +181,7 @@ def _wait_for_joules(connection: Connection, workflow: str, for_s: float = 5.0) 
     end_s = time.monotonic() + for_s
     # Bounded: joules of an attempt may never come, where its meter was lost.
     while time.monotonic() < end_s:
-        rows = pages(connection, f"/v1/workflows/{workflow}/attempts", "task")
+        rows = pages(connection, f"/v1/workflows/{segment(workflow)}/attempts", "task")
         # Attempts that never ran have none.
         if all(row["energy_j"] is not None for row in rows if row["outcome"] not in ("node_lost", "refused")):
             return

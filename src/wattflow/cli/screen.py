@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from wattflow.cli.options import OutputForm
-from wattflow.files.whole import expect_free
+from wattflow.files.whole import check_writable, expect_free
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -132,6 +132,10 @@ def console(*, stderr: bool = False, **options: Any) -> Console:
         # Every text of a table passes here, before rich adds its own control characters.
         def render_str(self, text: str, **given: Any) -> Text:
             return super().render_str(clean(text), **given)
+
+        # Called where it is caught; rich would end with 1, `guarded` knows better.
+        def on_broken_pipe(self) -> None:
+            raise
 
     stream = sys.stderr if stderr else sys.stdout
     # Below the clean stream: rich's colours are control characters too.
@@ -272,18 +276,16 @@ def chosen_form(form: OutputForm | None, out: Path | None, force: bool = False) 
     return form
 
 
-def check_folder(*paths: Path | None) -> None:
-    """Check that the folders of files to be written exist."""
+def check_places(*paths: Path | None) -> None:
+    """Check that files can be written there."""
     for path in paths:
-        if path is not None and not path.parent.is_dir():
-            raise InvalidInput(str(path), f"the folder {path.parent} does not exist")
-        if path is not None and path.is_dir():
-            raise InvalidInput(str(path), "is a folder; name a file")
+        if path is not None:
+            check_writable(path)
 
 
 def check_outputs(force: bool, *paths: Path | None) -> None:
     """Check that files can be written here, and none is written over without ``--force``."""
-    check_folder(*paths)
+    check_places(*paths)
     for path in paths:
         if path is not None and path.is_file() and not force:
             raise InvalidInput(str(path), "exists already; add --force to write over it")
@@ -297,6 +299,8 @@ def check_target(force: bool, path: Path) -> None:
     check_outputs(force, None if path.is_dir() else path)
     if path.is_dir() and any(path.iterdir()) and not force:
         raise InvalidInput(str(path), "is a folder with files in it; add --force to write over it")
+    if path.is_dir():
+        check_writable(path / "file")
 
 
 def never_onto(inputs: Sequence[str | Path], *outputs: Path | None) -> None:

@@ -28,14 +28,15 @@ from wattflow.cli.live import (
     connect,
     energy_of,
     find_task,
-    given_token,
     home_of,
     pages,
     show,
+    workflow_path,
 )
 from wattflow.cli.screen import chosen_form, console, remark
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput, WattflowError
+from wattflow.runtime.addresses import segment
 
 if TYPE_CHECKING:
     from wattflow.runtime.levelling import AgentLevels
@@ -65,7 +66,7 @@ def ps(
         named = ("id", "name", "state", "tasks", "energy", "policy")
         show(rows, named, form, out, "no workflows", {"tasks": _tasks, "energy": energy_of})
         return
-    rows = pages(connection, f"/v1/workflows/{workflow}/tasks", "id")
+    rows = pages(connection, f"{workflow_path(workflow)}/tasks", "id")
     columns = ("id", "key", "name", "state", "attempts", "energy", "reason")
     show(rows, columns, form, out, "no tasks", {"energy": energy_of})
 
@@ -106,11 +107,9 @@ def cancel(
     quiet: o.Quiet = False,
 ) -> None:
     """Cancel a workflow, or one task of it."""
-    from urllib.parse import quote
-
     connection = connect(home, server, token_file)
     workflow, _, key = name.partition("/")
-    path = f"/v1/workflows/{workflow}/cancel" + (f"?key={quote(key)}" if key else "")
+    path = f"{workflow_path(workflow)}/cancel" + (f"?key={segment(key)}" if key else "")
     count = connection.call("POST", path, b"")["cancelled"]
     remark(f"{count} open tasks cancelled", quiet)
 
@@ -221,8 +220,9 @@ def agent(
     place = home_of(None)
     # Imported within: options must be answered by --help without loading the runtime.
     from wattflow.runtime.executors.gpu import Sharing
+    from wattflow.runtime.home import read_token
 
-    token = given_token(token_file)
+    token = read_token(token_file)
     check_address(server)
     check_cpus(cpus)
     # From the type itself, so that help, check and agent cannot differ.

@@ -195,7 +195,7 @@ def up(
 
             policy = present_policy(place, policy)
         settings = ServerSettings(
-            home=place, host=host, port=port, tls_cert=tls_cert, clear_text=clear_text, standby=standby
+            home=place, host=host, port=port, tls_cert=tls_cert, tls_key=tls_key, clear_text=clear_text, standby=standby
         )
         # Bound here and handed over: a port that is taken is told at once, and no second server can come
         # between.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.live import HomeFolder, Server, TokenFile, connect
+from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, workflow_path
 from wattflow.cli.screen import remark
 from wattflow.model.errors import InvalidInput
+from wattflow.runtime.addresses import segment
 
 Targets = Annotated[
     list[str] | None,
@@ -48,10 +48,10 @@ def view(
     connection = connect(home, server, token_file)
     # A name that is wrong is told here, not by an empty page.
     if named:
-        connection.call("GET", f"/v1/workflows/{quote(named[0], safe='')}")
+        connection.call("GET", workflow_path(named[0]))
     # A code that logs in once, so that no token stands in the browser's history.
     code = connection.call("POST", "/v1/session/link")["code"]
-    run = f"&run={quote(named[0], safe='')}" if named else ""
+    run = f"&run={segment(named[0])}" if named else ""
     # Behind the "#": browsers do not send that part to servers or proxies.
     _open(f"{connection.server}/#code={code}{run}", browser, quiet)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +21,7 @@ from wattflow.cli.screen import (
     remark,
 )
 from wattflow.model.errors import InvalidInput
+from wattflow.runtime.addresses import segment
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -148,7 +148,9 @@ def describe(
 
     form = chosen_form(output, out, force)
     # The server first: a workflow of its own is what a bare name usually means there.
-    if _describe_running(workflow, form, out):
+    found = _on_server(workflow)
+    if not isinstance(found, str):
+        _describe_running(*found, form, out)
         return
     # A trace may be a parquet file as well.
     if Path(workflow).is_file() and is_run(workflow):
@@ -159,10 +161,9 @@ def describe(
     except InvalidInput as error:
         # A file that is there and cannot be read is the user's mistake; a name that nobody knows gets both
         # answers.
-        if Path(workflow).exists() or not _server_here():
+        if not found:
             raise
-        what = f"{error.problems[0]}; and this machine's server knows no such workflow or task"
-        raise InvalidInput(workflow, what) from None
+        raise InvalidInput(workflow, f"{error.problems[0]}; and {found}") from None
     workload = source.draw(seed) if isinstance(source, Recipe) else source
     rows = describe_workload(workload)
     if form is o.OutputForm.table:
@@ -173,55 +174,64 @@ def describe(
         deliver(rows, form, out, {"workload": workload.name, "notes": list(workload.notes)})
 
 
-def _describe_running(name: str, form: o.OutputForm, out: Path | None) -> bool:
-    """Describe a workflow or task of this machine's server, where it knows one of this name."""
+def _on_server(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]] | str:
+    """Find a workflow or task on this machine's server, with its attempts; else why not, nothing where none was asked.
+
+    Then it is a file or a recipe, and is told as such.
+    """
     # Paths and recipes ("montage:tasks=60") are never names of workflows.
     if Path(name).exists() or ":" in name or not _server_here():
-        return False
-    from wattflow.cli.live import connect, show
+        return ""
+    from wattflow.cli.live import connect
     from wattflow.runtime.home import NotRunning
     from wattflow.runtime.transport import Denied, Unreachable
 
     try:
-        connection = connect(None, None, None)
-        about, attempts = _found(connection, name)
-    # No server, or none that answers: then it is a file or a recipe, and is told as such.
-    except (NotRunning, Denied, Unreachable):
-        return False
+        return _found(connect(None, None, None), name)
+    except Denied as error:
+        return "this machine's server knows no such workflow or task" if error.status == 404 else str(error)
+    except (NotRunning, Unreachable) as error:
+        return str(error)
+
+
+def _describe_running(
+    about: dict[str, Any], attempts: list[dict[str, Any]], form: o.OutputForm, out: Path | None
+) -> None:
+    """Describe a workflow or task of a server."""
+    from wattflow.cli.live import show
+
     known = [row["energy_j"] for row in attempts if row["energy_j"] is not None]
     kinds = sorted({row["provenance"] for row in attempts if row["provenance"]})
     about |= {"energy_j": sum(known) if known else None, "provenance": ", ".join(kinds) or None}
     if form is not o.OutputForm.table:
         show([about | {"attempts": attempts}], (), form, out, "")
-        return True
+        return
     rows = [{"what": what, "value": value} for what, value in _readable(about | {"attempts": len(attempts)}).items()]
     show(rows, ("what", "value"), form, out, "")
     columns = ("key", "number", "node", "variant", "outcome", "lasted", "energy", "reason")
     show([_readable_attempt(row) for row in attempts[:MOST_SHOWN]], columns, form, out, "no attempt yet")
     if len(attempts) > MOST_SHOWN:
         remark(f"{len(attempts) - MOST_SHOWN} more attempts; `-o json` has all")
-    return True
 
 
 def _server_here() -> bool:
-    """Tell whether a server was started in this user's folder; asking for more would load the runtime."""
-    home = os.environ.get("WATTFLOW_HOME")
-    # As `Home.of` finds it; this copy loads nothing.
-    state = Path(home) if home else Path.home() / ".local" / "state" / "wattflow"
-    return (state / "server.json").exists()
+    """Tell whether a server was started in this user's folder."""
+    from wattflow.runtime.home import Home
+
+    return Home.of().server_file.exists()
 
 
 def _found(connection: Connection, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Find a workflow, or a task by number or as WORKFLOW/KEY, with its attempts."""
-    from wattflow.cli.live import find_task, pages
+    from wattflow.cli.live import find_task, is_number, pages
 
-    if name.isdigit() or "/" in name:
+    if is_number(name) or "/" in name:
         number = find_task(connection, name)["id"]
         task: dict[str, Any] = connection.call("GET", f"/v1/tasks/{number}")
         attempts = [row | {"key": task["key"]} for row in task.pop("attempts")]
         return task | {"why": connection.call("GET", f"/v1/tasks/{number}/why")["why"]}, attempts
-    about: dict[str, Any] = connection.call("GET", f"/v1/workflows/{name}")
-    return about, pages(connection, f"/v1/workflows/{name}/attempts", "task")
+    about: dict[str, Any] = connection.call("GET", f"/v1/workflows/{segment(name)}")
+    return about, pages(connection, f"/v1/workflows/{segment(name)}/attempts", "task")
 
 
 def _readable(about: dict[str, Any]) -> dict[str, object]:

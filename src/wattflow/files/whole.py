@@ -48,18 +48,7 @@ def expect_free(path: Path, free: bool = True) -> None:
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a path to write to; it becomes ``path`` when the block ends well and is removed when it does not."""
     target = Path(path)
-    if target.is_dir():
-        raise InvalidInput(str(target), "is a folder; name a file")
-    if not target.parent.is_dir():
-        raise InvalidInput(str(target), f"the folder {target.parent} does not exist")
-    try:
-        # In the target's folder, so that the rename is atomic; with its suffix, since some writers choose
-        # their format by it.
-        handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
-    except OSError as error:
-        raise InvalidInput(str(target), f"cannot be written: {error.strerror}") from error
-    os.close(handle)
-    draft = Path(name)
+    draft = _draft(target)
     try:
         try:
             yield draft
@@ -77,6 +66,26 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         # Gone already where the rename succeeded.
         draft.unlink(missing_ok=True)
+
+
+def check_writable(target: Path) -> None:
+    """Refuse a place where no file can be written, by writing one: rights alone do not tell of every file system."""
+    _draft(target).unlink()
+
+
+def _draft(target: Path) -> Path:
+    if target.is_dir():
+        raise InvalidInput(str(target), "is a folder; name a file")
+    if not target.parent.is_dir():
+        raise InvalidInput(str(target), f"the folder {target.parent} does not exist")
+    try:
+        # In the target's folder, so that the rename is atomic; with its suffix, since some writers choose
+        # their format by it; short, since a name that is just not too long has no room for more.
+        handle, name = tempfile.mkstemp(prefix=f".{target.stem[:40]}-", suffix=target.suffix, dir=target.parent)
+    except OSError as error:
+        raise InvalidInput(str(target), f"cannot be written: {error.strerror}") from error
+    os.close(handle)
+    return Path(name)
 
 
 def _place_new(draft: Path, target: Path) -> None:

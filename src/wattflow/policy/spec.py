@@ -149,7 +149,7 @@ def from_file(text: str) -> Policy:
     for key, policy in found.items():
         if name in (key, policy.name):
             return policy
-    known = ", ".join(sorted(found)) or "none; decorate a function with @wattflow.policy(NAME)"
+    known = ", ".join(sorted(found)) or "none; decorate a function with @wattflow.policy.policy(NAME)"
     raise InvalidInput(text, f"{path} has no policy {name!r}; it has {known}")
 
 

@@ -10,12 +10,26 @@ import ipaddress
 import os
 import time
 from collections.abc import Callable, Iterable
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
 from wattflow.model.errors import InvalidInput, WattflowError
 
+if TYPE_CHECKING:
+    import ssl
+
 VARIABLE = "WATTFLOW_CLEAR_TEXT"
 """Set to 1 it allows clients and agents to send their token over plain HTTP."""
+
+
+def trust(ca: str | None) -> ssl.SSLContext:
+    """Make the context that a server's certificate is checked by: by the certificates in a file, else the system's."""
+    import ssl  # most servers are of this machine and need none
+
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise InvalidInput(str(ca), f"holds no certificate: {error.strerror or error}") from None
 
 
 def is_local(host: str) -> bool:
@@ -52,6 +66,11 @@ def check_listening(host: str, tls: bool, allowed: bool) -> None:
             "tokens would travel in the clear: give --tls-cert and --tls-key, or say --clear-text where the network "
             "itself is private",
         )
+
+
+def segment(name: str) -> str:
+    """Quote a name, whatever it holds, as one part of a path or as a value of its query."""
+    return quote(name, safe="", errors="replace")
 
 
 SILENT_S = 30.0

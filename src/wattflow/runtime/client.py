@@ -16,23 +16,22 @@ import atexit
 import concurrent.futures
 import itertools
 import queue
+import re
 import threading
 import time
 import types
-import uuid
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, TypeVar, get_args
-from urllib.parse import quote
 
 import msgspec
 
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
-from wattflow.runtime.addresses import check_server
+from wattflow.runtime.addresses import check_server, segment
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.future import TaskEnergy, TaskFailed, TaskFuture
 from wattflow.runtime.home import Home
@@ -45,7 +44,6 @@ __all__ = ["Client", "TaskEnergy", "TaskFailed", "TaskFuture", "joules"]
 BATCH = 512
 WAIT_S = 5.0
 KNOWN_OBJECTS = 4096
-LONGEST_NAME = 200
 _TASK = msgspec.msgpack.Decoder(m.Task)
 T = TypeVar("T")
 
@@ -80,14 +78,17 @@ class Client(concurrent.futures.Executor):
             check_server(server)
         if objective is not None and objective not in get_args(m.Objective):
             raise InvalidInput("objective", f"{objective!r} is not one of {', '.join(get_args(m.Objective))}")
+        if not isinstance(name, str) or not 1 <= len(name) <= m.LONGEST_NAME:
+            raise InvalidInput("name", f"a workflow's is a text of 1 to {m.LONGEST_NAME} characters, not {name!r:.80}")
         self._server = server or home.addresses()
         self._look = home.addresses if server is None else None
         self._token = token or home.token("user")
         self._ca = ca or (home.ca() if server is None else None)
         self._patience_s = units.duration_s(patience)
-        self.workflow = f"{name}-{uuid.uuid4().hex[:12]}"
+        self.workflow = m.workflow_id(name)
+        self._path = f"/v1/workflows/{segment(self.workflow)}"
         self._about: dict[str, Any] = {
-            "name": name,
+            "name": m.as_name(name, "session"),
             "objective": objective,
             "deadline_s": units.duration_s(deadline) if deadline is not None else None,
             "energy_budget_j": joules(energy_budget) if energy_budget is not None else None,
@@ -120,7 +121,7 @@ class Client(concurrent.futures.Executor):
         self._check_open()
         made = fn if isinstance(fn, TaskFunction) else TaskFunction(fn, [_PLAIN_WAY])
         call, parents = dump_call(args, kwargs, TaskFuture)
-        name = _name(made.name)
+        name = m.as_name(made.name, "function")
         return self._submit(
             parents, name=name, function_name=name, function=self._function(made.function), call=self._blob(call),
             python=PYTHON, results=[parent.key for parent in parents], timeout_s=made.timeout_s, retries=made.retries,
@@ -132,11 +133,14 @@ class Client(concurrent.futures.Executor):
     ) -> TaskFuture:
         """Run a program on the cluster."""
         self._check_open()
+        # A text alone would become a program of one letter.
+        if isinstance(command, str) or not command or not all(isinstance(one, str) for one in command):
+            raise InvalidInput("command", f"is a list, a program and its arguments as texts, not {command!r:.80}")
         options: dict[str, Any] = {
             key: needs.pop(key) for key in ("timeout_s", "retries", "environment") if key in needs
         }
         check_retries(options.get("retries", 0))
-        called = _name(name or command[0])
+        called = m.as_name(name or command[0], "function")
         return self._submit(after or [], name=called, function_name=called, command=list(command),
                             variants=[_way(needs, None).variant(None)], **options)  # fmt: skip
 
@@ -173,7 +177,7 @@ class Client(concurrent.futures.Executor):
         # First: what is still in the queue must be sent before the workflow is cancelled or sealed.
         self._sender.join()
         if cancel_futures and self._futures and self._broken is None:
-            self._call("POST", f"/v1/workflows/{quote(self.workflow)}/cancel?waiting=true", b"")
+            self._stop("?waiting=true")
         if wait:
             self._receiver.join()
         # The threads' own connections close with them; this one serves energy() even after the end.
@@ -182,7 +186,7 @@ class Client(concurrent.futures.Executor):
         # After an error in the block nobody waits for the rest, and nobody wants what runs.
         if kind is not None and self._futures and self._broken is None:
             self._give_up_unsent()
-            self._call("POST", f"/v1/workflows/{quote(self.workflow)}/cancel", b"")
+            self._stop()
         self.shutdown(wait=kind is None, cancel_futures=kind is not None)
 
     # ---- threads
@@ -231,7 +235,7 @@ class Client(concurrent.futures.Executor):
 
     def _receive_loop(self) -> None:
         connection, last = self._connect(), 0
-        path = f"/v1/workflows/{self.workflow}/outcomes?wait_s={WAIT_S}&after="
+        path = f"{self._path}/outcomes?wait_s={WAIT_S}&after="
         try:
             while self._has_more():
                 answer = connection.patiently("GET", f"{path}{last}", None, m.Outcomes, self._patience_s)
@@ -370,14 +374,20 @@ class Client(concurrent.futures.Executor):
 
     def _cancel(self, key: str) -> None:
         try:
-            self._call("POST", f"/v1/workflows/{quote(self.workflow)}/cancel?key={quote(key)}", b"")
+            self._stop(f"?key={segment(key)}")
         except Denied:
             return
 
+    def _stop(self, what: str = "") -> None:
+        """Cancel the workflow, or a part; one of which nothing was sent yet is none, and no error of its own."""
+        try:
+            self._call("POST", f"{self._path}/cancel{what}", b"")
+        except Denied as error:
+            if error.status != 404:
+                raise
+
     def _attempts(self, key: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self._call(
-            "GET", f"/v1/workflows/{quote(self.workflow)}/attempts?key={quote(key)}"
-        )
+        rows: list[dict[str, Any]] = self._call("GET", f"{self._path}/attempts?key={segment(key)}")
         return rows
 
     def _is_running(self, key: str) -> bool:
@@ -406,17 +416,12 @@ def joules(text: str | float) -> float:
     """``"50 Wh"``, ``"1.2 kWh"``, ``"300 kJ"`` or joules."""
     if isinstance(text, int | float):
         return float(text)
-    value, _, unit = text.strip().partition(" ")
     scale = {"J": 1.0, "kJ": 1e3, "MJ": 1e6, "Wh": units.J_PER_WH, "kWh": units.J_PER_KWH, "": 1.0}
-    try:
-        return float(value) * scale[unit.strip()]
-    except (ValueError, KeyError):
-        raise ValueError(f"{text!r} is not an energy; write for example '50 Wh' or '300 kJ'") from None
-
-
-def _name(text: str) -> str:
-    """A function's name as it may be submitted."""
-    return text.encode(errors="replace").decode()[:LONGEST_NAME] or "function"
+    # Also as people type it: "50kWh", "1e5".
+    found = re.fullmatch(r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)", text.strip(), re.ASCII)
+    if found is None or found[2] not in scale:
+        raise ValueError(f"{text!r} is not an energy; write for example '50 Wh' or '300 kJ'")
+    return float(found[1]) * scale[found[2]]
 
 
 @atexit.register

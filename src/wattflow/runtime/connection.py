@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import ssl
 import time
 import urllib.parse
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 import msgspec
 
 from wattflow.model.errors import WattflowError
-from wattflow.runtime.addresses import Addresses
+from wattflow.runtime.addresses import Addresses, trust
 from wattflow.runtime.transport import BUSY, Denied, Unreachable
 
 MSGPACK = "application/msgpack"
@@ -44,7 +43,7 @@ class Connection:
         self._asked = False
         self.addresses, self._timeout_s = Addresses(server, look=look), timeout_s
         self._headers = {"authorization": f"Bearer {token}", "content-type": MSGPACK, "accept": MSGPACK}
-        self._context = ssl.create_default_context(cafile=ca) if "https://" in server else None
+        self._context = trust(ca) if "https://" in server else None
 
     @property
     def server(self) -> str:
@@ -72,6 +71,8 @@ class Connection:
                 connection.request(method, path, body, self._headers)
                 answer = connection.getresponse()
                 data = answer.read()
+            except http.client.InvalidURL:
+                raise  # a name that was not quoted: the server is not away
             except (OSError, http.client.HTTPException) as error:
                 asked, kept, silent = self.server, self._asked, isinstance(error, TimeoutError)
                 self.close()

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from wattflow.files.whole import small_text
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime import processes
+
+LONGEST_TOKEN = 4096
 
 
 class NotRunning(WattflowError):
     """No server is running here."""
+
+
+def read_token(path: Path) -> str:
+    """Read the token in a file."""
+    token = small_text(path, "token").strip()
+    # Headers hold printable ASCII only; a wrong file must not be sent to a server.
+    if not token or len(token) > LONGEST_TOKEN or not token.isascii() or not token.isprintable():
+        raise InvalidInput(str(path), "holds no token: one line that `wattflow up` or its server's owner gave")
+    return token
+
+
+def json_object(path: Path, remedy: str) -> dict[str, Any]:
+    """Read a JSON file of the server's folder, which was written whole: anything else in it is damage."""
+    try:
+        found = json.loads(path.read_text())
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidInput(str(path), f"is damaged: {remedy}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +100,17 @@ class Home:
 
     def token(self, role: str) -> str:
         """The token of a role."""
-        try:
-            return self.token_file(role).read_text().strip()
-        except FileNotFoundError:
-            raise NotRunning(f"no server has been started in {self.folder}; `wattflow up` starts one") from None
+        path = self.token_file(role)
+        if not path.exists():
+            raise NotRunning(f"no server has been started in {self.folder}; `wattflow up` starts one")
+        return read_token(path)
 
     def server(self) -> dict[str, object] | None:
         """Where the server listens and its process, if it is alive. A file that a killed server left is none, whoever
         has its number by now."""
+        # It may go at any moment, with its server.
+        with contextlib.suppress(OSError):
+            json_object(self.server_file, "end the server that wrote it, if it runs, and delete it")
         return processes.marked(self.server_file)
 
     def addresses(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import uuid
 from typing import Annotated, Literal
 
 import msgspec
@@ -17,7 +18,8 @@ MOST_RETRIES = 1000
 FOLDER_BYTES = 200
 """Of a folder's name; file systems take 255."""
 
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
+LONGEST_NAME = 200
+Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
 Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^/\x00-\x1f]+$")]
 Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 Amount = Annotated[float, Meta(ge=0, le=1e18)]
@@ -396,6 +398,20 @@ class Outcomes(Struct, frozen=True):
     outcomes: list[Outcome]
     last: int
     open: int
+
+
+def as_name(text: str, otherwise: str) -> str:
+    """Return what somebody calls something as a `Name`: cut to its length, and ``otherwise`` where it is empty."""
+    return text.encode(errors="replace").decode()[:LONGEST_NAME] or otherwise
+
+
+def workflow_id(name: str) -> str:
+    """Make an id, as a server takes one, for a new workflow of this name; what has no place in a `Key` is a dash.
+
+    So is a colon, by which `describe` knows a recipe.
+    """
+    plain = "".join(one if one.isprintable() and one not in "/:" else "-" for one in name[:100])
+    return f"{plain}-{uuid.uuid4().hex[:12]}"
 
 
 def folder_name(name: str) -> str:

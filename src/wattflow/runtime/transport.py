@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from wattflow.model.errors import WattflowError
-from wattflow.runtime.addresses import Addresses
+from wattflow.runtime.addresses import Addresses, trust
 from wattflow.runtime.messages import PROTOCOL, Announced, Announcement, Node, Orders, Sync, pack
 from wattflow.store.objects import Objects
 
@@ -105,11 +105,7 @@ class HttpTransport:
     def __init__(self, server: str, token: str, ca: str | None = None) -> None:
         import aiohttp
 
-        context: Any = True
-        if ca is not None:
-            import ssl
-
-            context = ssl.create_default_context(cafile=ca)
+        context: Any = True if ca is None else trust(ca)
         self._addresses, self._epoch = Addresses(server), 0
         self._session = aiohttp.ClientSession(
             headers={

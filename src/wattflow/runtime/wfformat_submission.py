@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterator
 
 from wattflow.model.errors import InvalidInput, Problem
@@ -21,12 +20,13 @@ def submissions(workflow: Workflow, objective: m.Objective | None = None, retrie
     """Cut a document into batches, parents first, sealed with the last; refuse by name what a server cannot honour."""
     if problems := [Problem(f"task {task.id}", what) for task in workflow.tasks for what in _refused(task)]:
         raise InvalidInput(workflow.name, problems)
-    identity = f"{workflow.name[:100].replace('/', '-')}-{uuid.uuid4().hex[:12]}"
+    name = m.as_name(workflow.name, "workflow")
+    identity = m.workflow_id(name)
     ordered, transfers = _parents_first(workflow), Transfers(workflow)
     functions = [facts.function_message(function) for function in workflow.functions]
     for start in range(0, len(ordered), BATCH):
         tasks = [_task(task, retries, *transfers.read(task)) for task in ordered[start : start + BATCH]]
-        yield m.Submission(workflow=identity, name=workflow.name[:200], tasks=tasks, seal=start + BATCH >= len(ordered),
+        yield m.Submission(workflow=identity, name=name, tasks=tasks, seal=start + BATCH >= len(ordered),
                            objective=objective, deadline_s=workflow.deadline_s,
                            functions=[] if start else functions)  # fmt: skip
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from wattflow.files.whole import write_text
-from wattflow.runtime.home import Home
+from wattflow.runtime.home import Home, json_object
 from wattflow.store import epochs, reads
 from wattflow.store.database import StoreTrouble
 from wattflow.store.schema import IDENTITY
@@ -76,8 +76,6 @@ def gone(store: object, home: Home) -> StoreTrouble:
 
 
 def _note(home: Home) -> dict[str, object]:
-    try:
-        found = json.loads(home.store_note.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    # Not as if there were none: the epochs that this home has seen would be forgotten.
+    remedy = "put it back, or delete it to go on without what was in it"
+    return json_object(home.store_note, remedy) if home.store_note.exists() else {}

@@ -16,11 +16,11 @@ import threading
 import sqlalchemy as sa
 
 from wattflow.files.whole import write_text
-from wattflow.model.errors import WattflowError
+from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime import processes
 from wattflow.runtime.cap_series import CapSeries
 from wattflow.runtime.drivers.base import Driver
-from wattflow.runtime.home import Home
+from wattflow.runtime.home import Home, read_token
 from wattflow.runtime.recovery import restore
 from wattflow.server import known_store
 from wattflow.server.app import make_app
@@ -146,7 +146,10 @@ def open_tokens(home: Home, database: sa.Engine) -> Tokens:
     tokens.adopt_file(home.tokens)
     for role in HOME_ROLES:
         path = home.token_file(role)
-        kept = path.read_text().strip() if path.exists() else ""
+        # A damaged one is made anew, as one that was revoked.
+        kept = ""
+        with contextlib.suppress(InvalidInput):
+            kept = read_token(path)
         if kept and not tokens.knows(kept):
             tokens.adopt(kept, Identity(role, role))
         elif not kept or tokens.user_of(kept) is None:

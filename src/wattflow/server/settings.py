@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from wattflow.files.whole import small_text
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime.addresses import check_listening
 from wattflow.runtime.home import Home
@@ -48,6 +49,9 @@ class ServerSettings:
 def listen(settings: ServerSettings) -> socket.socket:
     """The socket, taken before anything else is done, so that a port in use costs nothing."""
     check_listening(settings.host, settings.tls_cert is not None, settings.clear_text)
+    for option, path in (("--tls-cert", settings.tls_cert), ("--tls-key", settings.tls_key)):
+        if path is not None and "-----BEGIN" not in small_text(path, "PEM file"):
+            raise InvalidInput(f"{option} {path}", "is no PEM file: it has no -----BEGIN")
     listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     # A server that is started again at once finds its own old connections still closing.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import secrets
 import time
@@ -14,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput
+from wattflow.runtime.home import json_object
 from wattflow.store import reads, schema
 from wattflow.store.schema import Row
 
@@ -121,10 +121,9 @@ class Tokens:
 
     def adopt_file(self, path: Path) -> None:
         """Take over the hashes of a file of 0.1.0; it is left where it is, for a way back."""
-        try:
-            found = json.loads(path.read_text())
-        except FileNotFoundError:
+        if not path.exists():
             return
+        found = json_object(path, "put it back, or delete it where nobody needs its tokens")
         for digest, (name, role) in found.items():
             if digest not in self._known:
                 self._adopt(digest, Identity(name, role))

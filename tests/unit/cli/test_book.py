@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from wattflow.cli import book
 from wattflow.cli.main import app
+from wattflow.traces import registry
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -56,6 +57,12 @@ def test_a_guide_begins_with_what_its_reader_gets_and_the_command() -> None:
         head = (ROOT / "docs" / page).read_text(encoding="utf-8").split("\n## ")[0]
         usable = re.search(r"^```\w+\n((\w+=\w+ )?wattflow|from|import) ", head, re.M)
         assert page == "changelog.md" or usable, f"{page}: nothing to type at its top"
+
+
+def test_every_format_has_its_line() -> None:
+    page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z0-9-]+)`", " ".join(re.findall(r"^\| (`[^|]*`) \|", page, re.M))))
+    assert {one.name for one in registry.formats()} <= named
 
 
 def test_the_book_does_not_grow() -> None:

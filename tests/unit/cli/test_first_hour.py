@@ -81,6 +81,24 @@ def test_nothing_is_written_over_without_force(tmp_path: Path) -> None:
         assert code == 2 and "exists already" in text, command
 
 
+@pytest.mark.parametrize("command", [
+    ("simulate", "nothing.json", "--out"), ("simulate", "nothing.json", "--attempts"), ("run", "nothing.json", "--out"),
+    ("compare", "nothing.json", "-p", "fifo", "--out"), ("compare", "nothing.json", "-p", "fifo", "--report"),
+    ("convert", "nothing.json"), ("generate", "chain:tasks=3", "--out"), ("policies", "--out"),
+])  # fmt: skip
+def test_where_nothing_can_be_written_is_told_before_the_work(command: tuple[str, ...]) -> None:
+    """Tried, not asked: /proc is a folder that gives everybody rights and takes no file."""
+    code, text = wattflow(*command, "/proc/wattflow.json")
+    assert code == 2 and text.startswith("error: /proc/wattflow.json: cannot be written: "), text
+
+
+def test_a_name_that_is_just_not_too_long_is_written(tmp_path: Path) -> None:
+    out = tmp_path / f"{'x' * 250}.json"
+    assert wattflow("generate", "chain:tasks=3", "--out", str(out))[0] == 0 and out.exists()
+    code, text = wattflow("generate", "chain:tasks=3", "--out", str(tmp_path / f"{'x' * 251}.json"))
+    assert code == 2 and "File name too long" in text and list(tmp_path.iterdir()) == [out]
+
+
 def test_a_folder_with_files_is_no_target_without_force(tmp_path: Path) -> None:
     source, target = tmp_path / "a.json", tmp_path / "wta"
     assert wattflow("generate", "chain:tasks=3", "--out", str(source))[0] == 0

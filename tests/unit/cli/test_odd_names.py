@@ -66,3 +66,16 @@ def test_a_disk_that_fills_up_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), whole_file(tmp_path / "report.html"):
         (tmp_path / "nothing").read_text()
     assert not list(tmp_path.iterdir())
+
+
+def test_describe_says_what_the_server_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of XDG_STATE_HOME, too; one that ended knows nothing, which is not that it knows no such workflow."""
+    monkeypatch.delenv("WATTFLOW_HOME", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert "server" not in wattflow("describe", "nothing").stderr
+    (tmp_path / "wattflow").mkdir()
+    (tmp_path / "wattflow" / "user.token").write_text("token")
+    (tmp_path / "wattflow" / "server.json").write_text('{"pid": 0, "started": null}')
+    told = wattflow("describe", "nothing")
+    assert told.exit_code == 2 and f"no server is running ({tmp_path}/wattflow)" in told.stderr
+    assert "knows no such workflow" not in told.stderr

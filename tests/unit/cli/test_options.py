@@ -168,6 +168,9 @@ def test_limits_are_sent_as_they_were_typed_and_none_takes_one_away(monkeypatch:
     typed("account", "set", "project", "climate", *words)
     wanted = {"mode": "hard", "waiting": 9, "share": 2.0, "priority": -1, "running": None}
     assert server.asked == [("PATCH", "/v1/accounts/project/climate", wanted)]
+    for priority in ("1001", "-1001", "9" * 20):
+        told = CliRunner().invoke(app, ["account", "set", "user", "eve", "--priority", priority])
+        assert told.exit_code == 2 and "1000" in told.stderr and "--priority" in told.stderr
 
 
 def test_a_report_is_of_the_month_that_was_asked_for_and_the_audit_begins_behind_a_number(

@@ -106,6 +106,16 @@ def test_a_policy_of_a_file_goes_by_its_variable_or_its_own_name(tmp_path: Path)
         spec.from_file(f"{tmp_path}/none.py:x")
 
 
+def test_what_a_file_without_a_policy_is_told_to_do_makes_one(tmp_path: Path) -> None:
+    empty, follows = tmp_path / "empty.py", tmp_path / "follows.py"
+    empty.write_text("")
+    with pytest.raises(InvalidInput, match="has no policy 'own'") as told:
+        spec.from_file(f"{empty}:own")
+    decorator = str(told.value).rpartition(" ")[2].replace("NAME", "'own', compiled=False")
+    follows.write_text(f"import wattflow.policy\n\n\n{decorator}\ndef f(state, task, variant, out):\n    pass\n")
+    assert spec.from_file(f"{follows}:own").name == "own"
+
+
 @pytest.mark.parametrize(
     ("typed", "means"),
     [

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from wattflow.cli.live import connect
 from wattflow.model.errors import InvalidInput
-from wattflow.runtime.addresses import MOST, SILENT_S, Addresses
+from wattflow.runtime import processes
+from wattflow.runtime.addresses import MOST, SILENT_S, Addresses, trust
 from wattflow.runtime.connection import Connection
-from wattflow.runtime.home import NotRunning
+from wattflow.runtime.home import Home, NotRunning
 from wattflow.runtime.transport import Unreachable
+from wattflow.server.settings import ServerSettings, listen
 
 A, B, C = "http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"
 
@@ -114,3 +119,31 @@ def test_a_server_in_trouble_is_turned_away_from(served: str, monkeypatch: pytes
     with pytest.raises(Unreachable, match="away"):
         connection.call("GET", "/")
     assert connection.server == A
+
+
+def test_a_command_finds_a_server_that_was_started_anew_elsewhere(served: str, tmp_path: Path) -> None:
+    place = Home(tmp_path)
+    place.token_file("user").write_text("token")
+    processes.mark(place.server_file, os.getpid(), url=A)
+    connection = connect(tmp_path, None, None)
+    with pytest.raises(Unreachable, match=A):
+        connection.call("GET", "/")
+    processes.mark(place.server_file, os.getpid(), url=served)
+    assert connection.patiently("GET", "/", for_s=5) == 1 and connection.server == served
+    connection.close()
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_certificates_that_cannot_be_read_are_named(content: str | None, tmp_path: Path) -> None:
+    """By agents (`trust`), clients and `wattflow up`."""
+    path = tmp_path / "a.pem"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InvalidInput, match=r"a\.pem: holds no certificate: "):
+        trust(str(path))
+    with pytest.raises(InvalidInput, match=r"a\.pem: holds no certificate: "):
+        Connection("https://127.0.0.1:1", "token", str(path))
+    place = Home(tmp_path)
+    for settings in (ServerSettings(home=place, tls_cert=path), ServerSettings(home=place, tls_key=path)):
+        with pytest.raises(InvalidInput, match=r"a\.pem"):
+            listen(settings)

@@ -8,7 +8,7 @@ import pytest
 
 import wattflow
 from wattflow.model.errors import InvalidInput
-from wattflow.runtime.client import Client
+from wattflow.runtime.client import Client, joules
 from wattflow.runtime.task import TaskFunction
 
 
@@ -51,3 +51,29 @@ def test_what_is_no_function_is_refused_at_submit(client: Client) -> None:
 def test_an_objective_that_there_is_none_of() -> None:
     with pytest.raises(InvalidInput, match="objective: 'blub' is not one of energy, response"):
         Client("http://127.0.0.1:9", "token", objective="blub")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["", "a" * 201, None, 7])
+def test_a_name_that_no_workflow_can_have(name: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^name: a workflow's is a text of 1 to 200 characters, not "):
+        Client("http://127.0.0.1:9", "token", name=name)
+
+
+@pytest.mark.parametrize("command", [[], "ls -l", [1], None])
+def test_what_is_no_command(client: Client, command: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^command: is a list, a program and its arguments as texts, not "):
+        client.run(command)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("50Wh", 180e3), ("50 Wh", 180e3), ("1.5kWh", 5.4e6), ("1e5", 1e5), (" .5 kJ ", 500.0), ("3.", 3.0), (7, 7.0)],
+)
+def test_joules_as_people_type_them(text: str | float, value: float) -> None:
+    assert joules(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "Wh", "1 2", "five", "1eV", "nan", "-3 J", "1..2", "\u00b2 J"])
+def test_what_is_no_energy(text: str) -> None:
+    with pytest.raises(ValueError, match="is not an energy"):
+        joules(text)
