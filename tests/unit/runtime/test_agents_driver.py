@@ -163,3 +163,29 @@ def test_devices_that_the_engine_does_not_know_are_refused_before_it_hears_of_th
     with pytest.raises(msgspec.ValidationError, match="kind"):
         msgspec.convert({"kind": "abacus"}, m.Device)
     assert msgspec.convert({"kind": "fpga"}, m.Device).slots == 1
+
+
+def test_a_level_that_a_given_up_turn_has_taken_is_told_again() -> None:
+    """A slow server answers turns that its agent waits for no more."""
+
+    async def body() -> None:
+        sink: Any = Service()
+        driver = AgentsDriver()
+        await driver.start(sink)
+        driver.announce(m.Node(name="n", cpus=1.0, memory_bytes=1), "boot")
+        given_up = asyncio.create_task(driver.orders(m.Sync(node="n", boot="boot", wait_s=5.0)))
+        await asyncio.sleep(0)
+        low, full = m.Level("clock_mhz", 1000.0), m.Level("clock_mhz")
+        driver.level("n", low)
+        assert (await asyncio.wait_for(given_up, 10)).levels == [low]
+        told: list[m.Level] = []
+        for _ in range(8):
+            told += (await driver.orders(m.Sync(node="n", boot="boot"))).levels
+            sink.now_s += 1.0
+        assert told == [low, low], "a few times, not for ever"
+        driver.level("n", low)
+        driver.level("n", full)
+        assert (await driver.orders(m.Sync(node="n", boot="boot"))).levels == [full], "the later counts"
+        await driver.stop()
+
+    asyncio.run(body())

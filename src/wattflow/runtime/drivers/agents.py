@@ -50,6 +50,20 @@ class NameTaken(WattflowError):
 
 
 @dataclass(slots=True)
+class _LevelOrder:
+    """A level, told a few times: its agent may have given up the turn that is answered. Twice is the same as once."""
+
+    order: Level
+    left: int = 3
+    sent_s: float = -math.inf
+
+    def sent(self, now_s: float) -> Level:
+        """Count that it is told now."""
+        self.left, self.sent_s = self.left - 1, now_s
+        return self.order
+
+
+@dataclass(slots=True)
 class _Agent:
     """An agent as the driver sees it. ``leases`` are placed there and not over, by fence, with when each was sent;
     ``silent_s`` is how long the driver has listened since it heard of the agent,
@@ -64,7 +78,7 @@ class _Agent:
     stopped_s: dict[int, float] = field(default_factory=dict)
     sleep: bool = False
     warm: list[Warm] = field(default_factory=list)
-    levels: dict[tuple[int, str], Level] = field(default_factory=dict)
+    levels: dict[tuple[int, str], _LevelOrder] = field(default_factory=dict)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     token: str = ""
 
@@ -155,7 +169,7 @@ class AgentsDriver(Reporting):
         """Its agent is told at its next turn; of two orders for one thing the later counts."""
         agent = self._agents.get(node)
         if agent is not None:
-            agent.levels[order.device, order.kind] = order
+            agent.levels[order.device, order.kind] = _LevelOrder(order)
             agent.tell()
 
     def warm(self, node: str, order: Warm) -> None:
@@ -370,7 +384,8 @@ class AgentsDriver(Reporting):
         agent.stops &= set(agent.leases)
         sleep, agent.sleep = agent.sleep, False
         warm, agent.warm = agent.warm, []
-        levels, agent.levels = list(agent.levels.values()), {}
+        levels = [one.sent(now_s) for one in agent.levels.values() if now_s - one.sent_s > RESEND_AFTER_S]
+        agent.levels = {place: one for place, one in agent.levels.items() if one.left > 0}
         if not (leases or stop or sleep or warm or levels):
             return None
         return Orders(leases, stop, power="sleep" if sleep else "", warm=warm, levels=levels)
