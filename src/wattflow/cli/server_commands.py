@@ -316,7 +316,7 @@ def warm(
     # A process of its own: numba settles which processor it compiles for when it is loaded.
     # "generic" is any processor of this architecture.
     settings = {"WATTFLOW_CACHE": str(folder.resolve())} | ({} if this_cpu else {"NUMBA_CPU_NAME": "generic"})
-    command = [sys.executable, "-m", "wattflow.live.warm", *names]
+    command = [sys.executable, "-P", "-m", "wattflow.live.warm", *names]
     done = subprocess.run(command, env=os.environ | settings, check=False)
     if done.returncode != 0:
         raise WattflowError(f"compiling ahead ended with status {done.returncode}")

@@ -204,7 +204,7 @@ def up(
         options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
                    "--keep-journal-bytes": journal_bytes, "--objects": objects, "--tls-cert": tls_cert,
                    "--tls-key": tls_key, "--carbon": carbon, "--cap": cap and place.folder / CAP}  # fmt: skip
-        command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
+        command = [sys.executable, "-P", "-m", "wattflow.server", "--fd", str(listener.fileno())]
         command += ["--upgrade"] if upgrade else []
         command += ["--standby"] if standby else []
         command += ["--log", log_form]
@@ -400,7 +400,7 @@ def _start_agent(place: Home, cpus: float | None, ca: Path | None, more: list[st
     goes on; any other is ended first."""
     from wattflow.runtime import processes
 
-    command = [sys.executable, "-m", "wattflow.cli", "agent", "--server", place.url(), "--token-file",
+    command = [sys.executable, "-P", "-m", "wattflow.cli", "agent", "--server", place.url(), "--token-file",
                str(place.token_file("agent")), "--folder", str(place.folder / "agent")]  # fmt: skip
     command += more
     command += ["--cpus", str(cpus)] if cpus is not None else []
@@ -411,7 +411,7 @@ def _start_agent(place: Home, cpus: float | None, ca: Path | None, more: list[st
         return
     _end_agent(place)
     mark = place.folder / AGENT
-    kept = [sys.executable, "-m", "wattflow.runtime.keeper", str(mark), *command]
+    kept = [sys.executable, "-P", "-m", "wattflow.runtime.keeper", str(mark), *command]
     _spawn(kept, place.folder / "agent.log", more={CLEAR_TEXT: "1"})  # it stays on this machine
     end_s = time.monotonic() + PATIENCE_S
     while processes.marked(mark) is None and time.monotonic() < end_s:  # else a `down` at once would not see it
@@ -428,7 +428,7 @@ def _end_agent(place: Home) -> bool:
 
 
 def _spawn_learner(place: Home, policy: str, every: int, seconds: float, secret: dict[str, str]) -> None:
-    command = [sys.executable, "-m", _LEARNER, "--home", str(place.folder), "--policy", policy,
+    command = [sys.executable, "-P", "-m", _LEARNER, "--home", str(place.folder), "--policy", policy,
                "--every", str(every), "--seconds", str(seconds)]  # fmt: skip
     from wattflow.runtime import processes
 

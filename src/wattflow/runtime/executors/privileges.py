@@ -110,7 +110,7 @@ class Privileges:
                      *_each("--env", passed)]  # fmt: skip
         # Both hand on descriptor 3.
         as_third = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.execvp(sys.argv[2], sys.argv[2:])"
-        return [sys.executable, "-c", as_third, str(control), *words, *inside]
+        return [sys.executable, "-P", "-c", as_third, str(control), *words, *inside]
 
     def folder(self, owner: str, workflow: str) -> Path:
         """Make the folder that a workflow's commands run in; only its owner's tasks look into it."""
