@@ -220,6 +220,18 @@ def test_a_script_that_ends_without_closing_loses_nothing(home: Path, tmp_path: 
     assert ran.stdout == "PEAR 1\n", ran.stderr
 
 
+def test_a_script_is_given_the_server_that_run_was_told(home: Path, tmp_path: Path) -> None:
+    place, elsewhere = Home.of(home), tmp_path / "elsewhere"
+    (tmp_path / "main.py").write_text(
+        "import os, wattflow\nos.chdir('/')\n"
+        "with wattflow.Client() as client:\n    print(client.submit(abs, -3).result())\n"
+    )
+    token = os.path.relpath(place.token_file("user"))
+    ran = cli(elsewhere, "run", str(tmp_path / "main.py"), "--server", place.url(), "--token-file", token)
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("3\n", "", 0)
+    assert not elsewhere.exists()
+
+
 def test_submitting_after_the_interpreter_ended(home: Path, tmp_path: Path) -> None:
     done = script(home, tmp_path, """
         import atexit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,3 +52,23 @@ def test_what_is_no_function_is_refused_at_submit(client: Client) -> None:
 def test_an_objective_that_there_is_none_of() -> None:
     with pytest.raises(InvalidInput, match="objective: 'blub' is not one of energy, response"):
         Client("http://127.0.0.1:9", "token", objective="blub")  # type: ignore[arg-type]
+
+
+def test_the_environment_names_server_and_token_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its token goes to no server that the script names itself."""
+    (tmp_path / "user.token").write_text("its own\n")
+    (tmp_path / "given").write_text("given\n")
+    asked: list[tuple[str, str]] = []
+
+    def connect(self: Client) -> None:
+        asked.append((self._server, self._token))
+        raise ConnectionError
+
+    monkeypatch.setattr(Client, "_connect", connect)
+    for variable, value in (("HOME", tmp_path), ("SERVER", "http://127.0.0.1:9"), ("TOKEN_FILE", tmp_path / "given")):
+        monkeypatch.setenv(f"WATTFLOW_{variable}", str(value))
+    for arguments in ((), (None, "typed"), ("http://127.0.0.1:8",), ("http://127.0.0.1:8", "typed")):
+        with pytest.raises(ConnectionError):
+            Client(*arguments)
+    nine, eight = "http://127.0.0.1:9", "http://127.0.0.1:8"
+    assert asked == [(nine, "given"), (nine, "typed"), (eight, "its own"), (eight, "typed")]
