@@ -196,7 +196,10 @@ def _tell_of_no_node(connection: Connection, quiet: bool) -> None:
     nodes = connection.patiently("GET", "/v1/nodes")
     if all(row["state"] == "down" for row in nodes):
         known = f"all {len(nodes)} nodes are down" if nodes else "the server has no node"
-        remark(f"{known}: it waits until one is up; `wattflow up` here, or `wattflow server agent`, starts one", quiet)
+        starts = (
+            "`wattflow up` here, or `wattflow server agent`, starts one; agent.log in its folder tells of one that was"
+        )
+        remark(f"{known}: it waits until one is up; {starts}", quiet)
 
 
 def _write_run(connection: Connection, workflow: str, out: Path) -> None:
