@@ -122,7 +122,7 @@ def show(
 
 
 def energy_of(row: dict[str, Any]) -> str | None:
-    """Write the joules of a workflow, a task or an attempt, and that it was too short for its meter where it was."""
+    """Write the joules of a workflow, a task or an attempt, and how many they may be where hardly known."""
     from wattflow.runtime.future import human_joules
 
     # Unknown is a dash, never 0.
