@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -18,7 +19,7 @@ from wattflow.model.errors import InvalidInput
 
 accounts = typer.Typer(help="Budgets, quotas, shares.", no_args_is_help=True, rich_markup_mode=None)
 Scope = Annotated[str, typer.Argument(metavar="user|project", help="Whose limits.")]
-PAGE = 1000
+PAGE, LONGEST_NAME, MOST_SHARE = 1000, 200, 1e6
 REPORTED = ("user", "project", "function")
 
 
@@ -31,7 +32,9 @@ def set_limits(
     running: Annotated[str | None, typer.Option("--running", help="Attempts at a time; none.")] = None,
     waiting: Annotated[str | None, typer.Option("--waiting", help="Open tasks; none.")] = None,
     share: Annotated[float | None, typer.Option("--share", help="Of the nodes, beside others' 1.")] = None,
-    priority: Annotated[int | None, typer.Option("--priority", help="Higher goes first; 0 is usual.")] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", min=-1000, max=1000, help="Higher goes first; 0 is usual.")
+    ] = None,
     home: HomeFolder = None,
     server: Server = None,
     token_file: TokenFile = None,
@@ -40,11 +43,17 @@ def set_limits(
 
     Example: wattflow account set project climate --energy 50kWh --mode hard --share 2
     """
+    _one_of("account set", scope, ("user", "project"))
+    _check_name("account set", name)
+    if mode is not None:
+        _one_of("--mode", mode, ("hard", "soft", "alert"))
+    if share is not None and not 0 < share <= MOST_SHARE:
+        raise InvalidInput("--share", f"{share:g} is no share: above 0, at most {MOST_SHARE:g}")
     given = {
-        "energy_j": _amount("--energy", energy, _joules),
-        "carbon_g": _amount("--carbon", carbon, float),
-        "running": _amount("--running", running, int),
-        "waiting": _amount("--waiting", waiting, int),
+        "energy_j": _amount("--energy", energy, _joules, 1e18),
+        "carbon_g": _amount("--carbon", carbon, float, 1e18),
+        "running": _amount("--running", running, int, 1e9),
+        "waiting": _amount("--waiting", waiting, int, 1e9),
         "mode": mode,
         "share": share,
         "priority": priority,
@@ -53,7 +62,7 @@ def set_limits(
     changed = {key: None if value == NONE else value for key, value in given.items() if value is not None}
     if not changed:
         raise InvalidInput("account set", "name what to set, for example --energy 50kWh")
-    # Names may hold slashes; quoted whole, they stay one part of the path.
+    # Quoted whole: a name stays one part of the path.
     path = f"/v1/accounts/{quote(scope, safe='')}/{quote(name, safe='')}"
     connection = connect(home, server, token_file, "operator")
     made = connection.call("PATCH", path, changed)
@@ -154,20 +163,35 @@ def audit(
 NONE = "none"
 
 
-def _amount(option: str, text: str | None, parse: Any) -> Any:
+def _amount(option: str, text: str | None, parse: Any, most: float) -> Any:
     if text is None or text == NONE:
         return text
     try:
-        return parse(text)
+        amount = parse(text)
     except ValueError:
-        raise InvalidInput(option, f"{text!r} is no amount for it, nor `none`") from None
+        amount = -1
+    # NaN is refused as well.
+    if not 0 <= amount <= most:
+        raise InvalidInput(option, f"{text!r} is no amount for it (0 to {most:g}), nor `none`")
+    return amount
 
 
 def _joules(text: str) -> float:
     from wattflow.runtime.client import joules
 
-    # "50kWh" as people type it; the parser wants a blank before the unit.
-    return joules(re.sub(r"(?<=[0-9.])\s*(?=[A-Za-z])", " ", text.strip(), count=1))
+    return joules(text)
+
+
+def _one_of(option: str, text: str, known: Sequence[str]) -> None:
+    if text not in known:
+        raise InvalidInput(option, f"{text!r} is not one of {', '.join(known)}")
+
+
+def _check_name(what: str, text: str, least: int = 1) -> None:
+    """Refuse what a server takes for no name of a user, a project or a node."""
+    if not least <= len(text) <= LONGEST_NAME or "/" in text or any(ord(one) < 32 or ord(one) == 127 for one in text):
+        told = f"{text[:40]!r} is no name: {least} to {LONGEST_NAME} characters, no slash, none that cannot be seen"
+        raise InvalidInput(what, told)
 
 
 def _of(used: float, most: float | None) -> str:
@@ -179,12 +203,12 @@ accounts.command("list")(guarded(listed_accounts))
 
 
 tokens = typer.Typer(help="Tokens of users and agents.", no_args_is_help=True, rich_markup_mode=None)
-ROLES = "user, agent, operator or viewer"
+ROLES = ("user", "agent", "operator", "viewer")
 
 
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; workflows belong to this name.")],
-    role: Annotated[str, typer.Option("--role", help=f"{ROLES}.")] = "user",
+    role: Annotated[str, typer.Option("--role", help="user, agent, operator or viewer.")] = "user",
     project: Annotated[str, typer.Option("--project", help="Whose budget pays, beside the user's own.")] = "",
     node: Annotated[str, typer.Option("--node", help="The node that an agent's token speaks for; else NAME.")] = "",
     expires: Annotated[str | None, typer.Option("--expires", metavar="TIME", help="Valid so long: 30d, 8h.")] = None,
@@ -196,6 +220,10 @@ def create(
 
     Example: wattflow token create alice --project climate --expires 90d > alice.token
     """
+    _check_name("NAME", name)
+    _check_name("--project", project, 0)
+    _check_name("--node", node, 0)
+    _one_of("--role", role, ROLES)
     wanted: dict[str, object] = {"name": name, "role": role, "project": project}
     # A token without a node may speak for none.
     if role == "agent" or node:

@@ -119,6 +119,8 @@ ALERTS = (0.8, 1.0)
 """Shares of a budget at which somebody is told, once a month each."""
 GUESS_S, GUESS_W = 60.0, 10.0
 """Of a task that nothing is known of, for each processor."""
+LEAST_J = 1e-6
+"""Less than this is reserved by nobody."""
 SETTLE_S = 30.0
 """Joules that were not told so long after an attempt's end do not come: its node is gone."""
 WEIGHT = 0.2
@@ -250,7 +252,9 @@ class Accounts:
 
     def _release(self, trace: Trace) -> None:
         for account, _ in self.of(trace.owner, trace.project):
-            self.reserved_j[account] -= trace.reserved_j
+            left_j = self.reserved_j[account] - trace.reserved_j
+            # What sums of floats leave over is nobody's reservation.
+            self.reserved_j[account] = left_j if left_j > LEAST_J else 0.0
         trace.reserved_j = 0.0
 
     def _forget_unsettled(self) -> None:

@@ -17,6 +17,7 @@ import concurrent.futures
 import itertools
 import os
 import queue
+import re
 import threading
 import time
 import types
@@ -49,6 +50,8 @@ BATCH = 512
 WAIT_S = 5.0
 KNOWN_OBJECTS = 4096
 LONGEST_NAME = 200
+COMMAND_OPTIONS = ("timeout_s", "retries", "environment")
+"""Of a program, beside its needs."""
 SERVER, TOKEN_FILE = "WATTFLOW_SERVER", "WATTFLOW_TOKEN_FILE"
 """Variables that `wattflow run` sets for a script's own client."""
 _TASK = msgspec.msgpack.Decoder(m.Task)
@@ -141,13 +144,13 @@ class Client(concurrent.futures.Executor):
     ) -> TaskFuture:
         """Run a program on the cluster."""
         self._check_open()
-        options: dict[str, Any] = {
-            key: needs.pop(key) for key in ("timeout_s", "retries", "environment") if key in needs
-        }
+        options: dict[str, Any] = {key: needs.pop(key) for key in COMMAND_OPTIONS if key in needs}
         check_retries(options.get("retries", 0))
+        if not command:
+            raise InvalidInput("command", "is empty; it is a program and its arguments")
         called = _name(name or command[0])
         return self._submit(after or [], name=called, function_name=called, command=list(command),
-                            variants=[_way(needs, None).variant(None)], **options)  # fmt: skip
+                            variants=[_way(needs, None, COMMAND_OPTIONS).variant(None)], **options)  # fmt: skip
 
     def map(
         self, fn: Callable[..., T], *iterables: Iterable[object], timeout: float | None = None, chunksize: int = 1
@@ -419,12 +422,11 @@ def joules(text: str | float) -> float:
     """``"50 Wh"``, ``"1.2 kWh"``, ``"300 kJ"`` or joules."""
     if isinstance(text, int | float):
         return float(text)
-    value, _, unit = text.strip().partition(" ")
     scale = {"J": 1.0, "kJ": 1e3, "MJ": 1e6, "Wh": units.J_PER_WH, "kWh": units.J_PER_KWH, "": 1.0}
-    try:
-        return float(value) * scale[unit.strip()]
-    except (ValueError, KeyError):
-        raise ValueError(f"{text!r} is not an energy; write for example '50 Wh' or '300 kJ'") from None
+    match = re.fullmatch(r"\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*([A-Za-z]*)\s*", text, re.ASCII)
+    if match is None or match[2] not in scale:
+        raise ValueError(f"{text!r} is not an energy; write for example '50 Wh' or '300 kJ'")
+    return float(match[1]) * scale[match[2]]
 
 
 def _name(text: str) -> str:

@@ -375,6 +375,11 @@ def outcomes_after(outcomes: Sequence[Outcome], sequence: int, most: int = 1000)
     return list(outcomes[low : low + most])
 
 
+def why_over(state: str, reason: str | None) -> str:
+    """Say why a task does not wait. What ended an earlier attempt is no reason of one that runs or is done."""
+    return state if state in ("running", "done") else reason or state
+
+
 def waits_for(parents: Sequence[TaskRecord], most: int = 3) -> str | None:
     """Which of these a task still waits for, in words; None where all have ended."""
     waiting = [parent for parent in parents if parent.state in ("waiting", "running")]

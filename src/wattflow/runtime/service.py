@@ -41,6 +41,7 @@ from wattflow.runtime.records import (
     judge,
     met,
     waits_for,
+    why_over,
 )
 from wattflow.runtime.turns import PIECE, Turns, UnderWay, call_in, on_disk, settle
 from wattflow.store.epochs import Fences
@@ -170,7 +171,7 @@ class Service:
     def why(self, task: TaskRecord) -> str:
         """Why a task is not running, in a sentence that names counts of nodes."""
         if task.state != "waiting":
-            return task.reason or task.state
+            return why_over(task.state, task.reason)
         if self.writer.message is not None:
             return f"the store does not take changes: {self.writer.message}"
         said = waits_for(self._parents(task)) or str(self.decider.why(task.engine))

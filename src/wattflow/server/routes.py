@@ -15,6 +15,7 @@ from wattflow import __version__
 from wattflow.model.interfaces import VERSIONS
 from wattflow.runtime.capping import plain_policy
 from wattflow.runtime.messages import Outcomes, Submission, Task, Variant
+from wattflow.runtime.records import why_over
 from wattflow.runtime.recovery import outcome_of
 from wattflow.server.bodies import answer, answer_rows, schema, typed, typed_submission
 from wattflow.server.context import allowed, context_of, owned, owned_task
@@ -209,7 +210,7 @@ async def why(request: Request, task: int) -> Response:
     row = await owned_task(request, task)
     service = context_of(request).service
     record = service.tasks.get(task)
-    reason = service.why(record) if record is not None else row["reason"] or row["state"]
+    reason = service.why(record) if record is not None else why_over(row["state"], row["reason"])
     return answer(request, {"task": task, "state": record.state if record is not None else row["state"], "why": reason})
 
 

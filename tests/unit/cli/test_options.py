@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -217,6 +218,41 @@ def test_limits_are_sent_as_they_were_typed_and_none_takes_one_away(monkeypatch:
     typed("account", "set", "project", "climate", *words)
     wanted = {"mode": "hard", "waiting": 9, "share": 2.0, "priority": -1, "running": None}
     assert server.asked == [("PATCH", "/v1/accounts/project/climate", wanted)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("account set group climate --share 2", "account set: 'group' is not one of user, project"),
+        ("account set user a/b --share 2", "account set: 'a/b' is no name: 1 to 200 characters, no slash"),
+        ("account set user eve --mode medium", "--mode: 'medium' is not one of hard, soft, alert"),
+        ("account set user eve --running -1", "--running: '-1' is no amount for it (0 to 1e+09)"),
+        ("account set user eve --energy nan", "--energy: 'nan' is no amount"),
+        ("account set user eve --energy 1e5kg", "--energy: '1e5kg' is no amount"),
+        ("account set user eve --share nan", "--share: nan is no share"),
+        ("token create ''", "NAME: '' is no name"),
+        ("token create eve --role boss", "--role: 'boss' is not one of user, agent, operator, viewer"),
+        ("token create eve --project 'a/b'", "--project: 'a/b' is no name"),
+    ],
+)
+def test_what_no_server_takes_is_refused_here_in_words(words: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(account_commands, "connect", lambda *_: pytest.fail("the server was asked"))
+    assert typed(*shlex.split(words), code=2).startswith(f"error: {said}")
+
+
+@pytest.mark.parametrize(
+    ("text", "joules"),
+    [("1e5", 1e5), ("1E5J", 1e5), ("2.5e-1kWh", 9e5), ("50kWh", 1.8e8), (" 3.6 MJ ", 3.6e6), (".5", 0.5)],
+)
+def test_energies_are_read_with_and_without_a_blank(text: str, joules: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Answers({})
+    monkeypatch.setattr(account_commands, "connect", lambda *_: server)
+    typed("account", "set", "user", "eve", "--energy", text)
+    assert server.asked[0][2] == {"energy_j": pytest.approx(joules)}
+
+
+def test_priorities_have_a_range() -> None:
+    assert "less than or equal to 1000" in typed("account", "set", "user", "eve", "--priority", "9" * 20, code=2)
 
 
 def test_a_report_is_of_the_month_that_was_asked_for_and_the_audit_begins_behind_a_number(

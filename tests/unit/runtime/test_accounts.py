@@ -221,6 +221,16 @@ def test_carbon_is_the_zones_where_the_zone_says_it(tmp_path: Path) -> None:
         zone.intensity(tmp_path, 50.0)
 
 
+def test_nothing_is_left_reserved_by_sums_of_floats() -> None:
+    accounts = World().accounts
+    some = [Trace(number, 1, "n", 0.0, "alice", "p", "f") for number in range(3)]
+    for trace, joules in zip(some, (0.1, 0.2, 0.3), strict=True):
+        accounts.reserve(trace, joules)
+    for trace in some:
+        accounts._release(trace)
+    assert 0.1 + 0.2 + 0.3 - 0.1 - 0.2 - 0.3 != 0.0 and set(accounts.reserved_j.values()) == {0.0}
+
+
 def test_the_books_are_whole_sums_by_owner_project_and_function() -> None:
     usage = Usage()
     trace = Trace(1, 1, "n", 0.0, "alice", "p", "f")

@@ -44,6 +44,13 @@ def test_an_unknown_need_lists_all_that_there_are() -> None:
         wattflow.task(blub=1)
 
 
+def test_a_program_lists_its_own_options_and_is_no_empty_list(client: Client) -> None:
+    with pytest.raises(TypeError, match=r"has no timeout; it has .*cpus.*timeout_s, retries, environment"):
+        client.run(["true"], timeout=5)
+    with pytest.raises(InvalidInput, match="command: is empty"):
+        client.run([])
+
+
 def test_what_is_no_function_is_refused_at_submit(client: Client) -> None:
     with pytest.raises(TypeError, match="a task is a function, not 42"):
         client.submit(42)  # type: ignore[arg-type]

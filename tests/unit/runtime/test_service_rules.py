@@ -182,6 +182,19 @@ def test_why_tells_the_state_of_what_does_not_wait_and_the_reason_of_what_ended_
     run(body())
 
 
+def test_what_ended_an_attempt_before_is_no_reason_of_what_runs_or_is_done(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, SMALL) as (service, driver):
+            await submit(service, task("a", retries=1))
+            again = service.tasks[1]
+            await end(service, driver.leases[0], "failed", reason="no luck")
+            assert service.why(again) == "running"
+            await end(service, driver.leases[1])
+            assert service.why(again) == again.state == "done"
+
+    run(body())
+
+
 def test_a_result_is_handed_to_the_children_that_want_it(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path, SMALL) as (service, driver):
