@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
 
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.profile import PowerProfile
-from wattflow.runtime.drivers.simulated import SimulatedDriver
+from wattflow.runtime import messages as m
+from wattflow.runtime.drivers.simulated import PlayedLoad, SimulatedDriver, Stage
 from wattflow.store.objects import FolderObjects
 from wattflow.testing.check_driver import CHECKS, Rig, check_driver
 
@@ -22,6 +27,18 @@ CLUSTER = Cluster(name="played", nodes=(
 def test_the_simulated_driver_keeps_the_contract(tmp_path: Path) -> None:
     passed = asyncio.run(check_driver(lambda objects: SimulatedDriver(objects, CLUSTER, tmp_path / "sim"), tmp_path))
     assert len(passed) == len(CHECKS)
+
+
+def test_a_played_node_is_as_busy_as_what_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, worked_s = [100.0], [0.0]
+    stage = SimpleNamespace(machine=lambda: {"machine": worked_s[0]}, memory_bytes={1: 2 << 30, 2: 1 << 30})
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    load = PlayedLoad(m.Node(name="n", cpus=4.0, memory_bytes=8 << 30), cast(Stage, stage))
+    now_s[0] = 102.0
+    assert load.read(20.0).cpu_busy == 0.0, "whatever the machine does that plays it"
+    now_s[0], worked_s[0] = 104.0, 4.0
+    told = load.read(20.0)
+    assert (told.cpu_busy, told.memory_used_bytes, told.watts) == (0.5, 3 << 30, 20.0)
 
 
 def test_a_command_is_not_started_and_lasts_as_long_as_its_node_is_fast(tmp_path: Path) -> None:

@@ -422,6 +422,25 @@ def test_an_interrupted_up_leaves_no_server(tmp_path: Path) -> None:
     assert "running" not in cli(folder, "down").stdout
 
 
+def test_a_folder_with_modules_of_pythons_names_starts_a_server_and_an_agent(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for name in ("copy", "types", "queue", "random", "token"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not this one')\n")
+    wattflow_here = [sys.executable, "-P", "-m", "wattflow.cli"]
+    env = os.environ | {"WATTFLOW_HOME": str(home), "COLUMNS": "200"}
+    started = subprocess.run(
+        [*wattflow_here, "up", "--port", "0"], env=env, cwd=tmp_path, capture_output=True, text=True
+    )
+    try:
+        assert started.returncode == 0, started.stderr
+        document = tmp_path / "w.json"
+        document.write_text(json.dumps(WORKFLOW))
+        done = cli(home, "run", str(document), timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        cli(home, "down")
+
+
 def test_a_server_that_is_told_to_end_leaves_nothing_half_done(tmp_path: Path) -> None:
     """As a service manager ends it: by a signal to all of its processes."""
     home = tmp_path / "home"

@@ -235,6 +235,18 @@ def test_what_a_script_does_not_catch_is_told_as_python_tells_it(
     assert "main.py" in ran.stderr
 
 
+def test_a_script_is_given_the_server_that_run_was_told(home: Path, tmp_path: Path) -> None:
+    place, elsewhere = Home.of(home), tmp_path / "elsewhere"
+    (tmp_path / "main.py").write_text(
+        "import os, wattflow\nos.chdir('/')\n"
+        "with wattflow.Client() as client:\n    print(client.submit(abs, -3).result())\n"
+    )
+    token = os.path.relpath(place.token_file("user"))
+    ran = cli(elsewhere, "run", str(tmp_path / "main.py"), "--server", place.url(), "--token-file", token)
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("3\n", "", 0)
+    assert not elsewhere.exists()
+
+
 def test_submitting_after_the_interpreter_ended(home: Path, tmp_path: Path) -> None:
     done = script(home, tmp_path, """
         import atexit

@@ -63,6 +63,13 @@ def test_the_package_does_not_need_the_research_beside_it(known: dict[str, Any])
     assert told == [], "nor by a name that is imported later"
 
 
+def test_processes_of_ours_look_for_no_module_in_the_users_folder(known: dict[str, Any]) -> None:
+    """`python -m` puts the current folder first: a `copy.py` there would be taken for Python's own."""
+    assert [
+        name for name, one in known.items() if re.search(r"""executable(, "-m"|} -m)|_python}" -m""", one.text)
+    ] == []
+
+
 def test_benchmarks_that_need_research_or_the_rig_are_given_the_path() -> None:
     """A script's own folder is all that Python looks in; `make` must name the others where they are imported."""
     needy = []

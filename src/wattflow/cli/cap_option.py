@@ -70,8 +70,15 @@ def _idle_w(cluster: Cluster) -> float:
     )
 
 
-def capped(text: str, policy: str) -> tuple[Cap, Policy]:
-    """Return the cap that was typed, and the typed policy, with all its settings, keeping it."""
+def capped(text: str | None, policy: str) -> tuple[Cap | None, Policy]:
+    """Return the cap that was typed, and the typed policy, with all its settings, keeping it.
+
+    Without ``--cap-w`` it is what the policy's own ``watts=`` says.
+    """
+    if text is None:
+        chosen, (base, settings) = registry.load(policy), spec.base_of(policy)
+        own = [value for key, _, value in (one.partition("=") for one in settings) if key == "watts"]
+        return (_cap(own[-1]) if base == "power-cap" and own else None), chosen
     _settings(policy)
     chosen = registry.load(policy)
     cap = _cap(text)

@@ -108,7 +108,7 @@ def _compile_aside(base: Path, policy: str) -> None:
     with contextlib.suppress(OSError):  # without it the next run compiles, as it always did
         process = subprocess.Popen(
             # Nice: the run that the user waits for goes first.
-            ["nice", "-n", "5", sys.executable, "-m", "wattflow.live.warm", *policies],
+            ["nice", "-n", "5", sys.executable, "-P", "-m", "wattflow.live.warm", *policies],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -97,7 +97,7 @@ class Pods(NodeDevices):
 
     def _job(self, lease: m.Lease, name: str, place: Path, variant: m.Variant) -> jobs.Job:
         # not as the container's process 1, which cannot end itself by a signal
-        errand = f'"{self._python}" -m wattflow.runtime.executors.once "{place}" > "{place}/log" 2>&1'
+        errand = f'"{self._python}" -P -m wattflow.runtime.executors.once "{place}" > "{place}/log" 2>&1'
         script = f'{errand} & child=$!; trap "kill $child" TERM; wait $child'
         environment = dict(lease.spec.environment)
         return jobs.Job(

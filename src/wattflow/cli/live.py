@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -37,10 +36,26 @@ Fpgas = Annotated[int, typer.Option("--fpgas", min=0, help="FPGAs to play with V
 Preload = Annotated[str, typer.Option("--preload", help="Modules that the agent holds ready, with commas between.")]
 
 
-def check_cpus(cpus: float | None) -> None:
-    """Refuse what is no number of processors to offer."""
-    if cpus is not None and not 0 < cpus < math.inf:
-        raise InvalidInput("--cpus", f"{cpus:g} is no number of processors to offer")
+def check_agent(cpus: float | None, gpu_sharing: str, preload: str, contained: bool) -> None:
+    """Refuse options with which an agent could never start, or never do what they say."""
+    from wattflow.runtime import messages
+    from wattflow.runtime.executors.gpu import GpuExecutor, Sharing
+
+    # From the types themselves, so that help, check and agent cannot differ.
+    most = get_args(messages.Cpus)[1].le
+    if cpus is not None and not 0 < cpus <= most:
+        raise InvalidInput("--cpus", f"{cpus:g} is no number of processors to offer: above 0, at most {most:g}")
+    known: tuple[Sharing, ...] = get_args(Sharing)
+    sharing = next((one for one in known if one == gpu_sharing), None)
+    if sharing is None:
+        raise InvalidInput("--gpu-sharing", f"{gpu_sharing!r} is not one of {', '.join(known)}")
+    if sharing == "mig":
+        GpuExecutor.find(sharing)
+    # A container has modules of its own.
+    for name in () if contained else filter(None, preload.split(",")):
+        top = name.partition(".")[0]
+        if not top.isidentifier() or find_spec(top) is None:
+            raise InvalidInput("--preload", f"there is no module {name!r} here")
 
 
 def home_of(folder: Path | None) -> Home:
@@ -99,7 +114,7 @@ def show(
 
 
 def energy_of(row: dict[str, Any]) -> str | None:
-    """Write the joules of a workflow, a task or an attempt, and that it was too short for its meter where it was."""
+    """Write the joules of a workflow, a task or an attempt, and how many they may be where hardly known."""
     from wattflow.runtime.future import human_joules
 
     # Unknown is a dash, never 0.

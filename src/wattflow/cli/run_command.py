@@ -57,11 +57,14 @@ def run(
     if out is not None and (detach or file.suffix == ".py"):
         raise InvalidInput("--out", "is of a workflow that is waited for: neither of a script nor with --detach")
     if file.suffix == ".py":
+        _check_for_script(objective, retries, detach)
         _check_text(file)
     # Also for a script, which would fail later and less clearly without a server.
     connection = connect(home, server, token_file)
     if file.suffix == ".py":
-        _script(file, home)
+        _wait_for_node(connection, quiet)
+        _tell_client(home, server, token_file)
+        _script(file)
         return
     workflow = _submit(connection, file, objective, retries)
     remark(f"workflow {workflow}", quiet)
@@ -82,12 +85,33 @@ def run(
         raise typer.Exit(FAILED)
 
 
-def _script(file: Path, home: Path | None) -> None:
+def _check_for_script(objective: str | None, retries: int, detach: bool) -> None:
+    """Refuse the options that a script cannot be given, by name."""
+    if objective is not None:
+        raise InvalidInput("--objective", "is of a workflow; a script says wattflow.Client(objective=…)")
+    if retries:
+        raise InvalidInput("--retries", "is of a workflow; a script says wattflow.task(retries=…)")
+    if detach:
+        raise InvalidInput("--detach", "is of a workflow: a script runs here to its end")
+
+
+def _tell_client(home: Path | None, server: str | None, token_file: Path | None) -> None:
+    """Let the script's own `wattflow.Client()` find the server that this command found."""
+    from wattflow.runtime.client import SERVER, TOKEN_FILE
+
+    # Whole paths: the script may go to another folder.
+    os.environ["WATTFLOW_HOME"] = str(home_of(home).folder.absolute())
+    token = None if token_file is None else str(token_file.absolute())
+    for variable, value in ((SERVER, server), (TOKEN_FILE, token)):
+        os.environ.pop(variable, None)
+        if value is not None:
+            os.environ[variable] = value
+
+
+def _script(file: Path) -> None:
     """Run a script as Python itself would: its folder comes first among those that modules are found in."""
     import runpy
 
-    # The script's own `wattflow.Client()` must find the same server.
-    os.environ["WATTFLOW_HOME"] = str(home_of(home).folder)
     sys.path.insert(0, str(file.resolve().parent))
     # As Python sets it: the script sees no option of ours.
     sys.argv = [str(file)]
@@ -158,12 +182,25 @@ def _wait(connection: Connection, workflow: str, quiet: bool) -> str:
                 progress(0.5, f"{answer['open']} tasks open")
 
 
+def _wait_for_node(connection: Connection, quiet: bool) -> None:
+    """Give an agent that was just started its seconds to join; then say that there is none."""
+    end_s = time.monotonic() + FIRST_LOOK_S
+    while all(row["state"] == "down" for row in connection.patiently("GET", "/v1/nodes")):
+        if time.monotonic() > end_s:
+            _tell_of_no_node(connection, quiet)
+            return
+        time.sleep(0.2)
+
+
 def _tell_of_no_node(connection: Connection, quiet: bool) -> None:
     """Say that nothing can run where no node is up: waiting in silence looks like work."""
     nodes = connection.patiently("GET", "/v1/nodes")
     if all(row["state"] == "down" for row in nodes):
         known = f"all {len(nodes)} nodes are down" if nodes else "the server has no node"
-        remark(f"{known}: it waits until one is up; `wattflow up` here, or `wattflow server agent`, starts one", quiet)
+        starts = (
+            "`wattflow up` here, or `wattflow server agent`, starts one; agent.log in its folder tells of one that was"
+        )
+        remark(f"{known}: it waits until one is up; {starts}", quiet)
 
 
 def _write_run(connection: Connection, workflow: str, out: Path) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -24,7 +24,7 @@ from wattflow.cli.live import (
     Server,
     TokenFile,
     check_address,
-    check_cpus,
+    check_agent,
     connect,
     energy_of,
     find_task,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's number, or WORKFLOW/KEY.")]
 
+MOST_BYTES = 1 << 60
+"""What a node's memory is at most."""
 NO_NODES = (
     "no nodes yet; an agent that was just started takes a second or two (its log: agent.log in the folder of `up`)"
 )
@@ -224,17 +226,16 @@ def agent(
 
     token = read_token(token_file)
     check_address(server)
-    check_cpus(cpus)
-    # From the type itself, so that help, check and agent cannot differ.
-    if gpu_sharing not in get_args(Sharing):
-        raise InvalidInput("--gpu-sharing", f"{gpu_sharing!r} is not one of {', '.join(get_args(Sharing))}")
     keep_alive_s = o.measured("--keep-alive", keep_alive, units.duration_s)
-    memory_bytes = units.size_bytes(memory) if memory is not None else None
+    memory_bytes = o.measured("--memory", memory, units.size_bytes) if memory is not None else None
+    if memory_bytes is not None and not 0 < memory_bytes <= MOST_BYTES:
+        raise InvalidInput("--memory", f"{memory} is no memory to offer: above 0, at most {MOST_BYTES >> 40} TiB")
     from wattflow.runtime import logs
     from wattflow.runtime.executors import privileges
 
     logs.set_up(None, logging.WARNING)
     apart = privileges.choose(tasks_as or os.environ.get("WATTFLOW_TASKS_AS", "auto"), tuple(pass_env.split(",")))
+    check_agent(cpus, gpu_sharing, preload, apart.contained)
     # Nothing separates tasks from the agent then: worth a warning.
     logging.getLogger("wattflow").log(logging.WARNING if apart.kind == "self" else logging.INFO, "%s", apart.about)
     where = folder or place.folder / "agent"
@@ -316,7 +317,7 @@ def warm(
     # A process of its own: numba settles which processor it compiles for when it is loaded.
     # "generic" is any processor of this architecture.
     settings = {"WATTFLOW_CACHE": str(folder.resolve())} | ({} if this_cpu else {"NUMBA_CPU_NAME": "generic"})
-    command = [sys.executable, "-m", "wattflow.live.warm", *names]
+    command = [sys.executable, "-P", "-m", "wattflow.live.warm", *names]
     done = subprocess.run(command, env=os.environ | settings, check=False)
     if done.returncode != 0:
         raise WattflowError(f"compiling ahead ended with status {done.returncode}")

@@ -66,7 +66,6 @@ def simulate(
     from wattflow.lab.run.run_file import write_run
     from wattflow.lab.show.result_tables import metric_names, run_rows, run_table
     from wattflow.model.workload import Workload
-    from wattflow.policy import registry
     from wattflow.sim import simulate as run_simulator
     from wattflow.sim.inputs import source_of
 
@@ -78,7 +77,7 @@ def simulate(
     source, machine = estimated(source_of(workflow), estimates), load_cluster(named)
     # As an option of the command line, not in the middle of a run.
     check_seeds([seed])
-    cap, chosen = (None, registry.load(policy)) if cap_w is None else capped(cap_w, policy)
+    cap, chosen = capped(cap_w, policy)
     workload = source if isinstance(source, Workload) else source.draw(seed)
     options = o.sim_options(queue, round_s, sleep_after, (runtime_error, power_error))
     with progress_bar(quiet) as progress:

@@ -9,14 +9,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.live import Cpus, Fpgas, GpuSharing, HomeFolder, Preload, check_cpus, home_of
+from wattflow.cli.live import Cpus, Fpgas, GpuSharing, HomeFolder, Preload, check_agent, home_of
 from wattflow.cli.screen import remark
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput
@@ -157,7 +157,19 @@ def up(
     odd = next((one for one in driver_option or [] if "=" not in one), None)
     if odd is not None:
         raise InvalidInput("--driver-option", f"{odd!r} is not KEY=VALUE")
-    check_cpus(cpus)
+    from wattflow.runtime.executors import privileges
+
+    apart = privileges.choose(tasks_as)
+    check_agent(cpus, gpu_sharing, preload, apart.contained)
+    _check_driver(driver, {
+        "dask": {"--scheduler": scheduler}, "slurm": {"--partition": partition}, "simulated": {"--cluster": cluster},
+        "agents": {"--suspend-command": suspend_command, "--resume-command": resume_command,
+                   "--wake-on-lan": wake_on_lan, "--watts-command": watts_command, "--redfish": redfish,
+                   "--redfish-login": redfish_login, "--redfish-ca": redfish_ca},
+    })  # fmt: skip
+    if not agent or driver != "agents":
+        _check_no_agent({"--cpus": cpus is not None, "--gpu-sharing": gpu_sharing != "exclusive",
+                         "--fpgas": fpgas > 0, "--preload": preload != "cloudpickle"})  # fmt: skip
     for_agent = ["--gpu-sharing", gpu_sharing, "--fpgas", str(fpgas), "--preload", preload, "--tasks-as", tasks_as]
     if place.server() is not None:
         with _starting(place):
@@ -173,9 +185,6 @@ def up(
     if log_form not in ("text", "json"):
         raise InvalidInput("--log", f"{log_form!r} is neither text nor json")
     os.environ["WATTFLOW_LOG"] = log_form  # the agent's, too
-    from wattflow.runtime.executors import privileges
-
-    apart = privileges.choose(tasks_as)
     keep_s, lost_after_s = (
         o.measured(option, text, units.duration_s) for option, text in (("--keep", keep), ("--lost-after", lost_after))
     )
@@ -204,21 +213,21 @@ def up(
         options = {"--home": str(place.folder), "--policy": policy, "--driver": driver, "--keep-s": str(keep_s),
                    "--keep-journal-bytes": journal_bytes, "--objects": objects, "--tls-cert": tls_cert,
                    "--tls-key": tls_key, "--carbon": carbon, "--cap": cap and place.folder / CAP}  # fmt: skip
-        command = [sys.executable, "-m", "wattflow.server", "--fd", str(listener.fileno())]
+        command = [sys.executable, "-P", "-m", "wattflow.server", "--fd", str(listener.fileno())]
         command += ["--upgrade"] if upgrade else []
         command += ["--standby"] if standby else []
         command += ["--log", log_form]
         command += ["--clear-text"] if clear_text else []
         for name, value in options.items():
-            command += [name, str(value)] if value is not None else []
+            command += [f"{name}={value}"] if value is not None else []
         for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
                             ("suspend_command", suspend_command), ("resume_command", resume_command),
                             ("wake_on_lan", wake_on_lan), ("redfish", redfish), ("redfish_login", redfish_login),
                             ("redfish_ca", redfish_ca), ("watts_command", watts_command),
                             ("lost_after_s", str(lost_after_s) if driver == "agents" else None)):  # fmt: skip
-            command += ["--driver-option", f"{name}={value}"] if value is not None else []
+            command += [f"--driver-option={name}={value}"] if value is not None else []
         for one in driver_option or []:
-            command += ["--driver-option", one]
+            command += [f"--driver-option={one}"]
         secret = {"WATTFLOW_STORE": store} if store is not None else {}  # a URL may hold a password: no argument
         log = place.folder / "server.log"
         # What earlier servers logged is not this one's.
@@ -243,6 +252,21 @@ def up(
         for line in cap_option.live_floor(min(cap.series.values), driver, agent, cluster):
             remark(line, quiet)
     remark(f"its page is {place.url()}/ (`wattflow view` opens it and logs you in)", quiet)
+
+
+def _check_driver(driver: str, options: Mapping[str, Mapping[str, object]]) -> None:
+    """Refuse an option that only another driver takes; what one of another package reads is its own affair."""
+    for other, some in options.items() if driver in (*options, "local") else ():
+        given = next((name for name, value in some.items() if value is not None), None)
+        if other != driver and given is not None:
+            raise InvalidInput(given, f"is of --driver {other}; the driver here is {driver}")
+
+
+def _check_no_agent(given: Mapping[str, bool]) -> None:
+    """Refuse options of an agent where none is started."""
+    for name, is_given in given.items():
+        if is_given:
+            raise InvalidInput(name, "is of the agent that `up` starts; here it starts none")
 
 
 def down(home: HomeFolder = None, quiet: o.Quiet = False) -> None:
@@ -400,7 +424,7 @@ def _start_agent(place: Home, cpus: float | None, ca: Path | None, more: list[st
     goes on; any other is ended first."""
     from wattflow.runtime import processes
 
-    command = [sys.executable, "-m", "wattflow.cli", "agent", "--server", place.url(), "--token-file",
+    command = [sys.executable, "-P", "-m", "wattflow.cli", "agent", "--server", place.url(), "--token-file",
                str(place.token_file("agent")), "--folder", str(place.folder / "agent")]  # fmt: skip
     command += more
     command += ["--cpus", str(cpus)] if cpus is not None else []
@@ -411,7 +435,7 @@ def _start_agent(place: Home, cpus: float | None, ca: Path | None, more: list[st
         return
     _end_agent(place)
     mark = place.folder / AGENT
-    kept = [sys.executable, "-m", "wattflow.runtime.keeper", str(mark), *command]
+    kept = [sys.executable, "-P", "-m", "wattflow.runtime.keeper", str(mark), *command]
     _spawn(kept, place.folder / "agent.log", more={CLEAR_TEXT: "1"})  # it stays on this machine
     end_s = time.monotonic() + PATIENCE_S
     while processes.marked(mark) is None and time.monotonic() < end_s:  # else a `down` at once would not see it
@@ -428,7 +452,7 @@ def _end_agent(place: Home) -> bool:
 
 
 def _spawn_learner(place: Home, policy: str, every: int, seconds: float, secret: dict[str, str]) -> None:
-    command = [sys.executable, "-m", _LEARNER, "--home", str(place.folder), "--policy", policy,
+    command = [sys.executable, "-P", "-m", _LEARNER, f"--home={place.folder}", "--policy", policy,
                "--every", str(every), "--seconds", str(seconds)]  # fmt: skip
     from wattflow.runtime import processes
 

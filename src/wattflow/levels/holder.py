@@ -144,7 +144,7 @@ class Watchdog:
         """Have one running."""
         if self._process is not None and self._process.poll() is None:
             return
-        command = [sys.executable, "-m", "wattflow.levels", str(self.folder.absolute()), str(os.getpid())]
+        command = [sys.executable, "-P", "-m", "wattflow.levels", str(self.folder.absolute()), str(os.getpid())]
         # Blocked signals stay blocked in the child, from its first instruction on: a SIGTERM to the whole group must
         # not find it half started.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, DEAF_TO)

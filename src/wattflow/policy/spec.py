@@ -93,6 +93,9 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
             steps = value
         else:
             raise InvalidInput(text, f"{policy.name} has no {key!r}; its keys are {_keys(policy)}")
+    # 0 is the number's default, by which the share counts.
+    if policy.name == "power-cap" and "watts" in numbers and ("share" in numbers or numbers["watts"] == 0.0):
+        raise InvalidInput(text, "a cap is watts=W above 0, or share=S of all nodes' full watts: one of the two")
     policy = policy.with_params(**numbers)
     if steps:
         policy = importlib.import_module("wattflow.policy.power_cap").stepped(policy, steps, alone=not numbers)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import concurrent.futures
 import itertools
+import os
 import queue
 import re
 import threading
@@ -24,10 +25,12 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import msgspec
 
+from wattflow.files.whole import small_text
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
@@ -44,6 +47,8 @@ __all__ = ["Client", "TaskEnergy", "TaskFailed", "TaskFuture", "joules"]
 BATCH = 512
 WAIT_S = 5.0
 KNOWN_OBJECTS = 4096
+SERVER, TOKEN_FILE = "WATTFLOW_SERVER", "WATTFLOW_TOKEN_FILE"
+"""Variables that `wattflow run` sets for a script's own client."""
 _TASK = msgspec.msgpack.Decoder(m.Task)
 T = TypeVar("T")
 
@@ -52,8 +57,8 @@ class Client(concurrent.futures.Executor):
     """An executor on a wattflow server.
 
     Args:
-        server: Its address; the server of this machine unless told otherwise.
-        token: For that server; this machine's own unless told otherwise.
+        server: Its address; else ``WATTFLOW_SERVER``, else the server of this machine.
+        token: For that server; else what ``WATTFLOW_TOKEN_FILE`` holds, else this machine's own.
         name: What the workflow is called.
         objective: ``energy``, ``response``, ``makespan``, ``edp``, ``cost`` or ``utilisation``: which policy decides.
         deadline: Seconds (or ``"2h"``) until everything should have ended.
@@ -74,6 +79,10 @@ class Client(concurrent.futures.Executor):
         patience: str | float = "5min",
     ) -> None:
         home = Home.of()
+        # A token of the environment goes to no other server than that of the environment.
+        if server is None:
+            server = os.environ.get(SERVER) or None
+            token = token or _given_token(os.environ.get(TOKEN_FILE))
         if server is not None:
             check_server(server)
         if objective is not None and objective not in get_args(m.Objective):
@@ -410,6 +419,10 @@ class Client(concurrent.futures.Executor):
             if time.monotonic() > end_s:
                 raise TimeoutError(f"the joules of task {key} are not known yet")
             time.sleep(0.1)
+
+
+def _given_token(file: str | None) -> str | None:
+    return small_text(Path(file), "token").strip() if file else None
 
 
 def joules(text: str | float) -> float:

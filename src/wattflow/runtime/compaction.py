@@ -167,7 +167,7 @@ async def _elsewhere(wanted: str) -> str:
 
 def _process() -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
-    command = [sys.executable, "-m", "wattflow.runtime.compaction"]
+    command = [sys.executable, "-P", "-m", "wattflow.runtime.compaction"]
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 

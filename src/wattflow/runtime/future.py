@@ -10,7 +10,7 @@ from wattflow.model import units
 from wattflow.model.errors import WattflowError
 
 WIDEST_BAND = 10.0
-"""A band wider than this from end to end says no more than that the task was too short for its meter."""
+"""A band wider than this from end to end is told beside its joules: the task was short for its meter, or idle."""
 
 
 class TaskFailed(WattflowError):
@@ -41,9 +41,11 @@ class TaskEnergy:
 
 def human_joules(joules: float, low_j: float, high_j: float) -> str:
     """Write joules for a person, the same number wherever they are told; and that they are little worth, where so."""
-    # Nought to nought, too: no meter saw it.
-    told = ", too short to tell" if high_j >= WIDEST_BAND * max(low_j, 0.0) else ""
-    return units.human_energy(joules) + told
+    if high_j < WIDEST_BAND * max(low_j, 0.0):
+        return units.human_energy(joules)
+    # By its end, not by a cause: the longest sleep has as wide a band as a task of a moment.
+    most = f"up to {units.human_energy(high_j)}" if high_j > 0.0 else "seen by no meter"
+    return f"{units.human_energy(joules)}, {most}"
 
 
 class Submitter(Protocol):

@@ -160,7 +160,7 @@ async def _elsewhere(given: bytes) -> dict[str, Any]:
     """Results of a process of its own. Raises OSError with what it said where it failed."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "wattflow.server.forecasting", stdin=pipe, stdout=pipe, stderr=pipe,
+        sys.executable, "-P", "-m", "wattflow.server.forecasting", stdin=pipe, stdout=pipe, stderr=pipe,
         start_new_session=True, limit=ANSWER_BYTES,
     )  # fmt: skip
     try:

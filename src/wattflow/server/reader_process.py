@@ -109,7 +109,7 @@ class ReaderProcess:
                 return None
             if self._process is None or self._process.poll() is not None:
                 self._end()
-                command = [sys.executable, "-m", "wattflow.server.reader_process"]
+                command = [sys.executable, "-P", "-m", "wattflow.server.reader_process"]
                 pipe = subprocess.PIPE
                 # A session of its own: Ctrl-C in the server's terminal is the server's to handle.
                 self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)

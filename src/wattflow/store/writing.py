@@ -78,7 +78,7 @@ class WritingProcess:
 
     def _start(self) -> None:
         self._socket, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "wattflow.store.writing", str(self._store), str(theirs.fileno()),
+        command = [sys.executable, "-P", "-m", "wattflow.store.writing", str(self._store), str(theirs.fileno()),
                    str(self._patience_s)]  # fmt: skip
         self._process = subprocess.Popen(
             command,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from wattflow.cli import run_command
 from wattflow.cli.main import app
 from wattflow.frames import library
 from wattflow.lab.explore.design import bundled
 from wattflow.policy import registry
+from wattflow.runtime.connection import Connection
 
 
 def wattflow(*arguments: object) -> Result:
@@ -67,6 +71,25 @@ def test_what_is_no_text_is_no_script(data: bytes, tmp_path: Path) -> None:
     """Told in one line as of a workflow, and before a server is asked for."""
     (tmp_path / "bin.py").write_bytes(data)
     assert "is no Python script" in refused("run", tmp_path / "bin.py", "--home", tmp_path / "none")
+
+
+@pytest.mark.parametrize("option", [("--objective", "nonsense"), ("--retries", "7"), ("--detach",)])
+def test_what_a_script_cannot_be_given_is_refused_by_name(option: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "some.py").write_text("print('it ran')")
+    said = refused("run", tmp_path / "some.py", *option, "--home", tmp_path / "none")
+    assert said.startswith(f"error: {option[0]}: is of a workflow") and "it ran" not in said
+
+
+def test_a_script_is_told_of_a_server_without_nodes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_command, "FIRST_LOOK_S", 0.0)
+    for states, said in (((), "the server has no node"), (("down",), "all 1 nodes are down"), (("up", "down"), "")):
+        rows = [{"state": state} for state in states]
+        server = SimpleNamespace(patiently=lambda *_, rows=rows: rows)
+        run_command._wait_for_node(cast(Connection, server), False)
+        told = capsys.readouterr().err
+        assert told.startswith(said) and bool(told) == bool(said)
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,9 @@ def typed(policy: str, cap: object, *more: object, code: int = 0) -> str:
 def series(folder: Path, text: str) -> tuple[float, tuple[float, ...]]:
     file = folder / "cap.csv"
     file.write_text(text, encoding="utf-8")
-    found = capped(str(file), "power-cap")[0].series
-    return found.step_s, found.values
+    cap, _ = capped(str(file), "power-cap")
+    assert cap is not None
+    return cap.series.step_s, cap.series.values
 
 
 def test_settings_of_the_policy_stay_beside_a_cap() -> None:
@@ -90,6 +91,23 @@ def test_a_server_is_not_begun_with_a_bad_cap(tmp_path: Path) -> None:
 def test_a_share_out_of_range_is_refused(share: str) -> None:
     with pytest.raises(InvalidInput, match=r"share = .* is out of range; it is 0\.01 to 10"):
         registry.load(f"power-cap:share={share}")
+
+
+@pytest.mark.parametrize("settings", ["watts=0", "watts=500:share=0.5", "share=0.5:watts=500", "watts=0:share=0.5"])
+def test_a_policy_has_one_cap(settings: str) -> None:
+    with pytest.raises(InvalidInput, match="watts=W above 0, or share=S of all nodes' full watts: one of the two"):
+        registry.load(f"power-cap:{settings}")
+
+
+def test_the_policys_own_watts_are_told_as_the_options_are() -> None:
+    told = [
+        CliRunner().invoke(app, [*PLAIN, *words, "-o", "json"])
+        for words in (("power-cap", "--cap-w", "500"), ("power-cap:watts=500",))
+    ]
+    assert [done.exit_code for done in told] == [0, 0] and "cap: above it" in told[1].stderr
+    of_option, of_policy = (json.loads(done.stdout)["cap"] for done in told)
+    assert of_option == of_policy and of_policy["watts"] == 500.0
+    assert told[0].stderr == told[1].stderr
 
 
 def test_results_tell_the_cap_and_how_it_was_kept(tmp_path: Path) -> None:

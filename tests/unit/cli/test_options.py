@@ -52,7 +52,22 @@ def test_every_option_has_a_line_on_the_page_and_something_that_types_it(monkeyp
     assert not commands.untested(), "each option is typed by a test, a benchmark, make or an example; else it goes"
 
 
-def test_what_up_is_told_reaches_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("driver", "options"),
+    [
+        ("dask", {"--scheduler": "tcp://127.0.0.1:8786"}),
+        ("slurm", {"--partition": "long"}),
+        ("simulated", {"--cluster": "mixed"}),
+        ("agents", {
+            "--suspend-command": "off {node}", "--resume-command": "on {node}",
+            "--wake-on-lan": "n=00:00:00:00:00:01", "--watts-command": "watts {node}",
+            "--redfish": "https://{node}-bmc", "--redfish-login": "login", "--redfish-ca": "ca.pem",
+        }),
+    ],
+)  # fmt: skip
+def test_what_up_is_told_reaches_the_server(
+    driver: str, options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[list[str]] = []
 
     def spawn(command: list[str], *_: object, **__: object) -> object:
@@ -62,23 +77,57 @@ def test_what_up_is_told_reaches_the_server(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(up, "_spawn", spawn)
     monkeypatch.setattr(up, "_wait_for_server", lambda *_: None)
     monkeypatch.setattr(home.Home, "url", lambda _: "http://127.0.0.1:1")
-    options = {
-        "--scheduler": "tcp://127.0.0.1:8786", "--partition": "long", "--suspend-command": "off {node}",
-        "--resume-command": "on {node}", "--wake-on-lan": "n=00:00:00:00:00:01", "--watts-command": "watts {node}",
-        "--redfish": "https://{node}-bmc", "--redfish-login": str(tmp_path / "login"),
-        "--redfish-ca": str(tmp_path / "ca.pem"),
-    }  # fmt: skip
+    monkeypatch.chdir(tmp_path)
     words = [word for pair in options.items() for word in pair]
     objects = str(tmp_path / "objects")
-    more = ["--home", str(tmp_path / "h"), "--port", "0", "--no-agent", "--upgrade", "--objects", objects]
+    more = ["--home", "./-dash", "--port", "0", "--no-agent", "--upgrade", "--objects", objects, "--driver", driver]
     more += ["--log", "json", "--keep-journal", "3MiB"]
     typed("up", *more, *words)
     (command,) = seen
-    told = serving._parser().parse_args(command[3:])
-    assert told.upgrade and told.objects == objects and told.home == str(tmp_path / "h")
+    told = serving._parser().parse_args(command[4:])
+    assert told.upgrade and told.objects == objects and told.home == "-dash"
     assert told.log == "json" and told.keep_journal_bytes == 3 << 20
     for name, value in options.items():
         assert f"{name[2:].replace('-', '_')}={value}" in told.driver_option
+    seen.clear()
+    for other in {"dask", "slurm", "simulated", "agents"} - {driver}:
+        said = typed("up", "--home", "other", "--port", "0", "--driver", other, *words[:2], code=2)
+        assert said.startswith(f"error: {words[0]}: is of --driver {driver}; the driver here is {other}")
+    assert not seen and not (tmp_path / "other").exists()
+
+
+WRONG = [("--gpu-sharing", "foo", "time-slice"), ("--cpus", "1e9", "at most 100000"), ("--cpus", "nan", "above 0"),
+         ("--preload", "cloudpickle,nosuchmodule", "nosuchmodule"), ("--preload", ".x", "'.x'"),
+         ("--tasks-as", "podman:", "needs an image")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("option", "value", "said"), WRONG)
+def test_an_agent_that_could_never_start_is_refused_before_its_server(
+    option: str, value: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up, "_spawn", lambda *_, **__: pytest.fail("something was started"))
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "token").chmod(0o600)
+    alone = ("server", "agent", "--server", "http://127.0.0.1:1", "--token-file", str(tmp_path / "token"))
+    for command in (("up", "--home", str(tmp_path / "home"), "--port", "0"), alone):
+        told = typed(*command, option, value, code=2)
+        assert told.startswith(f"error: {option}: ") and said in told
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("none", [("--no-agent",), ("--driver", "simulated")])
+def test_options_of_an_agent_that_is_not_started_are_refused(none: tuple[str, ...], tmp_path: Path) -> None:
+    for option in (("--cpus", "2"), ("--gpu-sharing", "mps"), ("--fpgas", "1"), ("--preload", "json")):
+        told = typed("up", "--home", str(tmp_path / "home"), *none, *option, code=2)
+        assert told.startswith(f"error: {option[0]}: is of the agent") and not (tmp_path / "home").exists()
+
+
+def test_an_agent_says_what_memory_it_can_offer(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    for memory, why in (("lots", "not a size"), ("0", "above 0"), ("1e30", "at most")):
+        said = typed("server", "agent", "--server", "http://127.0.0.1:1", "--token-file", str(tmp_path / "token"),
+                     "--memory", memory, code=2)  # fmt: skip
+        assert said.startswith("error: --memory: ") and why in said
 
 
 def test_an_agent_says_what_is_wrong_with_a_duration(tmp_path: Path) -> None:

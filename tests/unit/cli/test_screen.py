@@ -33,9 +33,9 @@ def test_nothing_is_told_to_nobody() -> None:
 
 
 def test_joules_are_the_same_number_wherever_they_are_told() -> None:
-    """`report` adds up what `ps` shows; that a task was too short for its meter is told beside it."""
+    """`report` adds up what `ps` shows; how many joules there may be is told beside them."""
     short, long = {"low_j": 0.0, "high_j": 2.0}, {"low_j": 0.1, "high_j": 0.3}
-    assert energy_of({"energy_j": 0.188, **short}) == f"{units.human_energy(0.188)}, too short to tell"
+    assert energy_of({"energy_j": 0.188, **short}) == f"{units.human_energy(0.188)}, up to 2 J"
     assert energy_of({"energy_j": 0.188, **long}) == units.human_energy(0.188) == "0.188 J"
     assert energy_of({"energy_j": None, **short}) is None
 

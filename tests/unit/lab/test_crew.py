@@ -76,6 +76,16 @@ def test_processes_give_what_this_one_gives() -> None:
     assert squares(Squares(), list(range(12)), 2) == alone
 
 
+def test_modules_of_the_users_folder_do_not_stand_for_pythons_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("copy", "types", "queue", "random"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not this one')\n")
+    monkeypatch.chdir(tmp_path)
+    assert squares(Squares(), [3], 2)[3] == 9
+    assert "PYTHONSAFEPATH" not in os.environ
+
+
 def test_an_error_elsewhere_comes_back_as_it_was() -> None:
     work = Squares(refused=frozenset({3}))
     with pytest.raises(InvalidInput, match="number 3: is refused") as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,3 +78,23 @@ def test_joules_as_people_type_them(text: str | float, value: float) -> None:
 def test_what_is_no_energy(text: str) -> None:
     with pytest.raises(ValueError, match="is not an energy"):
         joules(text)
+
+
+def test_the_environment_names_server_and_token_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its token goes to no server that the script names itself."""
+    (tmp_path / "user.token").write_text("its own\n")
+    (tmp_path / "given").write_text("given\n")
+    asked: list[tuple[str, str]] = []
+
+    def connect(self: Client) -> None:
+        asked.append((self._server, self._token))
+        raise ConnectionError
+
+    monkeypatch.setattr(Client, "_connect", connect)
+    for variable, value in (("HOME", tmp_path), ("SERVER", "http://127.0.0.1:9"), ("TOKEN_FILE", tmp_path / "given")):
+        monkeypatch.setenv(f"WATTFLOW_{variable}", str(value))
+    for arguments in ((), (None, "typed"), ("http://127.0.0.1:8",), ("http://127.0.0.1:8", "typed")):
+        with pytest.raises(ConnectionError):
+            Client(*arguments)
+    nine, eight = "http://127.0.0.1:9", "http://127.0.0.1:8"
+    assert asked == [(nine, "given"), (nine, "typed"), (eight, "its own"), (eight, "typed")]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import cloudpickle
+import msgspec
 import pytest
 
 from wattflow.runtime import messages as m
@@ -27,3 +30,21 @@ def test_a_call_is_loaded_and_made_or_refused(tmp_path: Path, python: str, outco
         assert ended.result is not None and ended.result.data is not None and pickle.loads(ended.result.data) == 41
     else:
         assert words in (ended.reason or "")
+
+
+def test_functions_find_their_modules_beside_files_that_are_called_as_pythons_own(tmp_path: Path) -> None:
+    folder = tmp_path / "attempt"
+    folder.mkdir()
+    for name in ("copy", "types", "queue", "random", "token"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not this one')\n")
+    (tmp_path / "mine.py").write_text("def double(x):\n    return 2 * x\n")
+    spec = m.Task(key="t", name="t", function="0" * 64, python=zygote.PYTHON, variants=[m.Variant()])
+    lease = m.Lease(fence=1, task=2, number=3, node="n", workflow="w", spec=spec)
+    by_name = b"cmine\ndouble\n."  # as a function of a module is pickled
+    (folder / "lease").write_bytes(m.pack(Errand(lease, [by_name, pickle.dumps(((21,), {}))])))
+    command = [sys.executable, "-P", "-m", "wattflow.runtime.executors.once", str(folder)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    ended = msgspec.msgpack.decode((folder / "ended").read_bytes(), type=m.Ended)
+    assert ended.outcome == "done", ended.reason
+    assert ended.result is not None and ended.result.data is not None and pickle.loads(ended.result.data) == 42

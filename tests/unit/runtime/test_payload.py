@@ -144,7 +144,8 @@ def test_a_module_that_holds_what_cannot_travel_is_sent_by_name(beside: ModuleTy
         dump_call((beside.lock,), {}, Path)
 
 
-def test_a_band_as_wide_as_a_task_is_short_is_told_beside_the_joules() -> None:
-    assert str(TaskEnergy(0.05, 0.03, 5.3, "modelled", 1)) == "0.05 J, too short to tell (0.03 to 5.3 J, modelled)"
-    assert str(TaskEnergy(0.0, 0.0, 0.0, "modelled", 1)) == "0 J, too short to tell (0 to 0 J, modelled)"
+def test_a_wide_band_is_told_beside_the_joules_and_no_cause_of_it() -> None:
+    assert "short" not in str(TaskEnergy(9.0, 0.0, 296.0, "attributed", 1)), "a sleep of eight seconds is as unsure"
+    assert str(TaskEnergy(0.05, 0.03, 5.3, "modelled", 1)) == "0.05 J, up to 5.3 J (0.03 to 5.3 J, modelled)"
+    assert str(TaskEnergy(0.0, 0.0, 0.0, "modelled", 1)) == "0 J, seen by no meter (0 to 0 J, modelled)"
     assert str(TaskEnergy(10.0, 9.0, 12.0, "measured", 1)).startswith("10")

@@ -172,3 +172,14 @@ def test_what_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in ("podman", "docker:x", "self:x", "apptainer:"):
         with pytest.raises(InvalidInput, match="--tasks-as"):
             choose(wrong)
+
+
+def test_an_image_that_runs_no_python_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "podman").write_text(
+        '#!/bin/sh\ncase "$*" in *good*) exit 0;; esac\necho "Error: no such image" >&2\nexit 125\n'
+    )
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert choose("podman:good").contained
+    with pytest.raises(InvalidInput, match="podman:nosuch runs no Python here: Error: no such image"):
+        choose("podman:nosuch")

@@ -53,7 +53,7 @@ def run(frame: Frame, words: Sequence[str], port: int) -> None:
     try:
         for role in roles(frame, port):
             # The interpreter that runs us, whatever is on the PATH.
-            command = [sys.executable, "-m", "wattflow.cli", *words, *role]
+            command = [sys.executable, "-P", "-m", "wattflow.cli", *words, *role]
             started.append((" ".join(role), subprocess.Popen(command)))
         while all(process.poll() is None for _, process in started):
             time.sleep(_LOOK_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import signal
 import sys
@@ -17,16 +18,26 @@ from typing import Generic, Self
 from wattflow.lab.run.work import TRIES, Answer, Deliver, Piece, Wait, Work, told, understood
 from wattflow.model.errors import WattflowError
 
+_SAFE = "PYTHONSAFEPATH"
+
 
 @contextlib.contextmanager
 def without_script() -> Iterator[None]:
-    """Processes started here know nothing of the user's script: they would run it again, each of them."""
-    script = sys.modules["__main__"]
+    """Processes started here know nothing of the user's script: they would run it again, each of them.
+
+    Nor do they look for Python's own modules in the current folder before they have our path: `copy.py` may lie there.
+    """
+    script, safe = sys.modules["__main__"], os.environ.get(_SAFE)
     sys.modules["__main__"] = types.ModuleType("__main__")
+    os.environ[_SAFE] = "1"
     try:
         yield
     finally:
         sys.modules["__main__"] = script
+        if safe is None:
+            del os.environ[_SAFE]
+        else:
+            os.environ[_SAFE] = safe
 
 
 @contextlib.contextmanager

@@ -185,7 +185,7 @@ def execute(data: bytes) -> tuple[bytes, bytes]:
         if not errand.lease.spec.isolate and errand.lease.spec.command is None:
             return m.pack(run_errand(errand, folder)), b""
         (folder / "lease").write_bytes(data)
-        command = [sys.executable, "-m", "wattflow.runtime.executors.once", str(folder)]
+        command = [sys.executable, "-P", "-m", "wattflow.runtime.executors.once", str(folder)]
         limit_s = errand.lease.spec.timeout_s
         fence = errand.lease.fence
         process = _RUNNING[fence] = subprocess.Popen(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -83,7 +83,32 @@ class SimulatedDriver(AgentsDriver):
         folder = self._folder / node.name
         curve = model_curve(node)
         energy = NodeEnergy(curve, folder / "meter", machine=stage.machine)
-        return Agent(DirectTransport(self, self._objects), node, stage, energy, stage, folder / "work")
+        transport, load = DirectTransport(self, self._objects), PlayedLoad(node, stage)
+        return Agent(transport, node, stage, energy, stage, folder / "work", load=load)
+
+
+class PlayedLoad:
+    """How busy a played node looks: by what is played there, not by the machine that plays."""
+
+    def __init__(self, node: m.Node, stage: Stage) -> None:
+        self._cpus, self._stage, self._last = node.cpus, stage, (time.monotonic(), 0.0)
+
+    def read(self, watts: float | None = None, provenance: str = "modelled", gpu_busy: Sequence[float] = ()) -> m.Load:
+        """Share of its processors that was at work since the last reading, and the memory asked for."""
+        (since_s, past_s), now_s = self._last, time.monotonic()
+        worked_s = self._stage.machine()["machine"]
+        self._last = (now_s, worked_s)
+        busy = (worked_s - past_s) / (self._cpus * max(1e-9, now_s - since_s))
+        return m.Load(
+            cpu_busy=min(1.0, max(0.0, busy)),
+            memory_used_bytes=sum(self._stage.memory_bytes.values()),
+            watts=watts,
+            provenance=provenance,
+            gpu_busy=list(gpu_busy),
+        )
+
+    def close(self) -> None:
+        """Nothing to let go of."""
 
 
 class Stage(NodeDevices):
@@ -95,6 +120,7 @@ class Stage(NodeDevices):
         self._stopped: dict[int, asyncio.Event] = {}
         self._since_s: dict[int, tuple[float, float]] = {}
         self._over_s = 0.0
+        self.memory_bytes: dict[int, int] = {}
 
     async def start(self) -> None:
         """The calls' processes are ready already."""
@@ -108,6 +134,7 @@ class Stage(NodeDevices):
         estimate_s = lease.spec.estimate_s
         stopped = self._stopped[lease.fence] = asyncio.Event()
         began_s = time.monotonic()
+        self.memory_bytes[lease.fence] = variant.memory_bytes
         # Never nought: a played attempt without CPU time would draw nothing and have no joules.
         self._since_s[lease.fence] = (began_s, max(variant.cpus, 1e-3))
         try:
@@ -125,7 +152,7 @@ class Stage(NodeDevices):
             result = called.result if called is not None and outcome == "done" else None
             return Finish(outcome, began_s, ended_s, cpu_s=cpu_s, result=result, reason=reason)
         finally:
-            del self._stopped[lease.fence]
+            del self._stopped[lease.fence], self.memory_bytes[lease.fence]
             since_s, cpus = self._since_s.pop(lease.fence)
             # Kept in the machine's sum: CPU time that vanished would be negative joules in the next window.
             self._over_s += (time.monotonic() - since_s) * cpus

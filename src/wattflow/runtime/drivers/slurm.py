@@ -175,7 +175,7 @@ class SlurmDriver(Reporting):
         command += ["-t", str(max(1, math.ceil(spec.timeout_s / 60)))] if spec.timeout_s else []
         command += [f"--gres=gpu:{max(1, math.ceil(variant.gpu))}"] if variant.gpu else []
         command += level_flags(lease.level)
-        command += ["--wrap", f"exec {sys.executable} -m wattflow.runtime.executors.once {place}"]
+        command += ["--wrap", f"exec {sys.executable} -P -m wattflow.runtime.executors.once {place}"]
         try:
             place.mkdir(parents=True, exist_ok=True)
             write_whole(place / "lease", m.pack(errand_of(lease, self._objects)))

@@ -36,6 +36,9 @@ INSIDE = "/wattflow-zygote.py"
 """Where a container sees the zygote's script."""
 LOWERED = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
 """Podman's own default exceeds what a container within a container may set."""
+PULL_S = 600.0
+"""Longest wait for a trial in a container, whose image may have to come from afar."""
+_TRIAL = "import json, socket, pickle"
 CHOICES = "auto, self, users, podman:IMAGE or apptainer:IMAGE"
 
 
@@ -110,7 +113,7 @@ class Privileges:
                      *_each("--env", passed)]  # fmt: skip
         # Both hand on descriptor 3.
         as_third = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.execvp(sys.argv[2], sys.argv[2:])"
-        return [sys.executable, "-c", as_third, str(control), *words, *inside]
+        return [sys.executable, "-P", "-c", as_third, str(control), *words, *inside]
 
     def folder(self, owner: str, workflow: str) -> Path:
         """Make the folder that a workflow's commands run in; only its owner's tasks look into it."""
@@ -151,6 +154,8 @@ def choose(wanted: str, passed: tuple[str, ...] = (), python: str = sys.executab
         if not image or shutil.which(kind) is None:
             missing = "is not installed here" if image else "needs an image"
             raise InvalidInput("--tasks-as", f"{kind} {missing}: {kind}:IMAGE")
+        if (said := _no_container(kind, image)) is not None:
+            raise InvalidInput("--tasks-as", f"{wanted} runs no Python here: {said}")
         return Privileges(kind, image, f"tasks run in containers ({kind}, {image})", passed)
     if kind not in ("auto", "self", "users") or image:
         raise InvalidInput("--tasks-as", f"{wanted!r} is not one of {CHOICES}")
@@ -164,6 +169,18 @@ def choose(wanted: str, passed: tuple[str, ...] = (), python: str = sys.executab
     return Privileges("self", about=said, passed=passed)
 
 
+def _no_container(kind: str, image: str) -> str | None:
+    """Say why an image runs no task here; None where it does: a trial tells, which brings the image, too."""
+    run = ["podman", "run", "--rm", *LOWERED] if kind == "podman" else ["apptainer", "--quiet", "exec", "--contain"]
+    command = [*run, image, "python3", "-P", "-c", _TRIAL]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PULL_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
+    return said[0] if done.returncode else None
+
+
 def _problem(made: Privileges, python: str) -> str | None:
     """Say why tasks cannot become other users here; None where they can: a trial tells."""
     if os.geteuid() != 0:
@@ -171,7 +188,7 @@ def _problem(made: Privileges, python: str) -> str | None:
     who = made.become("")
     assert who is not None
     # Tried for real: modes of a whole path, mounts and security modules cannot be told from outside.
-    command = [python, "-P", "-c", "import json, socket, pickle"]
+    command = [python, "-P", "-c", _TRIAL]
     try:
         subprocess.run(command, user=who["uid"], group=who["gid"], extra_groups=[], env=made.environment(), cwd="/",
                        capture_output=True, timeout=60, check=True)  # fmt: skip
