@@ -13,7 +13,7 @@ from types import TracebackType
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from kuberig.processes import free_ports
+from kuberig.processes import free_row
 from kuberig.rig import Rig
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
@@ -31,7 +31,8 @@ class OurScheduler:
         self, rig: Rig, policy: str = "least-energy", text: str = "", name: str = "wattflow", more: Sequence[str] = ()
     ) -> None:
         self.rig, self.policy, self.name, self.more = rig, policy, name, more
-        (port,) = free_ports(1)
+        # a frame's other processes listen at the ports after it
+        port = free_row(8)
         self.url = f"http://127.0.0.1:{port}"
         self.folder = tempfile.TemporaryDirectory(prefix="wf-scheduler-")
         self.config = Path(self.folder.name) / "scheduler.toml"

@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import signal
+import random
 import socket
 import subprocess
 import time
@@ -145,6 +146,22 @@ def free_ports(count: int) -> list[int]:
     finally:
         for one in sockets:
             one.close()
+
+
+def free_row(count: int) -> int:
+    """Return the first of so many ports in a row that are free now; no outgoing connection is ever given one of them."""
+    while True:
+        first = random.randrange(20_000, 30_000)
+        sockets = [socket.socket() for _ in range(count)]
+        try:
+            for port, one in enumerate(sockets, first):
+                one.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+        finally:
+            for one in sockets:
+                one.close()
 
 
 def listening(port: int) -> bool:
