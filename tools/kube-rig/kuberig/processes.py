@@ -6,8 +6,8 @@ import contextlib
 import ctypes
 import json
 import os
-import signal
 import random
+import signal
 import socket
 import subprocess
 import time
@@ -149,7 +149,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_row(count: int) -> int:
-    """Return the first of so many ports in a row that are free now; no outgoing connection is ever given one of them."""
+    """Return the first of so many free ports in a row, none of which an outgoing connection is ever given."""
     while True:
         first = random.randrange(20_000, 30_000)
         sockets = [socket.socket() for _ in range(count)]
