@@ -275,7 +275,7 @@ class Capping:
         self._ending.begin(self._end(str(self._decider.keeper)))
 
     async def _end(self, last: str) -> None:
-        await self._stored()
+        await self._raised()
         # Unless another cap has come meanwhile.
         if self._decider.keeper == last:
             self._decider.cap(None)
@@ -283,8 +283,14 @@ class Capping:
 
     async def _lift(self) -> None:
         self._decider.cap(keeper(KEEPER, "inf", alone=True))
-        await self._stored()
+        await self._raised()
         self._decider.keeper = None
+
+    async def _raised(self) -> None:
+        """Wait for the turn that gives all clocks back: one that was under way had its step before, and ends first."""
+        await self._stored()
+        if self._decider.lowered():
+            await self._stored()
 
     def _write(self) -> None:
         signals = {name: asdict(one) | {"until_s": _known(one.until_s)} for name, one in self.book.signals.items()}

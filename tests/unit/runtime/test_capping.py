@@ -182,6 +182,31 @@ def test_a_signal_lowers_the_clocks_at_once_and_its_end_gives_them_back(tmp_path
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("left", [False, True])
+def test_clocks_are_given_back_also_where_a_cap_ends_during_a_turn(left: bool, tmp_path: Path) -> None:
+    """Placements of one turn are made a few at a time: its step was before the end, by a signal or by a policy."""
+
+    async def body() -> None:
+        service, driver, writer = await begun(tmp_path, "power-cap:watts=90" if left else "fifo")
+        await busy(service)
+        if not left:
+            await service.capping.signal(Signal(90.0, "grid"), "me")
+        await until(lambda: driver.clock > 0.0, service)
+        tasks = [task(f"v{number}", estimate_s=1000.0) for number in range(40)]
+        await service.submit(m.Submission(workflow="v", tasks=tasks, seal=True), "me")
+        assert len(driver.leases) == 4
+        # One whose watts nobody knows takes all of them.
+        service.announce(m.Node(name="m", cpus=40.0, memory_bytes=1 << 30))
+        while service.turns.under_way is None:
+            await asyncio.sleep(0)
+        await (service.use("fifo") if left else service.capping.signal(Signal(None, "grid"), "me"))
+        await until(lambda: service.decider.policy == "fifo" and len(driver.leases) == 44, service)
+        assert not service.decider.lowered() and driver.clock == 0.0
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
 def test_a_signal_outlives_a_restart_and_is_journalled(tmp_path: Path) -> None:
     async def body() -> None:
         service, driver, writer = await begun(tmp_path)
