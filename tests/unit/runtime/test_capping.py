@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -101,6 +104,25 @@ def test_the_lowest_of_all_that_holds_counts() -> None:
     book.take(Signal(200.0, "for good"), 60.0, "me")
     assert book.changes(60.0, 3) == [] and book.at(160.0) == 200.0
     assert CapBook().changes(0.0) == [] and CapBook().at(0.0) == math.inf
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_changes_of_many_signals_are_found_without_asking_all_at_each(
+    hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice = random.Random(5)
+    book = CapBook(CapSeries(Series(70.0, (800.0, 300.0, 1e6)), 0.0))
+    for number in range(300):
+        from_s, watts = float(dice.randrange(1000)), float(dice.randrange(100, 1000))
+        book.take(Signal(watts, str(number), from_s=from_s, for_s=float(dice.randrange(1, 200))), 0.0, "me")
+    if hidden:
+        book.take(Signal(50.0, "lowest"), 0.0, "me")
+    edges = [(time_s, book.at(time_s)) for time_s in [0.0, *book.edges(0.0)]]
+    changed = [this for before, this in pairwise(edges) if this[1] != before[1]]
+    assert changed[16:] or hidden
+    asked = Mock(wraps=book.at)
+    monkeypatch.setattr(book, "at", asked)
+    assert book.changes(0.0) == changed[:16] and asked.call_count == 1
 
 
 def test_a_signal_begins_now_and_lasts_as_long_as_it_says() -> None:
