@@ -390,6 +390,24 @@ def test_a_signal_above_the_policys_own_cap_lifts_it_not(tmp_path: Path) -> None
     asyncio.run(body())
 
 
+def test_a_raise_that_no_agent_heard_of_is_ordered_again(tmp_path: Path) -> None:
+    """The server was killed when the raise was on disk, and was back before its agent noticed."""
+
+    async def body() -> None:
+        service, driver, writer = await begun(tmp_path)
+        await busy(service)
+        await service.capping.signal(Signal(90.0, "grid"), "me")
+        await until(lambda: driver.clock > 0.0, service)
+        await service.capping.signal(Signal(None, "grid"), "me")
+        await until(lambda: service.decider.policy == "fifo", service)
+        await closed(service, writer)
+        service, driver, writer = await begun(tmp_path)
+        assert driver.levels == [m.Level("clock_mhz", 0.0)]
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
 @pytest.mark.parametrize("hidden", [False, True])
 def test_nobody_looks_where_nothing_changes(hidden: bool, tmp_path: Path) -> None:
     """A cap for good, and one below a series whose known changes it hides: no look before the next edge."""
