@@ -304,6 +304,26 @@ def test_an_objective_or_another_policy_lifts_no_cap(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_an_objective_outlives_a_restart_below_a_cap(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await begun(tmp_path)
+        service.announce(NODE)
+        tasks = [task(str(number), estimate_s=1000.0) for number in range(4)]
+        await service.submit(m.Submission(workflow="w", tasks=tasks, seal=True, objective="makespan"), "me")
+        assert service.decider.policy == "heft"
+        await service.capping.signal(Signal(90.0, "grid"), "me")
+        await until(lambda: driver.clock > 0.0, service)
+        await closed(service, writer)
+        service, driver, writer = await begun(tmp_path)
+        assert at.is_keeper(service.decider.policy)
+        await service.capping.signal(Signal(None, "grid"), "me")
+        await until(lambda: not at.is_keeper(service.decider.policy), service)
+        assert service.decider.policy == "heft" and service.decider.own == "fifo" and driver.clock == 0.0
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
 def test_a_cap_of_the_start_is_kept_whatever_a_workflow_wants(tmp_path: Path) -> None:
     async def body() -> None:
         service, _, writer = await begun(tmp_path, "power-cap:watts=90")
