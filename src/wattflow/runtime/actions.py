@@ -323,16 +323,17 @@ class Actions:
         self._driver.level(node, level)
 
     def level_again(self, node: str) -> None:
-        """Order the level that the engine reckons with on a node: whoever comes back has full clock."""
+        """Order the level that the engine reckons with on a node: whoever comes back has full clock, or has not heard
+        of it, if it was ordered just before the server ended."""
         record = self._nodes.get(node)
         if record is None or not isinstance(self._driver, Levelling):
             return
         known, number = self._levels.get(node), self._decider.level_of(record.engine)
         # Of before the start only the engine knows, and it knows the clock alone.
         level = known if known is not None and known.kind == "cap_w" else _clock(record.spec, number)
-        if number and level is not None:
+        if level is not None:
             self._order(node, level)
-            self._stood_in |= {node} if known is None else set()
+            self._stood_in |= {node} if number and known is None else set()
 
     def _power(self, action: Action) -> None:
         node = self._nodes.by_engine(action.who)

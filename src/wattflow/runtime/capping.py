@@ -10,6 +10,7 @@ included, and gives back all clocks at its end.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import json
 import math
 from collections.abc import Callable, Collection, Coroutine
@@ -98,7 +99,7 @@ class CapBook:
     def at(self, time_s: float) -> float:
         """Return the cap at a time; inf where none holds."""
         held = [one.watts for one in self.signals.values() if one.from_s <= time_s < one.until_s]
-        return min([*held, self.series.at(time_s) if self.series is not None else math.inf])
+        return min([*held, self._series_w(time_s)])
 
     def edges(self, now_s: float, most: int = power_cap.AHEAD) -> list[float]:
         """Return when any of the caps begins, changes or ends next."""
@@ -110,13 +111,27 @@ class CapBook:
 
     def changes(self, now_s: float, most: int = power_cap.AHEAD) -> list[tuple[float, float]]:
         """Return when the cap changes next and what it is from then on, so many times at most."""
-        found, before_w = [], self.at(now_s)
+        found: list[tuple[float, float]] = []
+        before_w = self.at(now_s)
+        later = sorted(self.signals.values(), key=lambda one: one.from_s, reverse=True)
+        # The lowest first. To ask all signals at each of their edges would hold the loop up.
+        held: list[tuple[float, float]] = []
         for time_s in self.edges(now_s, most):
-            watts = self.at(time_s)
+            while later and later[-1].from_s <= time_s:
+                one = later.pop()
+                heapq.heappush(held, (one.watts, one.until_s))
+            while held and held[0][1] <= time_s:
+                heapq.heappop(held)
+            watts = min(held[0][0] if held else math.inf, self._series_w(time_s))
             if watts != before_w:
                 found.append((time_s, watts))
                 before_w = watts
-        return found[:most]
+            if len(found) == most:
+                break
+        return found
+
+    def _series_w(self, time_s: float) -> float:
+        return self.series.at(time_s) if self.series is not None else math.inf
 
 
 def _listed(signals: Collection[str]) -> str:
@@ -275,7 +290,7 @@ class Capping:
         self._ending.begin(self._end(str(self._decider.keeper)))
 
     async def _end(self, last: str) -> None:
-        await self._stored()
+        await self._raised()
         # Unless another cap has come meanwhile.
         if self._decider.keeper == last:
             self._decider.cap(None)
@@ -283,8 +298,14 @@ class Capping:
 
     async def _lift(self) -> None:
         self._decider.cap(keeper(KEEPER, "inf", alone=True))
-        await self._stored()
+        await self._raised()
         self._decider.keeper = None
+
+    async def _raised(self) -> None:
+        """Wait for the turn that gives all clocks back: one that was under way had its step before, and ends first."""
+        await self._stored()
+        if self._decider.lowered():
+            await self._stored()
 
     def _write(self) -> None:
         signals = {name: asdict(one) | {"until_s": _known(one.until_s)} for name, one in self.book.signals.items()}

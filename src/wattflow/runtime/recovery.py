@@ -63,7 +63,9 @@ def restore(database: sa.Engine, writer: Writer, driver: Driver, folder: Path, p
     settings = reads.meta(database)
     service.learning.levels.restore(settings)
     if service.capping.restore(settings.get(META), policy, bool(still_open)):
-        pass  # its first look takes up the caps of now
+        # Its first look takes up the caps of now; at their end open work goes on by what it was submitted for.
+        if still_open:
+            decider.serve({w.objective for w in still_open})
     elif decider.policy != policy and not still_open:
         decider.use(policy)
     elif not any(w.objective for w in still_open):

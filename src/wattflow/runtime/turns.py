@@ -146,13 +146,16 @@ class Turns:
     ) -> None:
         self._begin, self._place, self._goes_on, self._end, self._failed = begin, place, goes_on, end, failed
         self.under_way: UnderWay | None = None
-        self.closed = self._planned = False
+        self.closed = self._planned = self._again = False
         self.alarm = Alarm(self.soon)
         self.took_s, self.took_cpu_s = Durations(), Durations()
 
     def soon(self) -> None:
-        """Take a turn with the loop's next round, one for all who ask until then."""
-        if not self._planned and not self.closed:
+        """Take a turn with the loop's next round, or after the one under way, one for all who ask until then."""
+        if self.under_way is not None:
+            # Its step was made before this was asked for.
+            self._again = True
+        elif not self._planned and not self.closed:
             self._planned = True
             asyncio.get_running_loop().call_soon(self._turn)
 
@@ -183,6 +186,9 @@ class Turns:
             if turn.all_placed and not (most == PIECE and self._goes_on(turn)):
                 self.under_way, self._planned = None, False
                 self._end(turn)
+                if self._again:
+                    self._again = False
+                    self.soon()
             else:
                 asyncio.get_running_loop().call_soon(lambda: self._go_on(time.perf_counter(), time.thread_time()))
         self.took_s.add(time.perf_counter() - began)

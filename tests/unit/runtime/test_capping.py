@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -103,6 +106,25 @@ def test_the_lowest_of_all_that_holds_counts() -> None:
     assert CapBook().changes(0.0) == [] and CapBook().at(0.0) == math.inf
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_changes_of_many_signals_are_found_without_asking_all_at_each(
+    hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice = random.Random(5)
+    book = CapBook(CapSeries(Series(70.0, (800.0, 300.0, 1e6)), 0.0))
+    for number in range(300):
+        from_s, watts = float(dice.randrange(1000)), float(dice.randrange(100, 1000))
+        book.take(Signal(watts, str(number), from_s=from_s, for_s=float(dice.randrange(1, 200))), 0.0, "me")
+    if hidden:
+        book.take(Signal(50.0, "lowest"), 0.0, "me")
+    edges = [(time_s, book.at(time_s)) for time_s in [0.0, *book.edges(0.0)]]
+    changed = [this for before, this in pairwise(edges) if this[1] != before[1]]
+    assert changed[16:] or hidden
+    asked = Mock(wraps=book.at)
+    monkeypatch.setattr(book, "at", asked)
+    assert book.changes(0.0) == changed[:16] and asked.call_count == 1
+
+
 def test_a_signal_begins_now_and_lasts_as_long_as_it_says() -> None:
     book = CapBook()
     for name, signal in (
@@ -182,6 +204,31 @@ def test_a_signal_lowers_the_clocks_at_once_and_its_end_gives_them_back(tmp_path
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("left", [False, True])
+def test_clocks_are_given_back_also_where_a_cap_ends_during_a_turn(left: bool, tmp_path: Path) -> None:
+    """Placements of one turn are made a few at a time: its step was before the end, by a signal or by a policy."""
+
+    async def body() -> None:
+        service, driver, writer = await begun(tmp_path, "power-cap:watts=90" if left else "fifo")
+        await busy(service)
+        if not left:
+            await service.capping.signal(Signal(90.0, "grid"), "me")
+        await until(lambda: driver.clock > 0.0, service)
+        tasks = [task(f"v{number}", estimate_s=1000.0) for number in range(40)]
+        await service.submit(m.Submission(workflow="v", tasks=tasks, seal=True), "me")
+        assert len(driver.leases) == 4
+        # One whose watts nobody knows takes all of them.
+        service.announce(m.Node(name="m", cpus=40.0, memory_bytes=1 << 30))
+        while service.turns.under_way is None:
+            await asyncio.sleep(0)
+        await (service.use("fifo") if left else service.capping.signal(Signal(None, "grid"), "me"))
+        await until(lambda: service.decider.policy == "fifo" and len(driver.leases) == 44, service)
+        assert not service.decider.lowered() and driver.clock == 0.0
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
 def test_a_signal_outlives_a_restart_and_is_journalled(tmp_path: Path) -> None:
     async def body() -> None:
         service, driver, writer = await begun(tmp_path)
@@ -252,6 +299,26 @@ def test_an_objective_or_another_policy_lifts_no_cap(tmp_path: Path) -> None:
             await service.use("no-such-policy")
         await service.capping.signal(Signal(None, "grid"), "me")
         await until(lambda: service.decider.policy == "sjf", service)
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_an_objective_outlives_a_restart_below_a_cap(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await begun(tmp_path)
+        service.announce(NODE)
+        tasks = [task(str(number), estimate_s=1000.0) for number in range(4)]
+        await service.submit(m.Submission(workflow="w", tasks=tasks, seal=True, objective="makespan"), "me")
+        assert service.decider.policy == "heft"
+        await service.capping.signal(Signal(90.0, "grid"), "me")
+        await until(lambda: driver.clock > 0.0, service)
+        await closed(service, writer)
+        service, driver, writer = await begun(tmp_path)
+        assert at.is_keeper(service.decider.policy)
+        await service.capping.signal(Signal(None, "grid"), "me")
+        await until(lambda: not at.is_keeper(service.decider.policy), service)
+        assert service.decider.policy == "heft" and service.decider.own == "fifo" and driver.clock == 0.0
         await closed(service, writer)
 
     asyncio.run(body())
@@ -338,6 +405,24 @@ def test_a_signal_above_the_policys_own_cap_lifts_it_not(tmp_path: Path) -> None
         clock = driver.clock
         await service.capping.signal(Signal(1e6, "grid"), "me")
         assert driver.clock == clock and service.decider.lowered()
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_a_raise_that_no_agent_heard_of_is_ordered_again(tmp_path: Path) -> None:
+    """The server was killed when the raise was on disk, and was back before its agent noticed."""
+
+    async def body() -> None:
+        service, driver, writer = await begun(tmp_path)
+        await busy(service)
+        await service.capping.signal(Signal(90.0, "grid"), "me")
+        await until(lambda: driver.clock > 0.0, service)
+        await service.capping.signal(Signal(None, "grid"), "me")
+        await until(lambda: service.decider.policy == "fifo", service)
+        await closed(service, writer)
+        service, driver, writer = await begun(tmp_path)
+        assert driver.levels == [m.Level("clock_mhz", 0.0)]
         await closed(service, writer)
 
     asyncio.run(body())
