@@ -145,6 +145,9 @@ class EngineDecider:
         counts = {resource: offered.get(resource, 0) for resource in self._resources}
         id = self.engine.node(facts, labels=wishes.labels(node), taints=wishes.taints(node), counts=counts)
         self._nodes[name], self._names[id] = id, name
+        # It has fewer levels, or is new with another curve: else the order of before were renewed for ever.
+        if not self.engine.describe(id)["frequency"]:
+            self._levels.at_full(name)
         if name in self._loads:  # the engine's node may be a new one, or have less than before
             self.set_load(name, self._loads[name])
 
@@ -159,6 +162,7 @@ class EngineDecider:
         for known in (self._curves, self._loads, self._offered, self._later):
             known.pop(name, None)
         self._overbooked.discard(name)
+        self._levels.at_full(name, gone=True)
         self.engine.put(protocol.GONE, id)
 
     def powered(self, name: str, state: protocol.Power) -> None:

@@ -105,6 +105,13 @@ class LevelOrders:
                 self._wanted.pop(name, None)
             self._changed.set()
 
+    def at_full(self, name: str, gone: bool = False) -> None:
+        """Take an order away whose node the engine reckons with at full clock by itself, or does not know any more."""
+        if gone:
+            self._clocks.pop(name, None)
+        if self._wanted.pop(name, None) is not None:
+            self._changed.set()
+
     async def run(self, client: Client, may: Callable[[], bool], tell: Callable[[str], None]) -> None:
         """Write orders while we lead, and give all back at the end; ``tell`` has a node looked at anew."""
         try:

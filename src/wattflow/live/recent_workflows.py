@@ -91,7 +91,7 @@ class Arrived:
         self._of_flow: dict[tuple[int, int], _Part] = {}
         self._of_task: dict[int, tuple[_Part, int]] = {}
         self._running: dict[int, _Running] = {}
-        self._begun = False
+        self._begun, self._since_s = False, -math.inf
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -118,6 +118,13 @@ class Arrived:
         # Twice what runs: the search is paid by as many placements.
         if len(self._running) > _SPARE and len(self._running) > _SPARE + 2 * int(engine.state.counts.running[0]):
             self._drop_lost(engine)
+
+    def begin_anew(self, now_s: float) -> None:
+        """Forget all, and watch only workflows that come from now on: what steps decided meanwhile is nobody's here."""
+        self.forgotten = self.arrived
+        for kept in (self._parts, self._of_flow, self._of_task, self._running):
+            kept.clear()
+        self._begun, self._since_s = True, now_s
 
     def _hear(self, engine: Engine, events: NDArray[np.void], now_s: float) -> bool:
         """Read the events that the step folded, in its order: kinds after kinds. Tell whether a workflow was sealed."""
@@ -147,7 +154,12 @@ class Arrived:
             for task in dict.fromkeys(tasks)
             if int(generations[p.row_of(task)]) & p.GENERATION_MASK == (task >> p.ROW_BITS) & p.GENERATION_MASK
         ]
-        flows = list(dict.fromkeys(int(owners[row]) for row in there if owners[row] > 0))
+        submit_s = engine.state.workflows["submit"]
+        flows = [
+            flow
+            for flow in dict.fromkeys(int(owners[row]) for row in there if owners[row] > 0)
+            if submit_s[flow] >= self._since_s
+        ]
         due = []
         for flow in flows:
             known = self._of_flow.get((flow, int(engine.state.workflows["generation"][flow])))

@@ -73,6 +73,9 @@ class Adviser(Protocol):
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
         """The policy to use from the next step on, if it is another."""
 
+    def skip(self, now_s: float) -> None:
+        """Let a step pass that is not the policy's doing: whoever is there by then is not judged by what it decided."""
+
     def news(self) -> Remembered | None:
         """Return the news to journal since the last call, if any."""
 
@@ -160,6 +163,11 @@ class Shielding:
             engine.policy.settings,
         )  # fmt: skip
         return None
+
+    def skip(self, now_s: float) -> None:
+        """Forget who is there: the ledger judges our choices, not a cap that slows everything down."""
+        self._arrived.begin_anew(now_s)
+        self._looked = self._arrived.arrived
 
     def news(self) -> Remembered | None:
         """Return the news to journal since the last call, if any."""

@@ -225,8 +225,10 @@ class JournaledEngine:
 
     def _look_ahead(self, now_s: float) -> Policy | None:
         """Ask the rehearsal. One that fails is not asked again: what it would have chosen is advice."""
-        # What it would choose is no policy that keeps a cap.
-        if self.rehearsing is None or self.keeper is not None:
+        if self.rehearsing is None:
+            return None
+        if self.keeper is not None:  # what it would choose is no policy that keeps a cap
+            self.rehearsing.skip(now_s)
             return None
         try:
             return self.rehearsing.consider(self.engine, now_s)

@@ -129,6 +129,35 @@ def test_an_order_is_renewed_before_it_ends_and_one_of_an_earlier_life_is_taken_
     assert "n" in levels.due()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["pod restarted", "another curve", "opted out"])
+def test_an_order_ends_where_the_engine_goes_back_to_full_clock(how: str) -> None:
+    """A levels pod that is gone for less than it may be silent answers the standing order: it would be renewed."""
+    decider, levels, clock = begun(130.0, noted("n", CAN))
+    chosen = decider.step(0.0).choices
+    order = levels.due()["n"]
+    assert order is not None and level(decider, "n") > 0
+    order.until_s, order.answered = clock.now_s + LASTS_S, True
+    ours, answered = {ORDER: "{}", BY: "wattflow"}, {**CAN, "until_s": order.until_s}
+    tell(decider, noted("n", answered, **ours))
+    assert levels.due() == {}, "the engine has its clock still"
+    if how == "pod restarted":
+        tell(decider, noted("n", **ours))
+        tell(decider, noted("n", answered, **ours))
+    elif how == "another curve":
+        for choice in chosen:
+            decider.started(choice.uid)
+            decider.ended(choice.uid)
+        one = noted("n", answered, **ours)
+        decider.set_node(one, accounting.node_allocatable(one), PowerProfile((0, 4), (60, 160)))
+    else:
+        decider.drop_node("n")
+    assert how == "opted out" or level(decider, "n") == 0
+    assert levels.due() == {"n": None}
+    clock.now_s += LASTS_S
+    assert levels.due() == {"n": None} and levels.look() == []
+
+
 CONFIG = """
 policy = "power-cap"
 [params]

@@ -121,6 +121,34 @@ def test_watching_may_begin_late_and_tasks_may_have_no_workflow() -> None:
     assert len(np.unique(kept(arrived).workflow)) == 3
 
 
+def test_who_came_while_nobody_watched_is_not_taken_for_late() -> None:
+    engine, arrived = Engine("fifo", load_cluster("mixed")), Arrived()
+    flow, shape = engine.workflow(), engine.shape(SHAPE)
+    engine.put(TASK, shape, workflow=flow, estimate_s=1.0)
+    (early,) = step(engine, arrived, 0.0)
+    engine.put(STARTED, early)
+    engine.put(FINISHED, early)
+    engine.step(11.0)  # unseen, as those below
+    put_chain(engine, 1)
+    meanwhile = [placement.attempt for placement in engine.step(100.0).placements]
+    engine.step(7200.0)
+    arrived.begin_anew(7200.0)
+    assert arrived.arrived == arrived.forgotten == 1 and not len(arrived)
+    engine.put(TASK, shape, workflow=flow, estimate_s=1.0)  # one that is open still may grow
+    for attempt in meanwhile:
+        engine.put(STARTED, attempt)
+        engine.put(FINISHED, attempt)
+    put_chain(engine, 1)
+    (_, late) = step(engine, arrived, 7200.0)
+    engine.put(STARTED, late)
+    step(engine, arrived, 7201.0)
+    engine.put(FINISHED, late)
+    step(engine, arrived, 7211.0)
+    seen = arrived.seen()
+    assert seen.number == 1 and seen.end_s.tolist() == [7211.0]
+    assert seen.flows[0].workflow_submit_s.tolist() == [7200.0]
+
+
 def test_two_open_workflows_grow_beside_each_other() -> None:
     engine, arrived = Engine("fifo", load_cluster("mixed")), Arrived()
     shape, flows = engine.shape(SHAPE), [engine.workflow(), engine.workflow()]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from wattflow.cli import account_commands
-from wattflow.live import FINISHED, STARTED, TASK, Engine, Placement
+from wattflow.live import FINISHED, SEAL, STARTED, TASK, Engine, Placement
 from wattflow.live.shielding import Remembered, Shielding, typed
 from wattflow.model.errors import BrokenPolicy
 from wattflow.policy import registry
-from wattflow.policy.base import Policy
+from wattflow.policy.base import Policy, Seen
 from wattflow.policy.portfolio import PORTFOLIO
+from wattflow.runtime import capping
 from wattflow.runtime import messages as m
 from wattflow.runtime.decider import JournaledEngine
 from wattflow.server import admin_routes
@@ -104,6 +107,49 @@ def test_what_was_chosen_is_in_the_journal_and_a_restart_decides_alike() -> None
         decider.put(TASK, shape, estimate_s=10.0)
     assert first.step(500.0).placements == again.step(500.0).placements
     assert len({placement.node for placement in placed}) == 2  # the first by index, then by joules
+
+
+@pytest.mark.slow
+def test_a_cap_makes_no_workflow_late_to_the_shield() -> None:
+    """Steps that a cap decides are not the shield's: whoever came before them or under them is never entered."""
+    told: list[Seen] = []
+
+    class Asked(ThreadPoolExecutor):
+        def submit(self, work: object, policy: str, now_s: float, seen: Seen, *more: object) -> Future[Any]:  # type: ignore[override]
+            told.append(seen)
+            return Future()
+
+    name = "wattflow:shield=kubernetes"
+    decider = JournaledEngine(name, rehearsing=Shielding(name, Asked(1)))
+    for node in nodes():
+        decider.node(node)
+    shape = decider.shape([m.Variant(cpus=0.1, memory_bytes=1 << 20)], "f")
+
+    def come(now_s: float, count: int = 1) -> list[int]:
+        for tag in range(count):
+            flow = decider.workflow(tag, None)
+            decider.put(TASK, shape, workflow=flow, estimate_s=10.0)
+            decider.put(SEAL, flow)
+        return [placement.attempt for placement in decider.step(now_s).placements]
+
+    def end(attempts: list[int], now_s: float) -> None:
+        for kind in (STARTED, FINISHED):
+            for attempt in attempts:
+                decider.put(kind, attempt)
+        decider.step(now_s)
+
+    before = come(1.0)
+    decider.cap(capping.keeper(name, "500.0"))
+    end(before, 11.0)
+    end(come(100.0), 200.0)
+    slow = come(300.0)
+    decider.step(7199.0)
+    decider.cap(None)
+    end(slow, 7200.0)
+    come(7201.0, 4)
+    (seen,) = told
+    assert seen.number == 1 and [float(flow.workflow_submit_s[0]) for flow in seen.flows] == [7200.0] * 4
+    assert np.isnan(seen.end_s).all()
 
 
 def test_what_the_shield_chose_is_in_the_journal_and_in_a_snapshot(tmp_path: Path) -> None:

@@ -562,6 +562,9 @@ class Adviser:
             raise self.error
         return self.chosen
 
+    def skip(self, now_s: float) -> None:
+        raise AssertionError("nothing is capped here")
+
     def news(self) -> Any:
         return self.told
 
