@@ -89,7 +89,8 @@ async def _ask_all(rig: Rig) -> list[tuple[int, str, list[str]]]:
 async def _ask(api: Api, scheduler: Scheduler, case: JSON, number: int) -> tuple[JSON, str, str] | None:
     """Make a case real and leave its pod to our scheduler; the objects as they were, and the node.
 
-    None where the API server does not take the pod.
+    None where the API server does not take the pod, or where a controller changed what it is asked about meanwhile (one
+    evicts pods from tainted nodes): which of both worlds was decided in is not known then.
     """
     there = await asyncio.to_thread(_make, api, case)
     book = scheduler.book
@@ -115,8 +116,11 @@ async def _ask(api: Api, scheduler: Scheduler, case: JSON, number: int) -> tuple
         await _until(lambda: not book.records[uid].assumed)
     node = book.records[uid].node if uid in book.records else ""
     why = "" if node else book.refused.get(uid) or scheduler.decider.why(uid)
+    now = await asyncio.to_thread(_read, api)
     made["spec"].pop("nodeName", None)
     await _clean(api, scheduler)
+    if _facts(objects) != _facts(now, but=uid):
+        return None
     return {"id": number, "pod": made, **objects}, node, why
 
 
@@ -176,6 +180,16 @@ def _read(api: Api) -> JSON:
     """All objects as the API server has them."""
     spaces = [{"apiVersion": "v1", "kind": "Namespace", **one} for one in api.items("/api/v1/namespaces")]
     return {"nodes": api.items("/api/v1/nodes"), "pods": api.items("/api/v1/pods"), "objects": spaces}
+
+
+def _facts(objects: JSON, but: str = "") -> list[JSON]:
+    """Nodes and pods but for one, without what changes by itself and decides nothing."""
+    idle = ("resourceVersion", "managedFields", "annotations")
+    return [
+        one | {"metadata": {key: value for key, value in one["metadata"].items() if key not in idle}}
+        for one in (*objects["nodes"], *objects["pods"])
+        if one["metadata"]["uid"] != but
+    ]
 
 
 def _clear(api: Api) -> None:
