@@ -145,16 +145,13 @@ class EngineDecider:
         counts = {resource: offered.get(resource, 0) for resource in self._resources}
         id = self.engine.node(facts, labels=wishes.labels(node), taints=wishes.taints(node), counts=counts)
         self._nodes[name], self._names[id] = id, name
-        # It has fewer levels, or is new with another curve: else the order of before were renewed for ever.
-        if not self.engine.describe(id)["frequency"]:
-            self._levels.at_full(name)
+        self._levels.reckoned(name, int(self.engine.describe(id)["frequency"]))
         if name in self._loads:  # the engine's node may be a new one, or have less than before
             self.set_load(name, self._loads[name])
 
     def drop_node(self, name: str) -> None:
         """Forget a node. What we placed there ends here; the pods themselves are the cluster's business."""
-        id = self._nodes.pop(name, None)
-        if id is None:
+        if (id := self._nodes.pop(name, None)) is None:
             return
         for uid in list(self._on_node.pop(name, ())):  # copied: `ended` takes out of it
             self.ended(uid)
@@ -162,7 +159,7 @@ class EngineDecider:
         for known in (self._curves, self._loads, self._offered, self._later):
             known.pop(name, None)
         self._overbooked.discard(name)
-        self._levels.at_full(name, gone=True)
+        self._levels.dropped(name)
         self.engine.put(protocol.GONE, id)
 
     def powered(self, name: str, state: protocol.Power) -> None:
@@ -179,8 +176,7 @@ class EngineDecider:
 
         Of what is overbooked no more is told than is left: it bars pods that ask for some of it, not the others.
         """
-        id = self._nodes.get(name)
-        if id is None:
+        if (id := self._nodes.get(name)) is None:
             return
         self._loads[name] = amounts
         left = self._left_by_ours(name)

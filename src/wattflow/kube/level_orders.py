@@ -105,12 +105,18 @@ class LevelOrders:
                 self._wanted.pop(name, None)
             self._changed.set()
 
-    def at_full(self, name: str, gone: bool = False) -> None:
-        """Take an order away whose node the engine reckons with at full clock by itself, or does not know any more."""
-        if gone:
-            self._clocks.pop(name, None)
-        if self._wanted.pop(name, None) is not None:
+    def reckoned(self, name: str, level: int) -> None:
+        """Take an order away whose node the engine reckons with at full clock now: it would be renewed for ever.
+
+        No step has decided so: the node has fewer levels, as of a levels pod that starts anew, or another curve.
+        """
+        if level == 0 and self._wanted.pop(name, None) is not None:
             self._changed.set()
+
+    def dropped(self, name: str) -> None:
+        """Forget a node that is no longer ours to order."""
+        self._clocks.pop(name, None)
+        self.reckoned(name, 0)
 
     async def run(self, client: Client, may: Callable[[], bool], tell: Callable[[str], None]) -> None:
         """Write orders while we lead, and give all back at the end; ``tell`` has a node looked at anew."""

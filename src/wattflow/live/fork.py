@@ -133,6 +133,12 @@ def load(path: str | os.PathLike[str], policies: Mapping[str, Policy] | None = N
     return made, head["notes"]
 
 
+def note_anew(engine: Engine) -> None:
+    """Have the policy note its nodes anew, as it also does when one comes: an earlier version kept other notes."""
+    if not engine._nodes.changed:  # else it does so before it decides
+        engine._let_prepare()
+
+
 def described(policy: Policy) -> dict[str, Any]:
     """Return a policy as plain data: its name, its numbers, and what is set otherwise than usual."""
     encoder = Encoder({})
@@ -156,4 +162,4 @@ def policy_of(data: Mapping[str, Any], own: Mapping[str, Policy], source: str) -
     return replace(policy, params=data["params"], sleep_after_s=data["sleep_after_s"], settings=settings)
 
 
-__all__ = ["described", "fork", "load", "policy_of", "save"]
+__all__ = ["described", "fork", "load", "note_anew", "policy_of", "save"]

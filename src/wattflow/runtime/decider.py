@@ -274,6 +274,9 @@ class JournaledEngine:
         """Go on from a snapshot."""
         self.engine, notes = fork.load(path)
         self.shield = notes.get(SHIELD, {})
+        # Before the journal is replayed, whose calls it decides. What it notes follows from the nodes alone.
+        if self.engine.policy.name.partition(":")[0] == KEEPER:
+            fork.note_anew(self.engine)
 
     def _call(self, name: str, *arguments: Any, **fields: Any) -> Any:
         """Make a call of the engine and write it down; one that the engine refuses is not written."""

@@ -8,14 +8,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from wattflow.cli import account_commands
 from wattflow.live import FINISHED, SEAL, STARTED, TASK, Engine, Placement
 from wattflow.live.shielding import Remembered, Shielding, typed
+from wattflow.model.cluster import Series
 from wattflow.model.errors import BrokenPolicy
-from wattflow.policy import registry
+from wattflow.policy import registry, series, view
 from wattflow.policy.base import Policy, Seen
 from wattflow.policy.portfolio import PORTFOLIO
 from wattflow.runtime import capping
@@ -171,6 +173,44 @@ def test_what_the_shield_chose_is_in_the_journal_and_in_a_snapshot(tmp_path: Pat
         shape = again.shape([m.Variant(cpus=1.0, memory_bytes=1 << 20)], "f")
         again.put(TASK, shape, estimate_s=10.0)
     assert replayed.step(500.0).placements == loaded.step(500.0).placements
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["power-cap:watts=70", "power-cap:steps=70.0/60.0/130.0/100.0/40.0"])
+def test_a_snapshot_with_notes_of_an_earlier_version_is_replayed_as_it_was_decided(policy: str, tmp_path: Path) -> None:
+    """`power-cap` has had fewer blocks of notes: read by the places of now they are another cap."""
+
+    def decide(decider: JournaledEngine, from_s: float) -> None:
+        for now_s in np.arange(from_s, from_s + 50.0, 10.0).tolist():
+            decider.put(TASK, shape, estimate_s=30.0)
+            for placement in decider.step(now_s).placements:
+                decider.put(STARTED, placement.attempt)
+
+    first = JournaledEngine(policy)
+    for node in nodes():
+        first.node(msgspec.structs.replace(node, clocks_mhz=[4000.0, 3000.0, 2000.0]))
+    shape = first.shape([m.Variant(cpus=1.0, memory_bytes=1 << 20)], "f")
+    decide(first, 0.0)
+    assert first.lowered()
+    state, noted = first.engine.state, len(first.entries)
+    first.save(tmp_path / "now")
+    memory = np.array(state.memory)
+    state.replace(memory=memory[:1])
+    view.lay_out(
+        state, view.notes(*series.BLOCKS, "capped", "level"), capped=[1.0, 1.0], level=state.nodes["frequency"],
+        **series.blocks([Series(3600.0, (70.0,))]),
+    )  # fmt: skip
+    first.save(tmp_path / "earlier")
+    assert len(state.memory) < len(memory)
+    state.replace(memory=memory.copy())
+    decide(first, 50.0)
+    for name in ("now", "earlier"):
+        again = JournaledEngine(policy)
+        again.load(tmp_path / name)
+        assert np.array_equal(again.engine.state.memory, memory), name
+        again.replay(first.entries[noted:])
+        assert np.array_equal(again.engine.state.nodes["frequency"], state.nodes["frequency"])
+        assert again.engine.state.tasks["state"].tolist() == state.tasks["state"].tolist()
 
 
 def test_a_service_that_ends_ends_its_shield(tmp_path: Path) -> None:
