@@ -50,7 +50,7 @@ def pod_requests(pod: objects.Pod) -> Amounts:
         total |= _pod_level(pod, spec.resources)
     _add(total, amounts(spec.overhead))
     # Zeros are left out: equal needs then share one shape of the engine (`EngineDecider._shape`).
-    total = _within(total)
+    total = within(total)
     total[PODS] = 1
     shared = gpus.wish(pod)
     if shared is not None:
@@ -64,14 +64,15 @@ def _plain(requests: tuple[tuple[tuple[str, str], ...], ...]) -> Amounts:
     total: Amounts = {}
     for one in requests:
         _add(total, amounts(dict(one)))
-    return _within(total) | {PODS: 1}
+    return within(total) | {PODS: 1}
 
 
-def _within(total: Amounts) -> Amounts:
+def within(total: Amounts) -> Amounts:
+    """Return what a node accounts for, no more of each than can be counted."""
     return {
         name: min(value, _MOST_M if name == CPU else _MOST)
         for name, value in total.items()
-        if value and counted(name)
+        if value > 0 and counted(name)
     }  # fmt: skip
 
 
