@@ -226,7 +226,7 @@ def _measure(
     left = sorted({f"j{task}" for task in range(len(day.cores))} - {name for name, *_ in rows})
     # who has no place by the end has waited until then
     waits = {f"j{i}": binds.at.get(f"j{i}", ended_s) - created_s[i] for i in range(len(day.cores))}
-    joules = _joules(names, rows, kubelets.spans, began_s, ended_s, speedup)
+    joules = _joules(names, rows, asleep(kubelets.spans, wake_s), began_s, ended_s, speedup)
     rivals = _simulated(day, names, wake_s, enter_s, speedup)
     long = sorted((name for name, wait_s in waits.items() if wait_s > wake_s + 10), key=lambda name: -waits[name])
     unneeded = [name for name in long if rivals["waits"][int(name[1:])] < 1.0]
@@ -269,11 +269,17 @@ def _pod(task: int, day: Day) -> JSON:
     return body
 
 
+def asleep(spans: Spans, wake_s: float) -> Spans:
+    """Return when nodes drew sleep watts, by when they were off: not while they woke, `wake_s` before they were on."""
+    return {name: [(from_s, until_s - wake_s) for from_s, until_s in some] for name, some in spans.items()}
+
+
 def _joules(
     names: list[str], rows: list[tuple[str, str, float, float, float]], spans: Spans,
     began_s: float, ended_s: float, speedup: float,
 ) -> float:  # fmt: skip
-    """Curves at the busy cores; nodes that are off draw their sleep watts, on their way idle watts."""
+    """Curves at the busy cores; nodes draw their sleep watts while they sleep, on their way there and back idle watts,
+    as in the simulator."""
     nodes = [_node(name) for name in names]
     plain = [(node, cores, began, ended) for _, node, cores, began, ended in rows]
     total = replay.energy_j(nodes, plain, began_s, ended_s)
@@ -314,8 +320,10 @@ def offline(nodes: int, minutes: float, seed: int, number: int = DAY, lag_s: flo
     least = least_j(day, [_node(name) for name in names]) * speedup
     long = (rivals["ours_waits"] > wake_s + 10) & (rivals["waits"] < 1.0)
     found = {"nodes": float(nodes), "pods": float(len(day.cores)), "waited": float(long.sum())}
-    ours_j, waits = decided(day, names, wake_s, enter_s, lag_s)
-    found["decided, waited"] = float(((waits > wake_s + 10) & (rivals["waits"] < 1.0)).sum())
+    ours_j, waits, beside_s = decided(day, names, wake_s, enter_s, lag_s)
+    long = (waits > wake_s + 10) & (rivals["waits"] < 1.0)
+    found["decided, waited"] = float(long.sum())
+    found["decided, of these while a node had room"] = float((long & (beside_s > 1.0)).sum())
     for name, against in (("all_on", rivals["on"]), ("kubernetes_600", rivals["600"])):
         found[f"decided_against_{name}"] = 100 * (1 - ours_j * speedup / against)
         found[f"at_most_against_{name}"] = 100 * (1 - least / against)
@@ -323,8 +331,33 @@ def offline(nodes: int, minutes: float, seed: int, number: int = DAY, lag_s: flo
     return found
 
 
-def decided(day: Day, names: list[str], wake_s: float, enter_s: float, lag_s: float = 0.0) -> tuple[float, np.ndarray]:
-    """Play the day through our scheduler in virtual time; joules of the rig's clock, and how long each pod waited."""
+def beside_room(day: Day, rows: Sequence[tuple[str, float, float]], names: list[str], since_s: float) -> np.ndarray:
+    """Seconds for which each pod, by its node, begin and end, waited longer than ``since_s`` while a node had room."""
+    changes = sorted(
+        change for (name, began_s, ended_s), cores in zip(rows, day.cores.tolist(), strict=True)
+        for change in ((began_s, name, -cores), (ended_s, name, cores))
+    )  # fmt: skip
+    free, index = np.full(len(names), float(CORES)), {name: i for i, name in enumerate(names)}
+    times, most = np.empty(len(changes) + 1), np.empty(len(changes) + 1)
+    times[0], most[0] = 0.0, CORES
+    for i, (at_s, name, more) in enumerate(changes, 1):
+        free[index[name]] += more
+        times[i], most[i] = at_s, free.max()
+    found = np.zeros(len(rows))
+    for i, (_, began_s, _) in enumerate(rows):
+        first_s = day.release_s[i] + since_s
+        if began_s > first_s:
+            part = slice(np.searchsorted(times, first_s, "right") - 1, np.searchsorted(times, began_s))
+            lasted_s = np.diff(np.append(np.maximum(times[part], first_s), began_s))
+            found[i] = lasted_s[most[part] >= day.cores[i]].sum()
+    return found
+
+
+def decided(
+    day: Day, names: list[str], wake_s: float, enter_s: float, lag_s: float = 0.0
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Play the day through our scheduler in virtual time; joules of the rig's clock, how long each pod waited, and for
+    how long beyond a wake and ten seconds while a node had room."""
     import operator_virtual as virtual
 
     text = CONFIG.format(policy=POLICY, port=0, hook="/bin/true", wake=wake_s, enter=enter_s, watts=SLEEP_W)
@@ -338,8 +371,9 @@ def decided(day: Day, names: list[str], wake_s: float, enter_s: float, lag_s: fl
     rows, spans = virtual.play(text, nodes, pods, day.release_s, day.runtime_s, times, lag_s)
     ended_s = max(row[2] for row in rows)
     known = [(f"j{i}", name, float(day.cores[i]), began, end) for i, (name, began, end) in enumerate(rows)]
-    joules = _joules(names, known, spans, 0.0, ended_s, 1.0)
-    return joules, np.array([row[1] for row in rows]) - day.release_s
+    joules = _joules(names, known, asleep(spans, wake_s + lag_s), 0.0, ended_s, 1.0)
+    beside_s = beside_room(day, rows, names, wake_s + 10)
+    return joules, np.array([row[1] for row in rows]) - day.release_s, beside_s
 
 
 def _touched(

@@ -14,6 +14,9 @@ from wattflow.kube import gpus, objects, quantity
 CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 Amounts = dict[str, int]
 """Amounts by resource name: ``cpu`` in milli-cores, bytes, or pieces."""
+_MOST, _MOST_M = 2**50, 2**40
+"""A petabyte, a billion cores: beyond any machine. A pod that asks more counts as this: the engine has 64 bits for all
+that is on a node, and counts cores in millionths."""
 
 
 def amount(name: str, text: str) -> int:
@@ -47,7 +50,7 @@ def pod_requests(pod: objects.Pod) -> Amounts:
         total |= _pod_level(pod, spec.resources)
     _add(total, amounts(spec.overhead))
     # Zeros are left out: equal needs then share one shape of the engine (`EngineDecider._shape`).
-    total = {name: value for name, value in total.items() if value and counted(name)}
+    total = within(total)
     total[PODS] = 1
     shared = gpus.wish(pod)
     if shared is not None:
@@ -61,7 +64,16 @@ def _plain(requests: tuple[tuple[tuple[str, str], ...], ...]) -> Amounts:
     total: Amounts = {}
     for one in requests:
         _add(total, amounts(dict(one)))
-    return {name: value for name, value in total.items() if value and counted(name)} | {PODS: 1}
+    return within(total) | {PODS: 1}
+
+
+def within(total: Amounts) -> Amounts:
+    """Return what a node accounts for, no more of each than can be counted."""
+    return {
+        name: min(value, _MOST_M if name == CPU else _MOST)
+        for name, value in total.items()
+        if value > 0 and counted(name)
+    }  # fmt: skip
 
 
 def counted(name: str) -> bool:
@@ -73,7 +85,10 @@ def counted(name: str) -> bool:
 
 def node_allocatable(node: objects.Node) -> Amounts:
     """Tell what pods on the node may take together."""
-    found = {name: value for name, value in amounts(node.status.allocatable).items() if counted(name) or name == PODS}
+    offered = amounts(node.status.allocatable)
+    found = {name: value for name, value in offered.items() if counted(name) or name == PODS}
+    if CPU in found:
+        found[CPU] = min(found[CPU], _MOST_M)
     shared, _ = gpus.offered(node)
     return found | {gpus.SHARE: shared * gpus.WHOLE} if shared else found
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -137,6 +138,11 @@ class _RawPage(msgspec.Struct):
     items: list[msgspec.Raw] = msgspec.field(default_factory=list)
 
 
+_DEEPEST = 200
+"""Levels of a document that are read where not all can be: decoding ends at about a thousand, the API server takes ten
+thousand of an object whose form it does not know."""
+_SIGNS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_CUT = b'"wattflow.io/cut"'
 _EVENTS = msgspec.json.Decoder(_Event)
 _RAW_PAGES = msgspec.json.Decoder(_RawPage)
 
@@ -382,8 +388,8 @@ def changes(lines: list[bytes], decoder: msgspec.json.Decoder[Any]) -> list[Chan
             continue
         try:
             event = decoder.decode(line)
-        except msgspec.ValidationError as error:
-            found.append(_odd(line, str(error)))
+        except (msgspec.ValidationError, RecursionError) as error:
+            found.append(_odd(_shallow(line), _why(error)))
             continue
         if event.type == "ERROR":
             raise _ended_by(line)
@@ -420,15 +426,36 @@ def _page(pages: msgspec.json.Decoder[Any], raw: bytes, kind: type[T], bad: list
         return pages.decode(raw)
     # One odd object makes the decoder refuse the whole page. The second pass is slow and rare, and
     # loses only the odd one.
-    except msgspec.ValidationError:
-        page = _RAW_PAGES.decode(raw)
+    except (msgspec.ValidationError, RecursionError):
+        page = _RAW_PAGES.decode(_shallow(raw))
     found = []
     for item in page.items:
         try:
+            if _CUT in bytes(item):
+                raise RecursionError
             found.append(msgspec.json.decode(item, type=kind))
-        except msgspec.ValidationError as error:
-            bad.append(Unreadable(msgspec.json.decode(item, type=_Marked).metadata, str(error)))
+        except (msgspec.ValidationError, RecursionError) as error:
+            bad.append(Unreadable(msgspec.json.decode(item, type=_Marked).metadata, _why(error)))
     return _Page(page.metadata, found)
+
+
+def _why(error: Exception) -> str:
+    return f"it is nested {_DEEPEST} levels deep or more" if isinstance(error, RecursionError) else str(error)
+
+
+def _shallow(raw: bytes) -> bytes:
+    """Return a document with `_CUT` in the place of what is nested too deeply to be decoded."""
+    kept, begin, depth = [], 0, 0
+    for one in _SIGNS.finditer(raw):
+        if one[0] in (b"[", b"{"):
+            depth += 1
+            if depth == _DEEPEST:
+                kept += [raw[begin : one.start()], _CUT]
+        elif one[0] in (b"]", b"}"):
+            if depth == _DEEPEST:
+                begin = one.end()
+            depth -= 1
+    return b"".join([*kept, raw[begin:]])
 
 
 def _ended_by(line: bytes) -> WattflowError:

@@ -318,6 +318,25 @@ class StorageClass(ClusterWide):
     allowed_topologies: list[TopologyTerm] = []
 
 
+class StorageDriverSpec(Object):
+    storage_capacity: bool | None = None
+
+
+class StorageDriver(ClusterWide):
+    """A CSI driver as a whole, and whether it tells how much room it has."""
+
+    spec: StorageDriverSpec = msgspec.field(default_factory=StorageDriverSpec)
+
+
+class StorageCapacity(Spaced):
+    """How much room a driver has for volumes of a class, for the nodes of a topology."""
+
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: str = ""
+    maximum_volume_size: str = ""
+
+
 class ClaimSpec(Object):
     storage_class_name: str | None = None
     volume_name: str = ""

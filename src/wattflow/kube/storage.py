@@ -51,11 +51,17 @@ class Shelves:
             (f"{core}/persistentvolumes", objects.PersistentVolume, self.on_volume),
             (f"{group}/csinodes", objects.CsiNode, self._on(self.storage.drivers)),
             (f"{group}/volumeattachments", objects.VolumeAttachment, self._on(self.storage.attachments)),
+        )
+        # who may not read classes asks for no volumes, and without the others their room is not known
+        lesser: tuple[tuple[str, type[Any], Receiver[Any]], ...] = (
             (f"{group}/storageclasses", objects.StorageClass, self._on(self.storage.classes)),
+            (f"{group}/csidrivers", objects.StorageDriver, self._on(self.storage.makers)),
+            (f"{group}/csistoragecapacities", objects.StorageCapacity, self._on(self.storage.capacities)),
         )
         async with asyncio.TaskGroup() as tasks:
-            wake, lesser = self.wake, objects.StorageClass  # who may not read classes asks for no volumes
-            mirrors = [Mirror(self.client, *one, after_batch=wake, optional=one[1] is lesser) for one in kinds]
+            mirrors = [Mirror(self.client, *one, after_batch=self.wake) for one in kinds]
+            some = lesser if self.storage.provisions else lesser[:1]
+            mirrors += [Mirror(self.client, *one, after_batch=self.wake, optional=True) for one in some]
             for mirror in mirrors:
                 tasks.create_task(mirror.run())
             for mirror in mirrors:

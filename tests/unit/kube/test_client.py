@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from wattflow.kube import access, objects
+from wattflow.kube import client as client_module
 from wattflow.kube.client import ApiError, Bucket, Client, Expired, changes, events_of
 from wattflow.kube.filters import volumes
 from wattflow.kube.leader import Leader
@@ -174,6 +176,22 @@ def test_a_bookmark_of_pods_has_no_containers_and_moves_the_version() -> None:
     assert bad.item is None and bad.bad is not None and "containers" in bad.bad.why, "the object alone is set aside"
     with pytest.raises(Expired):
         changes([b'{"type":"ERROR","object":{"code":410,"reason":"Expired","spec":null}}'], events_of(objects.Pod))
+
+
+@pytest.mark.parametrize("depth", [300, 1500, 9000])
+def test_an_object_that_is_nested_too_deeply_costs_itself_alone(depth: int) -> None:
+    """Where a kind's form is unknown to it (Argo's workflows) the API server takes ten thousand levels."""
+    deep = json.dumps(raw("deep"))[:-1] + ', "x": ' + '{"a": ["]\\"}", ' * depth + "7" + "]}" * depth + "}"
+    plain = json.dumps(raw("plain"))
+    found = changes([f'{{"type": "ADDED", "object": {one}}}'.encode() for one in (deep, plain)], events_of(objects.Pod))
+    bad: list[client_module.Unreadable] = []
+    page = f'{{"metadata": {{"resourceVersion": "7"}}, "items": [{deep}, {plain}]}}'.encode()
+    pages = client_module._page(client_module._pages_of(objects.Pod), page, objects.Pod, bad)
+    assert [one.item.metadata.name for one in found if one.item] == [one.metadata.name for one in pages.items]
+    if depth > 1000:
+        assert found[0].bad is not None and "nested" in found[0].bad.why and found[0].bad.metadata.name == "deep"
+        assert [(one.metadata.name, "nested" in one.why) for one in bad] == [("deep", True)]
+    assert [one.metadata.name for one in pages.items][-1] == "plain" and pages.metadata.resource_version == "7"
 
 
 def test_bucket_spreads_requests() -> None:

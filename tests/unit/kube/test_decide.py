@@ -255,6 +255,28 @@ def test_tasks_of_a_workflow_are_in_the_engine_before_their_pods_and_wait_for_th
     assert decider.engine.counts["open"] == 0
 
 
+@pytest.mark.parametrize("wanted", ["²", "8E", "1e40", "{{inputs.parameters.cpu}}", -1, None, ["x"], 1e300])
+def test_a_template_whose_request_cannot_be_read_costs_it_its_request(wanted: object) -> None:
+    """Argo's definitions take any text there, and another template's pod opens the whole graph."""
+    spec = yaml.safe_load(WORKFLOW)
+    for one in spec["templates"]:
+        if "container" in one:
+            spec["templates"].append({"name": "odd", "container": {"resources": {"requests": {"cpu": wanted}}}})
+            break
+    dag = next(one["dag"] for one in spec["templates"] if "dag" in one)
+    dag["tasks"].append({"name": "z", "template": "odd", "dependencies": ["a"]})
+    told: list[str] = []
+    flows = Flows(on_unread=lambda workflow, what: told.append(what))
+    decider = EngineDecider("least-energy", flows=flows)
+    add(decider, node("n"))
+    meta = objects.Metadata(name="wf", namespace="default")
+    flows.on_workflow("ADDED", ArgoWorkflow(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(spec))))
+    want(decider, flow_pod("a"))
+    assert chosen(decider, 1.0) == {"wf-a": "n"}
+    assert all("requests.cpu of template odd" in one for one in told)
+    assert bool(told) == (wanted not in ("8E", "1e40", -1))
+
+
 def test_a_pod_that_argo_made_is_never_held_back_by_our_edges() -> None:
     flows = Flows()
     decider = EngineDecider("least-energy", flows=flows)

@@ -16,6 +16,7 @@ from wattflow.kube import accounting, gangs, gpus, quantity, quarantine, schedul
 from wattflow.kube import settings as config
 from wattflow.kube.argo.graph import Graph
 from wattflow.kube.argo.watching import ArgoWorkflow
+from wattflow.kube.book import Book
 from wattflow.kube.client import Client
 from wattflow.kube.decider_port import Wanted
 from wattflow.kube.engine_decider import EngineDecider
@@ -72,6 +73,25 @@ def test_requests_of_a_hostile_pod_stay_within_64_bits() -> None:
     assert accounting.pod_requests(one)["memory"] < 2**63
     one.metadata.annotations |= {gpus.SHARE: "0.5", gpus.MEMORY: "1e40", gpus.INDEX: "²"}
     assert gpus.held(one) is None
+
+
+@pytest.mark.parametrize(
+    "asked", [{"cpu": "8E"}, {"cpu": "1", "memory": "1e40"}, {"vendor.io/x": "9223372036854775807"}]
+)
+def test_requests_beyond_any_machine_end_nothing(asked: dict[str, str]) -> None:
+    """The API server takes such a pod from anybody; nine containers of it exceed 64 bits, and so do cores of 8E."""
+    wants = [{"name": str(i), "resources": {"requests": asked}} for i in range(9)]
+    book = Book(EngineDecider("fifo"), owns=lambda one: not one.spec.node_name, power_of=lambda one: None)
+    book.on_node("ADDED", node("a", allocatable={"cpu": "4", "vendor.io/x": "3"}))
+    book.on_node("ADDED", node("b", allocatable={"cpu": "8E"}))
+    book.on_node("ADDED", node("c"))
+    for i in range(100):
+        book.on_pod("ADDED", pod(f"there-{i}", node="a", containers=wants))
+    for one in (pod("huge", containers=wants), pod("plain", cpu="1")):
+        book.on_pod("ADDED", one)
+    book.flush(1.0)
+    found = {one.uid: one.node for one in book.decider.step(1.0).choices}
+    assert "uid-plain" in found and found.get("uid-huge", "b") == "b"
 
 
 def test_a_template_that_calls_itself_twice_is_refused_in_no_time() -> None:

@@ -98,6 +98,45 @@ def test_a_provisioner_that_gives_a_node_up_is_asked_again() -> None:
     asyncio.run(whole())
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_volume_goes_where_its_driver_has_room(told: bool) -> None:
+    """As under kube-scheduler, of drivers that tell their room (CSIStorageCapacity) alone."""
+    room = f"{STORAGE}/csistoragecapacities"
+
+    def capacity(name: str, size: str, **more: str) -> dict[str, Any]:
+        about = {"name": name, "namespace": "kube-system", "uid": f"uid-{name}"}
+        of = {"storageClassName": "late", "nodeTopology": {"matchLabels": {"zone": name}}}
+        return {"metadata": about, "capacity": size, **of, **more}
+
+    async def whole() -> None:
+        async with small_api() as (api, access):
+            prepared(api, "a")
+            kind = api.items[f"{STORAGE}/storageclasses"]["/late"]
+            api.put(f"{STORAGE}/storageclasses", kind | {"allowedTopologies": []})
+            asked = claim()
+            asked["spec"]["resources"] = {"requests": {"storage": "5Gi"}}
+            api.put(CLAIMS, asked)
+            about = {"metadata": {"name": "disks.example"}, "spec": {"storageCapacity": told}}
+            api.put(f"{STORAGE}/csidrivers", about)
+            api.put(room, capacity("a", "4Gi"))
+            api.put(room, capacity("b", "100Gi", maximumVolumeSize="4Gi"))
+            api.put(room, capacity("elsewhere", "100Gi"))
+
+            async def act() -> None:
+                if not told:
+                    await until(lambda: selected(api) in ("a", "b"))
+                    return
+                await until(lambda: sum("csistoragecapacities" in one[1] for one in api.calls) >= 2)  # list, watch
+                await asyncio.sleep(0.5)  # for several looks at the pod
+                assert selected(api) is None, "no node has room for it"
+                api.put(room, capacity("b", "100Gi"))
+                await until(lambda: selected(api) == "b")
+
+            await scheduled(access, act)
+
+    asyncio.run(whole())
+
+
 def by_hand(name: str, where: str, size: str = "5Gi", **more: Any) -> dict[str, Any]:
     """A local volume on one node."""
     there = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [where]}]}]

@@ -84,6 +84,20 @@ def test_a_cordoned_node_counts_as_touched_by_when_it_was_told(
     assert len(day._touched(Rig, {"n": 100.0}, Kubelets(), [], 3.0)) == touched
 
 
+def test_a_node_that_wakes_draws_idle_watts(day: ModuleType) -> None:
+    """As in the simulator that the two rivals come from."""
+    spans = {"kind0-0": [(10.0, 40.0), (50.0, 55.0), (90.0, float("inf"))]}
+    idle_w = day._node("kind0-0").power.at(0.0)
+    joules = day._joules(["kind0-0"], [], day.asleep(spans, 10.0), 0.0, 100.0, 1.0)
+    assert joules == pytest.approx(70.0 * idle_w + (20.0 + 10.0) * day.SLEEP_W)
+
+
+def test_who_waits_beside_room_is_told_from_who_waits_for_it(day: ModuleType) -> None:
+    small = day.Day(np.array([0.0, 0.0, 0.0, 0.0]), np.full(4, 100.0), np.array([16, 12, 4, 8]))
+    rows = [("a", 0.0, 100.0), ("b", 0.0, 100.0), ("b", 30.0, 130.0), ("a", 100.0, 200.0)]
+    assert day.beside_room(small, rows, ["a", "b"], 10.0).tolist() == [0.0, 0.0, 20.0, 0.0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lag_s", [0.0, 3.0])
 def test_the_day_in_virtual_time_is_placed_by_the_scheduler_itself(day: ModuleType, lag_s: float) -> None:
@@ -91,7 +105,7 @@ def test_the_day_in_virtual_time_is_placed_by_the_scheduler_itself(day: ModuleTy
     release_s = np.array([0.0, *(400.0 + i for i in range(6))])
     small = day.Day(release_s, np.full(7, 60.0), np.array([1, 8, 8, 8, 8, 16, 1]))
     names = [f"kind{i % 3}-{i // 3}" for i in range(6)]
-    joules, waits = day.decided(small, names, 10.0, 1.0, lag_s)
+    joules, waits, _ = day.decided(small, names, 10.0, 1.0, lag_s)
     assert waits[0] == 0.0 and (waits[1:] >= lag_s).all() and (waits[1:] <= 2 * (10.0 + lag_s)).all()
     idle_w = sum(day._node(name).power.at(0.0) for name in names)
     assert 0 < joules < idle_w * 470.0, "they slept"

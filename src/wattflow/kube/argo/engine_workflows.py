@@ -172,7 +172,7 @@ class Structure:
         amounts = {**extra}
         for name, value in accounting.amounts(task.requests).items():
             amounts[name] = amounts.get(name, 0) + value
-        amounts = {name: value for name, value in amounts.items() if value > 0} | {accounting.PODS: 1}
+        amounts = accounting.within(amounts) | {accounting.PODS: 1}
         shape = inside.shapes[id] = self._shape_of(pod, amounts, task.annotations.get(FUNCTION))
         inside.gates[id] = self.engine.put(protocol.TASK, protocol.PLACEHOLDER, workflow=inside.workflow)
         inside.tags[id] = self._next_tag()

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from wattflow.kube import quantity
 from wattflow.model.errors import InvalidInput
 
 _REFERENCE = re.compile(r"\{\{\s*workflow\.parameters\.([\w.-]+)\s*\}\}")
@@ -148,6 +149,8 @@ class Graph:
     name: str
     tasks: dict[str, GraphTask] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    unread: dict[str, None] = field(default_factory=dict)
+    """What of its templates is left out, each thing once."""
     _fans: dict[str, tuple[_Call, tuple[str, ...]]] = field(default_factory=dict)
     _builder: _Builder | None = None
 
@@ -268,7 +271,7 @@ class _Builder:
             name,
             str(template.get("name", "")),
             parents,
-            {key: str(value) for key, value in requests.items()},
+            dict(self._readable(str(template.get("name", "")), requests)),
             {
                 key: _INPUT.sub(lambda one: call.arguments.get(one[1], one[0]), str(value))
                 for key, value in annotations.items()
@@ -276,6 +279,17 @@ class _Builder:
             maybe=call.maybe,
         )
         return (name,)
+
+    def _readable(self, template: str, requests: Raw) -> Iterator[tuple[str, str]]:
+        """Leave out amounts that nobody can read; the pod that Argo makes says what it needs."""
+        for key, value in requests.items():
+            try:
+                quantity.exact(str(value))
+            except InvalidInput:
+                what = f"requests.{key} of template {template[:60]} is {str(value)[:60]!r}, no quantity: it is left out"
+                self.graph.unread[what] = None
+            else:
+                yield key, str(value)
 
     def _placeholder(self, call: _Call, name: str, parents: tuple[str, ...], why: str) -> tuple[str, ...]:
         self.graph.notes.append(f"{name}: {why}")

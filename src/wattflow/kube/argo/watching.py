@@ -100,6 +100,8 @@ class Flows:
         except (InvalidInput, ValueError, RecursionError) as error:
             self.on_unread(workflow, f"spec: {error}; its pods are placed one by one")
             return
+        for what in graph.unread:
+            self.on_unread(workflow, what)
         spec = plain["spec"]
         priority = spec.get("priority") if isinstance(spec, dict) else None
         # `bool` is an `int` in Python, and `priority: true` is no number.
@@ -121,7 +123,12 @@ class Flows:
         flow = self.known.get(f"{pod.metadata.namespace}/{name}") if name else None
         if flow is None:
             return None
-        id = flow.graph.find(pod.metadata.annotations.get(NODE_NAME, ""))
+        try:
+            id = flow.graph.find(pod.metadata.annotations.get(NODE_NAME, ""))
+        # Copies are made only now, of templates that nobody has looked into before: the pod goes by itself.
+        except (InvalidInput, ValueError, RecursionError) as error:
+            log.warning("%s: %s: %s", flow.key, pod.key, error)
+            return None
         return (flow, id) if id is not None else None
 
 

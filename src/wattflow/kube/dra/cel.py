@@ -36,6 +36,10 @@ class CelError(ValueError):
     """An expression that we do not read, or that has no value for a device."""
 
 
+_RAISED = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError, InvalidInput)
+"""What a tenant's expression can make Python raise, of attributes of another type than it takes them for, too."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Version:
     """A semantic version; one with a pre-release comes before the same without."""
@@ -85,7 +89,12 @@ def device(
 def read(expression: str) -> Term:
     """Return what an expression asks. Raises CelError where it is no expression, or one that we do not support."""
     parser = _Parser(_tokens(expression))
-    found = parser.choice()
+    try:
+        found = parser.choice()
+    except CelError:
+        raise
+    except _RAISED as error:
+        raise CelError(f"{type(error).__name__}: {error}") from error
     if parser.kind != "end":
         raise CelError(f"unexpected {parser.text!r}")
     return found
@@ -95,8 +104,9 @@ def holds(expression: str, about: Mapping[str, Any]) -> bool:
     """Tell whether a device is selected. Raises CelError where that has no answer."""
     try:
         found = read(expression)({"device": about})
-    # What a tenant's expression can make Python raise; anything else is a fault of ours.
-    except (TypeError, ArithmeticError, RecursionError, InvalidInput) as error:
+    except CelError:
+        raise
+    except _RAISED as error:
         raise CelError(f"{type(error).__name__}: {error}") from error
     if not isinstance(found, bool):
         raise CelError(f"its value is {type(found).__name__}, not true or false")
@@ -308,7 +318,10 @@ def _call(what: str, known: tuple[int, Callable[..., Any]] | None, terms: list[T
 
 def _literal(kind: str, text: str) -> Any:
     if kind == "number":
-        return float(text) if "." in text else int(text, 0)
+        if "." in text:
+            return float(text)
+        # Zeros in front are decimal in CEL, and an error to Python where it looks for the base itself.
+        return int(text, 16 if text[:2].lower() == "0x" else 10)
     if kind == "raw":
         return text[2:-1]
 

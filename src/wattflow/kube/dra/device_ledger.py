@@ -154,7 +154,7 @@ class Devices:
             try:
                 for expression in allocation.expressions((*kind.spec.selectors, *wish.selectors)):
                     cel.read(expression)
-            except (cel.CelError, RecursionError) as error:
+            except cel.CelError as error:
                 return f"has a selector that is not supported by this scheduler: {error}"
             except allocation.Unallocatable as error:
                 return str(error)

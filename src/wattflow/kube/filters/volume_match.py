@@ -63,6 +63,12 @@ def reachable(volume: objects.PersistentVolume, labels: Mapping[str, str]) -> bo
     )
 
 
+def holds(room: objects.StorageCapacity, claim: objects.PersistentVolumeClaim) -> bool:
+    """Tell whether a driver's room is enough for a claim: by the largest volume where that is told, else by all."""
+    wanted, told = claim.spec.resources.requests.get(_SIZE), room.maximum_volume_size or room.capacity
+    return wanted is None or (told != "" and quantity.whole(told) >= quantity.whole(wanted))
+
+
 def _fits(volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> bool:
     spec, wanted = volume.spec, claim.spec
     return (

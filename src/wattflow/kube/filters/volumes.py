@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from wattflow.kube import objects
-from wattflow.kube.filters import volume_match
+from wattflow.kube.filters import selectors, volume_match
 
 PLAIN = frozenset({
     "emptyDir", "hostPath", "configMap", "secret", "projected", "downwardAPI", "nfs", "image", "gitRepo",
@@ -41,6 +41,7 @@ class Storage:
     """Claims by namespace and name, and volumes, CSI's nodes and attachments by name.
 
     Attributes:
+        makers: CSI drivers, and ``capacities`` the room that some of them tell.
         provisions: Whether we ask for volumes whose class waits for the first pod.
         promised: Volumes that lie ready, chosen for the claim of a pod that is on its way: its uid and the claim's key.
     """
@@ -50,6 +51,8 @@ class Storage:
     drivers: dict[str, objects.CsiNode] = field(default_factory=dict)
     attachments: dict[str, objects.VolumeAttachment] = field(default_factory=dict)
     classes: dict[str, objects.StorageClass] = field(default_factory=dict)
+    makers: dict[str, objects.StorageDriver] = field(default_factory=dict)
+    capacities: dict[str, objects.StorageCapacity] = field(default_factory=dict)
     provisions: bool = False
     promised: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -127,7 +130,8 @@ class Storage:
     def cannot_make(self, pod: objects.Pod, node: str, labels: Mapping[str, str]) -> bool:
         """Tell whether a volume of the pod neither lies ready for a node nor can be made there.
 
-        That is where it was asked for elsewhere, lies outside the class's topologies, or nobody makes any.
+        That is where it was asked for elsewhere, lies outside the class's topologies, nobody makes any, or who does
+        says that there is no room for it.
         """
         keys = self.to_make(pod)
         ready = self.ready(pod, labels) if keys else {}
@@ -138,7 +142,19 @@ class Storage:
             met = [all(labels.get(one.key) in one.values for one in term.match_label_expressions) for term in terms]
             if asked != node or kind.provisioner == _BY_HAND or (terms and not any(met)):
                 return True
+            if self._lacks_room(kind, self.claims[key], labels):
+                return True
         return False
+
+    def _lacks_room(
+        self, kind: objects.StorageClass, claim: objects.PersistentVolumeClaim, labels: Mapping[str, str]
+    ) -> bool:
+        """Tell whether a driver that tells its room has none of the claim's size for a node with these labels."""
+        maker = self.makers.get(kind.provisioner)
+        if maker is None or not maker.spec.storage_capacity:
+            return False
+        told = (one for one in self.capacities.values() if one.storage_class_name == kind.key)
+        return not any(volume_match.holds(one, claim) and selectors.matches(one.node_topology, labels) for one in told)
 
     def ready(self, pod: objects.Pod, labels: Mapping[str, str]) -> dict[str, str]:
         """Volumes that lie ready on a node with these labels, by the claim of the pod that would get them."""
