@@ -15,7 +15,7 @@ from wattflow.kube import accounting, changes, gangs, gpus, objects, power
 from wattflow.kube.decider_port import Decider, Wanted
 from wattflow.kube.filters import feasible, interpod, snapshot, volumes
 from wattflow.kube.grouping import Groups, Rules
-from wattflow.kube.last_look import KEPT, LastLook, Nominations
+from wattflow.kube.last_look import KEPT, LastLook, Nominations, costs_one_pod
 from wattflow.kube.reflect import DELETED
 from wattflow.kube.scores.node_offers import Offers
 from wattflow.model.profile import PowerProfile
@@ -263,9 +263,8 @@ class Book:
     def flush(self, now_s: float, most: int = 64) -> None:
         """Tell the decider what changed since the last step."""
         self._now_s = now_s
-        for name in self._dirty:
-            if name in self.cluster.nodes:
-                self.decider.set_load(name, self._foreign(name))
+        for name in self._dirty & self.cluster.nodes.keys():
+            self.decider.set_load(name, self._foreign(name))
         self._dirty.clear()
         stale = [
             uid for uid, seen in self._counted.items()
@@ -302,6 +301,7 @@ class Book:
         if known is None or changes.wishes(known) != changes.wishes(pod):
             self._want(pod)
 
+    @costs_one_pod
     def _want(self, pod: objects.Pod, turn: bool = False) -> None:
         """Tell the decider of a pod's wish; one with preferences has to wait for its turn."""
         uid = pod.metadata.uid
@@ -310,14 +310,10 @@ class Book:
                 self._claiming.add(uid)
                 event.set()
         reason = feasible.unsupported(pod, self.cluster) or gpus.wrong(pod)
-        if reason is not None:
-            self.refused[uid] = reason
-            self._counted.pop(uid, None)
-            self.offers.forget(uid)
-            self.decider.unwant(uid)
-            return
         self.refused.pop(uid, None)
-        if not self.live:
+        if reason is not None:
+            self.refuse(uid, reason)
+        if reason is not None or not self.live:
             return
         prefers, nodes = self.offers.concern(pod), None
         if prefers and not turn:
@@ -336,6 +332,13 @@ class Book:
         if prefers:
             nodes = self.offers.nodes(pod, amounts, nodes, self._now_s)
         self.decider.want(Wanted(pod, amounts, nodes, self.estimate_of(pod), rules))
+
+    def refuse(self, uid: str, reason: str) -> None:
+        """Place a waiting pod nowhere until something of it changes."""
+        self.refused[uid] = reason
+        self._counted.pop(uid, None)
+        self.offers.forget(uid)
+        self.decider.unwant(uid)
 
     def _taking(self, pod: objects.Pod) -> tuple[str, ...]:
         """Return the nodes that the filters which count pods accept.
@@ -492,7 +495,6 @@ class Book:
         total: accounting.Amounts = {}
         for uid in self._by_node.get(node, ()):
             record = self.records[uid]
-            if not record.held:
-                for name, value in record.amounts.items():
-                    total[name] = total.get(name, 0) + value
+            for name, value in () if record.held else record.amounts.items():
+                total[name] = total.get(name, 0) + value
         return total

@@ -2,11 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from wattflow.kube import accounting, objects
 from wattflow.kube.filters import feasible, interpod, snapshot
+
+log = logging.getLogger(__name__)
+
+
+class Refuses(Protocol):
+    """Whoever keeps waiting pods."""
+
+    def refuse(self, uid: str, reason: str) -> None:
+        """Place a waiting pod nowhere until something of it changes."""
+
+
+R = TypeVar("R", bound=Refuses)
+Tell = Callable[..., None]
+
+
+def failed(pod: objects.Pod, error: Exception) -> str:
+    """Log that a filter failed over a pod; returns what is told of it."""
+    log.error("pod %s: a filter failed", pod.key, exc_info=error)
+    return f"this scheduler failed on the pod ({type(error).__name__}: {str(error)[:200]}); it goes on without it"
+
+
+def costs_one_pod(tell: Callable[[R, objects.Pod, bool], None]) -> Tell:
+    """Have a fault of ours over one pod cost that pod alone: it is refused with the reason, all others go on."""
+
+    @functools.wraps(tell)
+    def careful(keeper: R, pod: objects.Pod, turn: bool = False) -> None:
+        try:
+            tell(keeper, pod, turn)
+        except Exception as error:  # whatever it is: one pod must not end the process
+            keeper.refuse(pod.metadata.uid, failed(pod, error))
+
+    return careful
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +107,12 @@ class LastLook:
 
         By the filters, also where the engine has counted itself: its counters save work, they are not trusted alone.
         """
+        try:
+            return self._against(pod, amounts, view)
+        except Exception as error:  # as in `costs_one_pod`: the placement is undone, the pod waits
+            return failed(pod, error)
+
+    def _against(self, pod: objects.Pod, amounts: accounting.Amounts, view: snapshot.NodeView) -> str | None:
         short = feasible.lacking(amounts, view)
         if short is not None:
             return f"too little {short}"

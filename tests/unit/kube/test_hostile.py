@@ -20,6 +20,7 @@ from wattflow.kube.book import Book
 from wattflow.kube.client import Client
 from wattflow.kube.decider_port import Wanted
 from wattflow.kube.engine_decider import EngineDecider
+from wattflow.kube.filters import feasible
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile
 
@@ -92,6 +93,30 @@ def test_requests_beyond_any_machine_end_nothing(asked: dict[str, str]) -> None:
     book.flush(1.0)
     found = {one.uid: one.node for one in book.decider.step(1.0).choices}
     assert "uid-plain" in found and found.get("uid-huge", "b") == "b"
+
+
+@pytest.mark.parametrize("where", ["unsupported", "counted_against", "standing"])
+def test_a_filter_that_fails_on_one_pod_costs_that_pod_alone(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a tenant's doing but ours; it shall not end the scheduler, at each start anew, all the same."""
+    whole = getattr(feasible, where)
+
+    def fails(asked: Any, *others: Any) -> Any:
+        if getattr(asked, "pod", asked).metadata.name == "bad":
+            raise OverflowError("beyond 64 bits")
+        return whole(asked, *others)
+
+    monkeypatch.setattr(feasible, where, fails)
+    book = Book(EngineDecider("fifo"), owns=lambda one: not one.spec.node_name, power_of=lambda one: None)
+    book.on_node("ADDED", node("a"))
+    apart = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", "labelSelector": {}}]}
+    for name in ("bad", "good"):
+        book.on_pod("ADDED", pod(name, cpu="1", affinity={"podAntiAffinity": apart}, labels={"of": name}))
+    book.flush(1.0)
+    told = {}
+    for one in book.decider.step(1.0).choices:
+        told[one.uid] = book.assume(one.uid, one.node)
+    assert told.get("uid-good", "left waiting") is None
+    assert "OverflowError" in str(book.refused.get("uid-bad") or told.get("uid-bad"))
 
 
 def test_a_template_that_calls_itself_twice_is_refused_in_no_time() -> None:
