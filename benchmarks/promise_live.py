@@ -8,10 +8,11 @@ pods); rehearsal and shield have their own process, as on a server. A twin witho
 the same choices, so both decide alike, step by step; the first and the second to step take turns. A *decision* lasts
 from when its events are due until its placements can be read: what the shield still does after the one before, where
 that is not over, taking the events, and the step. What the shield does afterwards is no part of it, as on a server,
-unless the next event comes before it is done; the step alone is shown beside it. *CPU* is what the other process took
-and what this one did for it, over seconds of the played clock, where it is most. *Answered* are the arrivals from the
-doubling on until what a race at the new load says is in use, the worst of all seeds. A faster clock makes each of the
-three worse. Figures are left in OUT/other.json for `promise.py`.
+unless the next event comes before it is done; the step alone is shown beside it. Both are seconds of processor of the
+thread that decides, for by the wall the slowest hundredth is what others on the machine did. *CPU* is what the other
+process took and what this one did for it, over seconds of the played clock, where it is most. *Answered* are the
+arrivals from the doubling on until what a race at the new load says is in use, the worst of all seeds. A faster clock
+makes each of the three worse. Figures are left in OUT/other.json for `promise.py`.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def cluster() -> Cluster:
 
 @dataclass(slots=True)
 class Served:
-    """An engine, and what it took; seconds of the real clock since the stream began.
+    """An engine, and what it took; seconds since the stream began.
 
     Attributes:
         step_s, decided_s: Of each step, and from when its events were due.
@@ -131,18 +132,21 @@ class Twins:
 
     def tell(self, call: str, *arguments: Any, **fields: Any) -> Any:
         """Make a call of both, which answer alike."""
-        first, second = (one.tell(call, *arguments, **fields) for one in (self.ours, self.twin))
+        first, second = (one.tell(call, *arguments, **fields) for one in self._in_turns())
         assert first == second, (call, first, second)
         return first
 
+    def _in_turns(self) -> tuple[Served, Served]:
+        """Who goes first finds the processor's caches cold."""
+        return (self.ours, self.twin) if len(self.ours.step_s) % 2 else (self.twin, self.ours)
+
     def step(self, now_s: float, due_s: float) -> Any:
         """Let both decide, in turns."""
-        if len(self.ours.step_s) % 2:
-            self.twin.step(now_s, due_s)
-        step = self.ours.step(now_s, due_s, self.shield)
-        if len(self.twin.step_s) < len(self.ours.step_s):
-            self.twin.step(now_s, due_s)
-        return step
+        steps = {id(one): one.step(now_s, due_s, self._seen_by(one)) for one in self._in_turns()}
+        return steps[id(self.ours)]
+
+    def _seen_by(self, one: Served) -> Shielding | None:
+        return self.shield if one is self.ours else None
 
     def look(self, now_s: float, arrived: int) -> None:
         """Let the shield look when decisions have been handed out; what it chooses is put into both."""
@@ -156,21 +160,23 @@ class Twins:
 
 
 def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    began = time.perf_counter()
+    # Seconds of this thread's processor: by the wall, the slowest hundredth is what others on the machine did.
+    began = time.thread_time()
     found = work()
-    return time.perf_counter() - began, found
+    return time.thread_time() - began, found
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
     """One seed: seconds of decisions and of steps alone, with and without; share of a core; arrivals until the doubled
-    load is answered."""
+    load is answered, and until the race was asked for that answers it."""
 
     with_s: list[float]
     without_s: list[float]
     cpu: float
     answered: float
     steps_s: tuple[list[float], list[float]] = ([], [])
+    asked: float = math.inf
 
 
 class Player:
@@ -194,22 +200,25 @@ class Player:
         for number in range(ground.before + ground.after):
             self._at(at_s, self._arrive)
             at_s += float(self._rng.exponential(gap_s if number < ground.before else gap_s / 2.0))
-        began, now_s = time.monotonic(), 0.0
+        began, now_s, beside_s = time.monotonic(), 0.0, time.process_time() - time.thread_time()
         while self.arrived < ground.before + ground.after or twins.ours.engine.counts["open"]:
             now_s = self._due[0][0]
             time.sleep(max(0.0, began + now_s / self._pace - time.monotonic()))
             while self._due and self._due[0][0] <= now_s:
                 heapq.heappop(self._due)[2](now_s)
             self._step(now_s)
-            twins.look(now_s, self.arrived)
+            if not self._due or self._due[0][0] > now_s:  # as a driver does, when nothing is there to be decided
+                twins.look(now_s, self.arrived)
         twins.shield.close()
-        more_s = twins.ours.aside_s + sum(twins.ours.step_s) - sum(twins.twin.step_s)
+        # Other threads of this process hand over what is told and take what is answered.
+        more_s = twins.ours.aside_s + time.process_time() - time.thread_time() - beside_s
+        more_s += sum(twins.ours.step_s) - sum(twins.twin.step_s)
         # Races are held by arrivals: the first that was held after the doubling, and how many had come when it counted.
-        raced = [arrived for at, arrived in sorted(twins.answered.items()) if at > ground.before]
-        answered = raced[0] - ground.before if raced else math.inf
+        after = ((at, arrived) for at, arrived in sorted(twins.answered.items()) if at > ground.before)
+        asked, answered = (count - ground.before for count in next(after, (math.inf, math.inf)))
         cpu = (twins.shield.remembered.processor_s + more_s) / now_s
         steps = twins.ours.step_s, twins.twin.step_s
-        return Played(twins.ours.decided_s, twins.twin.decided_s, cpu, answered, steps)
+        return Played(twins.ours.decided_s, twins.twin.decided_s, cpu, answered, steps, asked)
 
     def _at(self, at_s: float, what: Callable[[float], None]) -> None:
         self._count += 1
@@ -277,7 +286,7 @@ def measure(out: Path, seeds: int = 5, pace: float = 60.0) -> None:
         runs.append(Player(seed, pace).play())
         one = figures(runs[-1:])
         told = ", ".join(f"{name} {value:.3g}" for name, value in one.items())
-        told += f", p99 of a step alone {p99_of_steps(runs[-1:]):.3g}"
+        told += f", p99 of a step alone {p99_of_steps(runs[-1:]):.3g}, the race asked for after {runs[-1].asked:g}"
         print(f"seed {seed}: {len(runs[-1].with_s)} steps, {told}", flush=True)
         gc.collect()
     found = figures(runs)

@@ -13,6 +13,7 @@ import math
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from wattflow.engine.tables import PARKED, PLACED, READY, UNKNOWN, WAITING
 from wattflow.live import protocol as p
 from wattflow.live.engine import Engine
 from wattflow.live.protocol import Kind, Step
+from wattflow.live.step_buffers import EVENT
 from wattflow.live.workflow_notes import tasks_of
 from wattflow.model.workload import Workload
 from wattflow.policy import arrivals
@@ -51,6 +53,7 @@ class _Part:
         number: Of its arrival among parts; a workflow that is read again keeps it.
         count: Workflows in it.
         packed: As it was read last, as it is told.
+        tasks: Their ids.
         runtime_s: Of its tasks where known, else NaN.
         gone: Whose rows are not theirs any more.
         end_s: When its tasks left the engine: those of a workflow together, with the workflow; NaN before.
@@ -61,6 +64,7 @@ class _Part:
     number: int
     count: int
     packed: bytes
+    tasks: list[int]
     runtime_s: Floats
     gone: NDArray[np.bool_]
     end_s: Floats
@@ -80,12 +84,11 @@ class _Running:
     began_s: float = math.nan
 
 
-@dataclass(frozen=True, slots=True)
-class _Noted:
-    """A step: when, the events that it folded, and what it decided."""
+class _Noted(NamedTuple):
+    """A step: when, the events that it folded as bytes of `EVENT`, and what it decided."""
 
     now_s: float
-    events: NDArray[np.void]
+    events: bytes
     step: Step
 
 
@@ -134,9 +137,10 @@ class Arrived:
 
     def note(self, engine: Engine, now_s: float, step: Step) -> None:
         """Copy what a step told, before the next event is put in its place: the rest is `read` later."""
-        events = np.asarray(engine._desk.events[: engine._told_last])
-        if len(events) or step.placements or step.ended or not self._begun:
-            self._noted.append(_Noted(now_s, events.copy(), step))
+        if engine._told_last or step.placements or step.ended or not self._begun:
+            # Bytes of the buffer: a slice of the table takes twenty times as long.
+            events = engine._desk.events.data[: engine._told_last].tobytes()
+            self._noted.append(_Noted(now_s, events, step))
 
     def read(self, engine: Engine) -> None:
         """Read who has come, what began and what ended in the steps that were noted."""
@@ -154,8 +158,8 @@ class Arrived:
             rows = np.flatnonzero(np.isin(np.asarray(engine.state.tasks["state"]), _OPEN))
             owners = np.asarray(engine.state.tasks["workflow"])[rows]
             self._take_in(engine, np.unique(owners[owners > 0]).tolist(), rows[owners == 0].tolist())
-        elif len(noted.events):
-            sealed = self._hear(engine, noted.events, now_s)
+        elif noted.events:
+            sealed = self._hear(engine, np.frombuffer(noted.events, EVENT), now_s)
         if step.placements:
             self._place(engine, [one.attempt for one in step.placements], [one.task for one in step.placements])
         if step.ended:
@@ -238,34 +242,29 @@ class Arrived:
             number = before.number
             runtime_s[: len(before)] = before.runtime_s
             self._tasks_n -= len(before)
-        part = _Part(number, count, packed, runtime_s, np.zeros(len(rows), np.bool_), end_s, flow)
+        generations = engine.state.marks["generation"][rows].tolist()
+        tasks = [p.make_id(p.TASK_ID, *task) for task in zip(rows.tolist(), generations, strict=True)]
+        part = _Part(number, count, packed, tasks, runtime_s, np.zeros(len(rows), np.bool_), end_s, flow)
         self._parts[number] = part
         self._tasks_n += len(rows)
         self._came.add(number)
         self._changed.add(number)
         if flow is not None:
             self._of_flow[flow] = part
-        generations = engine.state.marks["generation"][rows].tolist()
-        for i, (row, generation) in enumerate(zip(rows.tolist(), generations, strict=True)):
-            self._of_task[p.make_id(p.TASK_ID, row, generation)] = (part, i)
+        self._of_task.update((task, (part, i)) for i, task in enumerate(tasks))
 
     def _forget(self) -> None:
         """Forget the oldest, where there are too many."""
-        gone: set[int] = set()
-        for number, part in self._parts.items():
-            left = len(self._parts) - len(gone)
-            if left <= self._most_flows and (self._tasks_n <= self._most_tasks or left <= 1):
-                break
-            gone.add(number)
+        while (left := len(self._parts)) > self._most_flows or (self._tasks_n > self._most_tasks and left > 1):
+            part = self._parts.pop(next(iter(self._parts)))
             self._tasks_n -= len(part)
             self.forgotten += part.count
-        if gone:
-            for number in gone:
-                del self._parts[number]
-            self._came -= gone
-            self._changed -= gone
-            self._of_task = {task: where for task, where in self._of_task.items() if where[0].number not in gone}
-            self._of_flow = {flow: part for flow, part in self._of_flow.items() if part.number not in gone}
+            for told in (self._came, self._changed):
+                told.discard(part.number)
+            for task in part.tasks:
+                self._of_task.pop(task, None)
+            if part.flow is not None:
+                self._of_flow.pop(part.flow, None)
 
     def _place(self, engine: Engine, attempts: Sequence[int], tasks: Sequence[int]) -> None:
         """Note what began to hold a place: how long it was expected to be there says how fast its node is for it."""
