@@ -69,10 +69,11 @@ WORTH = 0.01
 """Joules that a candidate saves at least, as a share: for less nobody is put at risk."""
 FIRST, AGAIN, EVERY, RARELY = 4, 2.0, 4, 10
 """The first race, when to race again (× arrivals), every how many arrivals to look, and how many say something."""
-DRIFT, LATELY = 1.3, 8
-"""Factor by which the load of the last so many arrivals may differ from the race's before it is held again, and the
-arrivals between two races at least. A load that doubles is beyond it after eight arrivals in nine of ten streams; one
-that stays as it is has half as many races again, which cost processor and nothing else."""
+GROWN, SHRUNK, LATELY = 1.5, 0.5, 8
+"""Ratios of the load of the last so many arrivals to the race's, above and below which it is held again, and the
+arrivals between two races at least. A load that doubles is seen after eight arrivals in four of five streams. One that
+shrinks makes nobody wait, and each race may change what is chosen, which costs joules where nothing has changed.
+"""
 QUICK = "eft"
 """`race.QUICKER` as a policy of its own, for the shadow."""
 BOUND, STRICTER = 1.015, 0.005
@@ -198,7 +199,7 @@ class Shield:
         self._saves, self._saved, self._forbidden = 0.0, 0.0, ""
         self._on_until_s = -1.0
         # Since when nodes could sleep by the time-out in use, or by a shorter one, and it was not made easier for that.
-        self._chosen_s = 0.0
+        self._chosen_s, self._eased = 0.0, 0
 
     @property
     def ledger(self) -> Ledger:
@@ -246,7 +247,7 @@ class Shield:
             # Of all that the race draws from: that of the last few alone would drift by chance.
             self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load_of(some or flows)
             if not self._spent:
-                self._ease(now_s)
+                self._ease(now_s, arrived)
             base = replace(self._policy, steer=None)
             held = race.Race(some, self._cluster, base, self._rest_s, self._reference, self._prepared)
             # One race is seven streams: who broke in the race before is not trusted yet, however well it does now.
@@ -254,16 +255,17 @@ class Shield:
             self._ranking = held.run(self._tries) if self._tries and len(some) >= EVERY else []
         return self._choose(now_s, arrived)
 
-    def _ease(self, now_s: float) -> None:
+    def _ease(self, now_s: float, arrived: int) -> None:
         """Let nodes sleep sooner where what was chosen has cost less than half of the budget.
 
         Only where they could sleep by then: that nobody has waited for a node that could not have slept yet says
         nothing, and in a stream shorter than its time-outs sleep would become cheap without ever having been tried.
         """
         cost, tried = self.ledger.late + self.ledger.doubt, now_s - self._chosen_s >= TRIED * time_out(self._dials)
+        tried &= arrived >= AGAIN * self._eased
         if tried and self._name != "reference" and len(self.ledger) >= RARELY and cost < LATE / 2.0:
             self._care *= EASIER
-            self._chosen_s = now_s
+            self._chosen_s, self._eased = now_s, arrived
 
     def _remember(self, seen: Seen, flows: Sequence[Workload]) -> None:
         """Keep the last workflows for races: a window of large ones holds too few to draw from."""
@@ -284,7 +286,7 @@ class Shield:
             self._crowded, self._ranking, self._race_at, self._spent = crowded, [], FIRST, False
 
     def _has_drifted(self, load: float) -> bool:
-        return not math.isnan(self._raced_load) and not 1.0 / DRIFT <= load / max(1e-12, self._raced_load) <= DRIFT
+        return not math.isnan(self._raced_load) and not SHRUNK <= load / max(1e-12, self._raced_load) <= GROWN
 
     def _observe(self, now_s: float, seen: Seen, flows: Sequence[Workload], doubt: float) -> None:
         """Replay the window under the reference, and enter what has ended.
