@@ -260,10 +260,17 @@ class Shield:
 
         Only where they could sleep by then: that nobody has waited for a node that could not have slept yet says
         nothing, and in a stream shorter than its time-outs sleep would become cheap without ever having been tried.
+        Or where workflows end so much sooner than under the reference that they pay for what it may cost.
         """
         cost, tried = self.ledger.late + self.ledger.doubt, now_s - self._chosen_s >= TRIED * time_out(self._dials)
-        tried &= arrived >= AGAIN * self._eased
-        if tried and self._name != "reference" and len(self.ledger) >= RARELY and cost < LATE / 2.0:
+        tried |= cost < -LATE and self.ledger.tail < 1.0
+        if (
+            tried
+            and arrived >= AGAIN * self._eased
+            and self._name != "reference"
+            and len(self.ledger) >= RARELY
+            and cost < LATE / 2.0
+        ):
             self._care *= EASIER
             self._chosen_s, self._eased = now_s, arrived
 
