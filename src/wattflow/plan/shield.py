@@ -65,15 +65,15 @@ PRICED, CAREFUL, EASIER = 0.25, 3.0, 0.5
 half of it was, where nodes could sleep."""
 TRIED = 2.0
 """Time-outs that must have passed under a choice before what it cost says what sleep costs."""
+SPOTLESS = 0.99
+"""The quantile of responses that must keep the bound, too, where sleep becomes cheaper."""
 WORTH = 0.01
 """Joules that a candidate saves at least, as a share: for less nobody is put at risk."""
 FIRST, AGAIN, EVERY, RARELY = 4, 2.0, 4, 10
 """The first race, when to race again (× arrivals), every how many arrivals to look, and how many say something."""
 GROWN, SHRUNK, LATELY = 1.5, 0.5, 8
-"""Ratios of the load of the last so many arrivals to the race's, above and below which it is held again, and the
-arrivals between two races at least. A load that doubles is seen after eight arrivals in four of five streams. One that
-shrinks makes nobody wait, and each race may change what is chosen, which costs joules where nothing has changed.
-"""
+"""Ratios of the load of the last so many arrivals, all after the race, to the race's, above and below which it is held
+again. One that shrinks makes nobody wait, and a race that changes the choice for nothing costs joules."""
 QUICK = "eft"
 """`race.QUICKER` as a policy of its own, for the shadow."""
 BOUND, STRICTER = 1.015, 0.005
@@ -143,10 +143,12 @@ class Ledger:
     @property
     def tail(self) -> float:
         """The 95th percentile over the shadows'; 1 while there are too few."""
-        rows = self._table()
-        if len(rows) < ENOUGH:
-            return 1.0
-        return float(np.quantile(rows[:, 0], 0.95) / max(1e-9, np.quantile(rows[:, 1], 0.95)))
+        return self.at(0.95) if len(self) >= ENOUGH else 1.0
+
+    def at(self, quantile: float) -> float:
+        """A quantile of responses over that of the shadows'."""
+        ours_s, shadow_s = np.quantile(self._table(), quantile, axis=0).tolist()
+        return float(ours_s / max(1e-9, shadow_s))
 
     @property
     def doubt(self) -> float:
@@ -258,19 +260,15 @@ class Shield:
     def _ease(self, now_s: float, arrived: int) -> None:
         """Let nodes sleep sooner where what was chosen has cost less than half of the budget.
 
-        Only where they could sleep by then: that nobody has waited for a node that could not have slept yet says
-        nothing, and in a stream shorter than its time-outs sleep would become cheap without ever having been tried.
-        Or where workflows end so much sooner than under the reference that they pay for what it may cost.
+        Only where they could sleep by then: else, in a stream shorter than its time-outs, sleep would become cheap
+        without having been tried. Or where workflows end so much sooner than the reference's that they pay for it.
         """
+        if self._name == "reference" or len(self.ledger) < RARELY or arrived < AGAIN * self._eased:
+            return
         cost, tried = self.ledger.late + self.ledger.doubt, now_s - self._chosen_s >= TRIED * time_out(self._dials)
-        tried |= cost < -LATE and self.ledger.tail < 1.0
-        if (
-            tried
-            and arrived >= AGAIN * self._eased
-            and self._name != "reference"
-            and len(self.ledger) >= RARELY
-            and cost < LATE / 2.0
-        ):
+        earns = cost < -LATE and self.ledger.tail < 1.0
+        # Where one in twenty may wait, the first in a hundred is a warning: what p95 tells it tells too late.
+        if earns or (tried and cost < LATE / 2.0 and self.ledger.at(SPOTLESS) <= TAIL):
             self._care *= EASIER
             self._chosen_s, self._eased = now_s, arrived
 

@@ -538,3 +538,28 @@ def test_a_load_that_doubles_is_mostly_seen_after_eight_arrivals() -> None:
         one._raced_load = shield.load_of(flows[:32])
         seen += one._has_drifted(shield.load_of(flows[-shield.LATELY :]))
     assert seen > 80
+
+
+def test_sleep_becomes_no_cheaper_while_one_in_a_hundred_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all workflows last as long, p95 stands until one in twenty has waited, and then it is too late."""
+    workload = stream(60, 20.0, equal(), 2)
+    for late, cheaper in ((0, True), (1, False)):
+        one = steered(monkeypatch, SAVER)
+        one.consider(1e6, seen_of(workload, 1.0, 24))
+        seen, care = seen_of(workload, 1.0, 48), one._care
+        response_s = seen.end_s - np.array([flow.workflow_submit_s[0] for flow in seen.flows])
+        longest = int(np.argmax(response_s))
+        seen.end_s[longest] += late * 0.2 * response_s[longest]
+        one.consider(1e6 + shield.TRIED * 30.0, seen)
+        assert one.ledger.late < shield.LATE / 2.0 and one.ledger.tail == 1.0
+        assert (one._care < care) is cheaper
+
+
+def test_what_ends_much_sooner_pays_for_sleep_that_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = stream(60, 20.0, equal(), 2)
+    for faster, cheaper in ((0.9, True), (0.999, False)):
+        one = steered(monkeypatch, SAVER)
+        one.consider(1e6, seen_of(workload, faster, 24))
+        care = one._care
+        one.consider(1e6 + 1.0, seen_of(workload, faster, 48))
+        assert (one._care < care) is cheaper
