@@ -4,7 +4,7 @@ An engine forgets a workflow when its last task has ended, so this is told of ev
 what the step folded and decided, within the step; `read` goes through the copies when what was decided has been handed
 out. Seconds on a node become seconds on a node of speed 1 by what the engine expected there. Memory is bounded: the
 latest workflows, and so many tasks in all. `told` is what has changed since it was asked last, each workflow packed
-once, when it came; `Window` puts that together again, in another process.
+once, when it came; `ArrivedWindow` puts that together again, in another process.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class _Noted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What has changed since the last, for a `Window`.
+class ArrivedNews:
+    """What has changed since the last, for an `ArrivedWindow`.
 
     Attributes:
         forgotten: Workflows that are not kept any more.
@@ -316,11 +316,11 @@ class Arrived:
             if int(generations[p.row_of(attempt)]) & p.GENERATION_MASK == (attempt >> p.ROW_BITS) & p.GENERATION_MASK
         }
 
-    def told(self, anew: bool = False) -> Told:
+    def told(self, anew: bool = False) -> ArrivedNews:
         """Tell what has changed since this was asked last, or all that is kept."""
         came, changed = (set(self._parts), set(self._parts)) if anew else (self._came, self._changed)
         self._came, self._changed = set(), set()
-        return Told(
+        return ArrivedNews(
             self.forgotten,
             next(iter(self._parts), self._parts_n),
             {number: self._parts[number].packed for number in sorted(came)},
@@ -330,14 +330,14 @@ class Arrived:
         )
 
 
-class Window:
+class ArrivedWindow:
     """What an `Arrived` keeps, from what it told."""
 
     def __init__(self) -> None:
         self._flows: dict[int, list[tuple[NDArray[np.int64], Workload]]] = {}
         self._times: dict[int, tuple[Floats, Floats]] = {}
 
-    def take(self, told: Told) -> Seen:
+    def take(self, told: ArrivedNews) -> Seen:
         """List all that is kept, for what steers a policy: a task without a workflow is a workflow of its own."""
         kept = {} if told.anew else {number: one for number, one in self._flows.items() if number >= told.first}
         # A workflow that is read again keeps its place.
@@ -360,4 +360,4 @@ def _unpacked(packed: bytes) -> list[tuple[NDArray[np.int64], Workload]]:
     return list(arrivals.workflows(known.with_estimates(np.where(known.estimate_s > 0, known.estimate_s, np.nan))))
 
 
-__all__ = ["MOST_FLOWS", "MOST_TASKS", "Arrived", "Told", "Window"]
+__all__ = ["MOST_FLOWS", "MOST_TASKS", "Arrived", "ArrivedNews", "ArrivedWindow"]

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from wattflow.engine.settings import PolicySettings
 from wattflow.live.engine import Engine
 from wattflow.live.protocol import Step
-from wattflow.live.recent_workflows import Arrived, Told, Window
+from wattflow.live.recent_workflows import Arrived, ArrivedNews, ArrivedWindow
 from wattflow.model.cluster import Cluster
 from wattflow.plan.shield import Shield, told
 from wattflow.policy import registry
@@ -38,7 +38,7 @@ NOTES = 64
 """Notes that are kept."""
 log = logging.getLogger(__name__)
 _shields: dict[str, Shield] = {}
-_windows: dict[str, Window] = {}
+_windows: dict[str, ArrivedWindow] = {}
 """In the other process: the shield of each policy that it was asked about, and what it was told of."""
 
 
@@ -110,12 +110,17 @@ def typed(policy: Policy) -> str:
 
 
 def advise(
-    policy: str, now_s: float, told: Told, cluster: Cluster | None, before: list[list[float]], settings: PolicySettings
+    policy: str,
+    now_s: float,
+    told: ArrivedNews,
+    cluster: Cluster | None,
+    before: list[list[float]],
+    settings: PolicySettings,
 ) -> Answer:
     """Return the choice that holds now and what it rests on. In the other process; a shield that is made anew takes up
     the ledger from ``before``, and races by what the engine's ``settings`` offer. No ``cluster``: as it was told."""
     began = time.process_time()
-    window = _windows.setdefault(policy, Window())
+    window = _windows.setdefault(policy, ArrivedWindow())
     shield = _shields.get(policy)
     if shield is None:
         assert cluster is not None and told.anew

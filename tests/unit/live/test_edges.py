@@ -36,7 +36,7 @@ from wattflow.live.journal import Journal, recover
 from wattflow.live.object_codec import Decoder
 from wattflow.live.past_decision import explain_past
 from wattflow.live.protocol import Taint, Toleration, row_of
-from wattflow.live.recent_workflows import Arrived, Window
+from wattflow.live.recent_workflows import Arrived, ArrivedWindow
 from wattflow.live.roll import SeedRange, roll
 from wattflow.model.cluster import Device, Node, Sleep
 from wattflow.model.errors import InvalidInput
@@ -209,7 +209,7 @@ def test_tasks_without_a_workflow_are_read_64_at_a_time_and_kept_as_many() -> No
     arrived.note(engine, 9.0, engine.step(9.0))
     arrived.read(engine)
     assert arrived.ended == 2
-    seen = Window().take(arrived.told())
+    seen = ArrivedWindow().take(arrived.told())
     ended = np.flatnonzero(np.isfinite(seen.end_s))
     assert len(seen.flows) == 65 and seen.end_s[ended].tolist() == [9.0, 9.0]
     assert [seen.runtime_s[i].tolist() for i in ended.tolist()] == [[7.0], [7.0]]
@@ -238,7 +238,7 @@ def test_what_began_and_was_refused_or_failed_is_timed_from_its_next_start() -> 
     step(20.0)
     engine.put(FINISHED, attempt)
     step(24.0)
-    assert Window().take(arrived.told()).runtime_s[0].tolist() == [4.0] and arrived.ended == 1
+    assert ArrivedWindow().take(arrived.told()).runtime_s[0].tolist() == [4.0] and arrived.ended == 1
 
 
 # Looks ahead

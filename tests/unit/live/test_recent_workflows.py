@@ -10,7 +10,7 @@ import pytest
 
 from wattflow.clusters import load_cluster
 from wattflow.live import EDGE, FINISHED, NODE, SEAL, STARTED, TASK, Engine, Power
-from wattflow.live.recent_workflows import Arrived, Window
+from wattflow.live.recent_workflows import Arrived, ArrivedWindow
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 from wattflow.plan.joining import together
@@ -40,7 +40,7 @@ def step(engine: Engine, arrived: Arrived, now: float) -> list[int]:
 
 def kept(arrived: Arrived) -> Workload:
     """All that is remembered; its runtimes are those that are known, else NaN."""
-    found = Window().take(arrived.told(anew=True))
+    found = ArrivedWindow().take(arrived.told(anew=True))
     return replace(together(found.flows), runtime_s=np.concatenate(found.runtime_s))
 
 
@@ -69,7 +69,7 @@ def test_a_workflow_is_kept_after_the_engine_has_forgotten_it() -> None:
     speeds = {node.speed for node in engine.cluster.nodes}
     assert any(np.allclose(found.runtime_s[:3], 30.0 * speed) for speed in speeds)
     assert np.isnan(found.runtime_s[3:]).all()
-    seen = Window().take(arrived.told(anew=True))
+    seen = ArrivedWindow().take(arrived.told(anew=True))
     assert seen.number == 0 and seen.end_s[0] == 190.0 and np.isnan(seen.end_s[1])
 
 
@@ -145,7 +145,7 @@ def test_who_came_while_nobody_watched_is_not_taken_for_late() -> None:
     step(engine, arrived, 7201.0)
     engine.put(FINISHED, late)
     step(engine, arrived, 7211.0)
-    seen = Window().take(arrived.told(anew=True))
+    seen = ArrivedWindow().take(arrived.told(anew=True))
     assert seen.number == 1 and seen.end_s.tolist() == [7211.0]
     assert seen.flows[0].workflow_submit_s.tolist() == [7200.0]
 
@@ -227,7 +227,7 @@ def test_steps_are_read_later_as_they_were() -> None:
         now += 10.0
     late.read(engine)
     assert late.ended == at_once.ended == 6
-    ours, theirs = (Window().take(one.told(anew=True)) for one in (late, at_once))
+    ours, theirs = (ArrivedWindow().take(one.told(anew=True)) for one in (late, at_once))
     assert ours.end_s.tolist() == theirs.end_s.tolist() == [8.0, 8.0, 18.0, 18.0, 28.0, 28.0]
     assert np.array_equal(np.concatenate(ours.runtime_s), np.concatenate(theirs.runtime_s))
 

@@ -10,7 +10,7 @@ import pytest
 
 from wattflow.clusters import load_cluster
 from wattflow.live import Engine, Kind, Placement, shielding
-from wattflow.live.recent_workflows import Told, Window
+from wattflow.live.recent_workflows import ArrivedNews, ArrivedWindow
 from wattflow.live.shielding import Answer, Remembered, Shielding, adviser
 from wattflow.model.workflow import Variant
 from wattflow.plan.shield import Shield
@@ -32,9 +32,9 @@ class Asked(ThreadPoolExecutor):
     def __init__(self, *answers: object) -> None:
         super().__init__(1)
         self.answers, self.seen, self.more = list(answers), list[Seen](), list[tuple[object, ...]]()
-        self.told, self.window = list[Told](), Window()
+        self.told, self.window = list[ArrivedNews](), ArrivedWindow()
 
-    def submit(self, work: object, policy: str, now_s: float, told_of: Told, *more: object) -> Future[object]:  # type: ignore[override]
+    def submit(self, work: object, policy: str, now_s: float, told_of: ArrivedNews, *more: object) -> Future[object]:  # type: ignore[override]
         self.told.append(told_of)
         self.seen.append(self.window.take(told_of))
         self.more.append(more)
@@ -231,4 +231,4 @@ def test_a_workflow_is_told_once_and_all_of_them_again_after_a_failure(engine: E
 def test_a_process_that_knows_nothing_says_so() -> None:
     shielding._shields.clear()
     with pytest.raises(AssertionError):
-        shielding.advise(POLICY, 0.0, Told(0, 0, {}, {}, False), None, [], PORTFOLIO.settings)
+        shielding.advise(POLICY, 0.0, ArrivedNews(0, 0, {}, {}, False), None, [], PORTFOLIO.settings)

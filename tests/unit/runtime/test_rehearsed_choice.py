@@ -15,7 +15,7 @@ import pytest
 
 from wattflow.cli import account_commands
 from wattflow.live import FINISHED, SEAL, STARTED, TASK, Engine, Placement
-from wattflow.live.recent_workflows import Told, Window
+from wattflow.live.recent_workflows import ArrivedNews, ArrivedWindow
 from wattflow.live.shielding import Remembered, Shielding, typed
 from wattflow.model.cluster import Series
 from wattflow.model.errors import BrokenPolicy
@@ -120,8 +120,8 @@ def test_a_cap_makes_no_workflow_late_to_the_shield() -> None:
     told: list[Seen] = []
 
     class Asked(ThreadPoolExecutor):
-        def submit(self, work: object, policy: str, now_s: float, told_of: Told, *more: object) -> Future[Any]:  # type: ignore[override]
-            told.append(Window().take(told_of))
+        def submit(self, work: object, policy: str, now_s: float, told_of: ArrivedNews, *more: object) -> Future[Any]:  # type: ignore[override]
+            told.append(ArrivedWindow().take(told_of))
             return Future()
 
     name = "wattflow:shield=kubernetes"
