@@ -29,7 +29,7 @@ from wattflow.server import admin_routes
 from wattflow.server.decision_replay import shield_note
 from wattflow.server.routes import shield_figures
 
-from .test_recovery import closed, opened
+from .test_recovery import NODE, closed, opened, task
 
 NOTE = {
     "at_s": 20.0, "workflows": 8, "chosen": "saver", "dials": "rule=1", "why": "of joules", "late": 0.01, "tail": 1.0,
@@ -283,3 +283,29 @@ def test_metrics_leave_out_joules_that_nobody_knows() -> None:
         decider = SimpleNamespace(shield={"summary": {**known, "saved": saved}, "processor_s": 1.0})
         names = [name for name, *_ in admin_routes._shield(SimpleNamespace(decider=decider))]  # type: ignore[arg-type]
         assert ("wattflow_shield_saved" in names) is (saved is not None) and "wattflow_shield_kept" in names
+
+
+def test_a_shield_looks_when_work_has_been_handed_out_and_what_it_chooses_decides(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+
+        class Looking(Ended):
+            handed_out: int | None = None
+
+            def consider(self, engine: Engine, now_s: float) -> Policy | None:
+                if not engine.counts["open"] or self.handed_out is not None:
+                    return None
+                self.handed_out = len(driver.leases)
+                return registry.load("least-energy")
+
+        service.decider.rehearsing = shield = Looking("wattflow")
+        service.announce(NODE)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], seal=True), "me")
+        for _ in range(200):
+            if service.decider.engine.policy.name == "least-energy":
+                break
+            await asyncio.sleep(0.01)
+        assert shield.handed_out == 1 and service.decider.engine.policy.name == "least-energy"
+        await closed(service, writer)
+
+    asyncio.run(body())
