@@ -121,6 +121,7 @@ def play(
             else:
                 (machines.on if what == "on" else machines.off)(about)
         again_s = scheduler.decide()
+        again_s = clock.now_s if scheduler.decider.look_ahead(clock.now_s) else again_s
         if again_s <= clock.now_s:
             again_s = clock.now_s + 1e-3
         while not scheduler._queue.empty():

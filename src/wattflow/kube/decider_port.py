@@ -101,5 +101,8 @@ class Decider(Protocol):
     def step(self, now_s: float) -> Chosen:
         """Decide."""
 
+    def look_ahead(self, now_s: float) -> bool:
+        """Look at the steps before, when what they chose is on its way; True: another policy decides, at once."""
+
     def why(self, uid: str) -> str:
         """Say why a wanted pod is not placed, in one line."""

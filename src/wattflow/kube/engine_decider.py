@@ -338,14 +338,11 @@ class EngineDecider:
             if empty in self._later and not self._on_node.get(empty):
                 self.set_node(*self._later[empty])
         result = self.engine.step(now_s)
-        chosen = None if self.rehearsing is None else self.rehearsing.consider(self.engine, now_s)
-        if chosen is not None:
-            self.use(chosen)
-        wake_at_s = result.wake_at if chosen is None else now_s  # another policy decides at once
+        if self.rehearsing is not None:
+            self.rehearsing.note(self.engine, now_s, result)
         choices, short = list[Choice](), dict[str, gangs.Gang]()
         for placement in result.placements:
-            whose = self._uids.get(placement.tag)
-            name = self._names.get(placement.node)
+            whose, name = self._uids.get(placement.tag), self._names.get(placement.node)
             if whose is None or name is None:
                 self.engine.put(protocol.REFUSED, placement.attempt)
                 continue
@@ -362,12 +359,17 @@ class EngineDecider:
             choices.append(Choice(uid, name, 0 if gang is None else placement.tag))
         for gang in short.values():  # those that are left wait for a full number again
             self.want(next(iter(gang.members.values())))
-        ordered: dict[protocol.Act, list[str]] = {protocol.Act.SLEEP: [], protocol.Act.WAKE: []}
-        for action in result.actions:
-            if action.kind in ordered and action.who in self._names:
-                ordered[action.kind].append(self._names[action.who])
         self._levels.take(result.actions, self._names, self.engine)
-        return Chosen(choices, wake_at_s, *ordered.values())  # sleep, wake
+        known = [(one.kind, self._names[one.who]) for one in result.actions if one.who in self._names]
+        sleep, wake = ([n for kind, n in known if kind is act] for act in (protocol.Act.SLEEP, protocol.Act.WAKE))
+        return Chosen(choices, result.wake_at, sleep, wake)
+
+    def look_ahead(self, now_s: float) -> bool:
+        """Ask the rehearsal, when choices have been handed out; True where another policy decides, at once."""
+        chosen = None if self.rehearsing is None else self.rehearsing.consider(self.engine, now_s)
+        if chosen is not None:
+            self.use(chosen)
+        return chosen is not None
 
     def task_of(self, uid: str) -> int | None:
         """Return the engine's task for a pod that is wanted or held."""
@@ -396,8 +398,7 @@ class EngineDecider:
 
     def why(self, uid: str) -> str:
         """Say why a wanted pod is not placed."""
-        task = self._tasks.get(uid)
-        gang = self._gangs.of(uid)
+        task, gang = self._tasks.get(uid), self._gangs.of(uid)
         if gang is not None and task is None:
             if gang.task is None:
                 return f"its gang has {len(gang.members)} of {gang.size} pods"
@@ -431,8 +432,6 @@ class EngineDecider:
             self._forget(gang.key if gang is not None else "")
         for wanted in again:
             self._join(wanted)
-
-    # inside
 
     def _hold(self, uid: str, name: str, attempt: int) -> None:
         self._attempts[uid] = attempt

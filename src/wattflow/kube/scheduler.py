@@ -277,15 +277,15 @@ class Scheduler:
     async def _decide_forever(self) -> None:
         wake_at_s = self._integrated_s = self.clock()
         while True:
-            wait_s = max(0.0, min(wake_at_s - self.clock(), 1.0))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout(max(0.0, min(wake_at_s - self.clock(), 1.0))):
                     await self._wake.wait()
             if not self._queue.empty():  # bindings are under way: what comes meanwhile is decided together
                 await asyncio.sleep(_GATHER_S)
             self._wake.clear()
             wake_at_s = self.decide()
             await asyncio.sleep(0)  # an event that is set lets nobody else in: the lease would not be renewed
+            wake_at_s = self.clock() if self.decider.look_ahead(self.clock()) else wake_at_s
 
     def decide(self) -> float:
         """One round: settle bindings, tell the decider what changed, step, assume; returns when to come again."""

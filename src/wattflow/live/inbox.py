@@ -69,6 +69,10 @@ class Inbox:
         struct.pack_into(desks.EVENT_FORMAT, self._events, n * _EVENT_BYTES, kind, who, other, a, b, x)
         self.count = n + 1
 
+    def copy_of(self, count: int) -> bytes:
+        """Copy the first events on the desk, also those that a step has folded: a tenth of a microsecond."""
+        return bytes(self._events[: count * _EVENT_BYTES])
+
     def _put_task(
         self,
         shape: int,

@@ -1,11 +1,12 @@
 """The shield on a live engine: it watches in another process, and its choices come back as policies to use.
 
 A look replays a window of some thousand tasks and now and then races candidates (`wattflow.plan.shield`): tens of
-milliseconds to seconds, which an event loop cannot spare. So what has arrived and ended is noted after each step
-(`recent_workflows`), and every few arrivals handed to a process of its own, which keeps the ledger; until it answers,
-the numbers before hold. It is asked so seldom that it takes at most `SHARE` of a core. Drivers call `consider` after a
-step and journal what it gives, and what it `remembers` after an answer: ledger, figures and the last note. So a process
-that is lost, or a server that starts anew, goes on with the ledger as it was.
+milliseconds to seconds, which an event loop cannot spare. So what has arrived and ended is told to a process of its own
+every few arrivals (`recent_workflows`), which keeps window and ledger; until it answers, the numbers before hold. It is
+asked so seldom that it takes at most `SHARE` of a core. Nor does a decision wait for what is told: drivers call `note`
+with each step, which copies its events, and `consider` when they have handed out what the step decided. They journal
+what it gives, and what it `remembers` after an answer: ledger, figures and the last note. So a process that is lost, or
+a server that starts anew, goes on with the ledger as it was.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from typing import Any, Protocol
 
 from wattflow.engine.settings import PolicySettings
 from wattflow.live.engine import Engine
-from wattflow.live.recent_workflows import Arrived
+from wattflow.live.protocol import Step
+from wattflow.live.recent_workflows import Arrived, ArrivedNews, ArrivedWindow
 from wattflow.model.cluster import Cluster
 from wattflow.plan.shield import Shield, told
 from wattflow.policy import registry
-from wattflow.policy.base import Policy, Seen
+from wattflow.policy.base import Policy
 from wattflow.policy.portfolio import DIAL, PORTFOLIO, REFERENCE
 
 SHARE = 0.05
@@ -36,7 +38,8 @@ NOTES = 64
 """Notes that are kept."""
 log = logging.getLogger(__name__)
 _shields: dict[str, Shield] = {}
-"""In the other process: the shield of each policy that it was asked about."""
+_windows: dict[str, ArrivedWindow] = {}
+"""In the other process: the shield of each policy that it was asked about, and what it was told of."""
 
 
 @dataclass(slots=True)
@@ -68,10 +71,13 @@ class Answer:
 
 
 class Adviser(Protocol):
-    """Looks at an engine after each step, and may choose another policy. What it chooses is journalled."""
+    """Looks at an engine's steps, and may choose another policy. What it chooses is journalled."""
+
+    def note(self, engine: Engine, now_s: float, step: Step) -> None:
+        """Note a step before its decisions are handed out, by copies alone."""
 
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
-        """The policy to use from the next step on, if it is another."""
+        """The policy to use from the next step on, if it is another; asked when decisions have been handed out."""
 
     def skip(self, now_s: float) -> None:
         """Let a step pass that is not the policy's doing: whoever is there by then is not judged by what it decided."""
@@ -104,13 +110,20 @@ def typed(policy: Policy) -> str:
 
 
 def advise(
-    policy: str, now_s: float, seen: Seen, cluster: Cluster, before: list[list[float]], settings: PolicySettings
+    policy: str,
+    now_s: float,
+    told: ArrivedNews,
+    cluster: Cluster | None,
+    before: list[list[float]],
+    settings: PolicySettings,
 ) -> Answer:
     """Return the choice that holds now and what it rests on. In the other process; a shield that is made anew takes up
-    the ledger from ``before``, and races by what the engine's ``settings`` offer."""
+    the ledger from ``before``, and races by what the engine's ``settings`` offer. No ``cluster``: as it was told."""
     began = time.process_time()
+    window = _windows.setdefault(policy, ArrivedWindow())
     shield = _shields.get(policy)
     if shield is None:
+        assert cluster is not None and told.anew
         meant = registry.load(policy)
         assert meant.steer is not None
         # Kubernetes offers whole requests at full speed only: a race that cuts them would choose what cannot be had.
@@ -119,8 +132,9 @@ def advise(
         assert isinstance(made, Shield)
         shield = _shields.setdefault(policy, made)
         shield.ledger.restore(before)
-    shield.move_to(cluster)
-    shield.consider(now_s, seen)
+    if cluster is not None:
+        shield.move_to(cluster)
+    shield.consider(now_s, window.take(told))
     del shield.notes[:-NOTES]
     took_s = time.process_time() - began
     return Answer(typed(shield.choice), list(shield.notes), took_s, shield.ledger.rows(), shield.summary())
@@ -147,19 +161,27 @@ class Shielding:
         self._executor = executor
         self._answer: Future[Answer] | None = None
         self._arrived = Arrived()
+        # What the other process knows: nothing before the first answer, and after one that failed.
+        self._cluster: Cluster | None = None
         self._looked, self._not_before_s = 0, 0.0
 
+    def note(self, engine: Engine, now_s: float, step: Step) -> None:
+        """Note a step, within it: some microseconds."""
+        self._arrived.note(engine, now_s, step)
+
     def consider(self, engine: Engine, now_s: float) -> Policy | None:
-        """After a step: the policy to use from the next step on, if the shield has chosen another."""
-        self._arrived.note(engine, now_s)
+        """After steps: the policy to use from the next one on, if the shield has chosen another."""
+        self._arrived.read(engine)
         if self._answer is not None:
             return self._answered(engine, now_s)
         arrived = self._arrived.arrived
         if arrived - self._looked < LOOK_EVERY or now_s < self._not_before_s:
             return None
-        self._looked = arrived
+        self._looked, anew, cluster = arrived, self._cluster is None, engine.cluster
+        changed = None if cluster is self._cluster else cluster  # a large one takes milliseconds to tell
+        self._cluster = cluster
         self._answer = self._process().submit(
-            advise, self.policy, now_s, self._arrived.seen(), engine.cluster, self.remembered.rows,
+            advise, self.policy, now_s, self._arrived.told(anew), changed, self.remembered.rows if anew else [],
             engine.policy.settings,
         )  # fmt: skip
         return None
@@ -191,6 +213,7 @@ class Shielding:
             )
             if isinstance(error, BrokenExecutor):
                 self.close()
+            self._cluster = None
             # All nodes on, whatever a stream begins with: nobody watches now.
             chosen, took_s = typed(PORTFOLIO.with_params(**REFERENCE)), FAILED_S
         self._not_before_s = now_s + took_s / SHARE

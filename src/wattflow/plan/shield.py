@@ -47,7 +47,7 @@ from wattflow.plan import joining, race
 from wattflow.plan.reference_replay import MOST_TASKS, Shadow, backlog_grows, filled
 from wattflow.policy import registry
 from wattflow.policy.base import Policy, Seen, Steering
-from wattflow.policy.portfolio import PORTFOLIO, REFERENCE, SLEEPY
+from wattflow.policy.portfolio import FLAGSHIP, PORTFOLIO, REFERENCE, SLEEPY, SPREAD, THRIFT
 from wattflow.sim.repeated import Prepared
 
 Floats = NDArray[np.float64]
@@ -62,11 +62,18 @@ PRIOR = 40
 """Workflows that the ledger counts at least: while fewer are known, the others are taken to be on time."""
 PRICED, CAREFUL, EASIER = 0.25, 3.0, 0.5
 """The price of sleep; its factor after each time that the budget was spent, and after each race since which less than
-half of it was."""
+half of it was, where nodes could sleep."""
+TRIED = 2.0
+"""Time-outs that must have passed under a choice before what it cost says what sleep costs."""
+SPOTLESS = 0.99
+"""The quantile of responses that must keep the bound, too, where sleep becomes cheaper."""
+WORTH = 0.01
+"""Joules that a candidate saves at least, as a share: for less nobody is put at risk."""
 FIRST, AGAIN, EVERY, RARELY = 4, 2.0, 4, 10
-"""The first race, when to race again (× arrivals), and every how many arrivals to look; beyond `KEPT`, rarely."""
-DRIFT, LATELY = 1.8, 10
-"""Factor by which the load of the last so many arrivals may differ from the race's before it is held again."""
+"""The first race, when to race again (× arrivals), every how many arrivals to look, and how many say something."""
+GROWN, SHRUNK, LATELY = 1.5, 0.5, 8
+"""Ratios of the load of the last so many arrivals, all after the race, to the race's, above and below which it is held
+again. One that shrinks makes nobody wait, and a race that changes the choice for nothing costs joules."""
 QUICK = "eft"
 """`race.QUICKER` as a policy of its own, for the shadow."""
 BOUND, STRICTER = 1.015, 0.005
@@ -136,10 +143,12 @@ class Ledger:
     @property
     def tail(self) -> float:
         """The 95th percentile over the shadows'; 1 while there are too few."""
-        rows = self._table()
-        if len(rows) < ENOUGH:
-            return 1.0
-        return float(np.quantile(rows[:, 0], 0.95) / max(1e-9, np.quantile(rows[:, 1], 0.95)))
+        return self.at(0.95) if len(self) >= ENOUGH else 1.0
+
+    def at(self, quantile: float) -> float:
+        """A quantile of responses over that of the shadows'."""
+        ours_s, shadow_s = np.quantile(self._table(), quantile, axis=0).tolist()
+        return float(ours_s / max(1e-9, shadow_s))
 
     @property
     def doubt(self) -> float:
@@ -191,6 +200,8 @@ class Shield:
         self._overslept = 0
         self._saves, self._saved, self._forbidden = 0.0, 0.0, ""
         self._on_until_s = -1.0
+        # Since when nodes could sleep by the time-out in use, or by a shorter one, and it was not made easier for that.
+        self._chosen_s, self._eased = 0.0, 0
 
     @property
     def ledger(self) -> Ledger:
@@ -215,8 +226,8 @@ class Shield:
                 shadow.cluster = cluster
 
     def is_due(self, arrived: int) -> bool:
-        """Every few arrivals, less often in a long stream."""
-        return arrived - self._looked >= (EVERY if arrived <= KEPT else RARELY)
+        """Every few arrivals."""
+        return arrived - self._looked >= EVERY
 
     def consider(self, now_s: float, seen: Seen) -> Policy | None:
         """Look at the shadow; race if it is time; choose."""
@@ -229,7 +240,7 @@ class Shield:
         self._remember(seen, flows)
         self._observe(now_s, seen, flows, 1.0 if math.isnan(error) else math.exp(error))
         load = load_of(flows[-LATELY:])
-        drifted = arrived >= self._raced + RARELY and self._has_drifted(load)
+        drifted = arrived >= self._raced + LATELY and self._has_drifted(load)
         # Before some tasks have ended, runtimes are hearsay: estimates may be off by any factor.
         measurable = not math.isnan(error) and all(node.power is not None for node in self._cluster.nodes)
         # While the budget is spent, too: a race tells whether nodes may sleep late meanwhile (`_calm`).
@@ -238,7 +249,7 @@ class Shield:
             # Of all that the race draws from: that of the last few alone would drift by chance.
             self._raced, self._race_at, self._raced_load = arrived, math.ceil(AGAIN * arrived), load_of(some or flows)
             if not self._spent:
-                self._ease()
+                self._ease(now_s, arrived)
             base = replace(self._policy, steer=None)
             held = race.Race(some, self._cluster, base, self._rest_s, self._reference, self._prepared)
             # One race is seven streams: who broke in the race before is not trusted yet, however well it does now.
@@ -246,11 +257,20 @@ class Shield:
             self._ranking = held.run(self._tries) if self._tries and len(some) >= EVERY else []
         return self._choose(now_s, arrived)
 
-    def _ease(self) -> None:
-        """Let nodes sleep sooner where what was chosen has cost less than half of the budget."""
-        cost = self.ledger.late + self.ledger.doubt
-        if self._name != "reference" and len(self.ledger) >= RARELY and cost < LATE / 2.0:
+    def _ease(self, now_s: float, arrived: int) -> None:
+        """Let nodes sleep sooner where what was chosen has cost less than half of the budget.
+
+        Only where they could sleep by then: else, in a stream shorter than its time-outs, sleep would become cheap
+        without having been tried. Or where workflows end so much sooner than the reference's that they pay for it.
+        """
+        if self._name == "reference" or len(self.ledger) < RARELY or arrived < AGAIN * self._eased:
+            return
+        cost, tried = self.ledger.late + self.ledger.doubt, now_s - self._chosen_s >= TRIED * time_out(self._dials)
+        earns = cost < -LATE and self.ledger.tail < 1.0
+        # Where one in twenty may wait, the first in a hundred is a warning: what p95 tells it tells too late.
+        if earns or (tried and cost < LATE / 2.0 and self.ledger.at(SPOTLESS) <= TAIL):
             self._care *= EASIER
+            self._chosen_s, self._eased = now_s, arrived
 
     def _remember(self, seen: Seen, flows: Sequence[Workload]) -> None:
         """Keep the last workflows for races: a window of large ones holds too few to draw from."""
@@ -266,12 +286,12 @@ class Shield:
         for old in sorted(self._waiting)[: -4 * KEPT]:
             del self._waiting[old]
         waiting = np.array([self._waiting[number] for number in sorted(self._waiting)])
-        crowded = len(waiting) >= LATELY and backlog_grows(waiting)
+        crowded = len(waiting) >= RARELY and backlog_grows(waiting)
         if crowded != self._crowded:  # what was raced beside the one before says nothing
             self._crowded, self._ranking, self._race_at, self._spent = crowded, [], FIRST, False
 
     def _has_drifted(self, load: float) -> bool:
-        return not math.isnan(self._raced_load) and not 1.0 / DRIFT <= load / max(1e-12, self._raced_load) <= DRIFT
+        return not math.isnan(self._raced_load) and not SHRUNK <= load / max(1e-12, self._raced_load) <= GROWN
 
     def _observe(self, now_s: float, seen: Seen, flows: Sequence[Workload], doubt: float) -> None:
         """Replay the window under the reference, and enter what has ended.
@@ -333,12 +353,17 @@ class Shield:
         why, found = self._pick(arrived)
         name, dials = ("reference", dict(self._reference)) if found is None else (found.name, dict(found.dials))
         self._saves = 0.0 if found is None else 1.0 - math.exp(found.energy)
-        if (name, dials) == (self._name, self._dials):
-            return None
-        self._name, self._dials = name, dials
+        before, self._name = self._dials, name
+        if dials == before or (_plain(dials) == _plain(before) is not None):
+            return None  # also under another name, or with another least time-out below its own
+        if time_out(dials) < time_out(before):
+            self._chosen_s = now_s
+        self._dials = dials
         # A race begins with all nodes on. Those that sleep by the choice before would stay asleep while the others are
-        # crowded, for kube-scheduler's points count what is free, not what is slow.
-        self._on_until_s = now_s + ROUSED_S if found is not None and found.steady else -1.0
+        # crowded, for kube-scheduler's points count what is free, not what is slow. Where these points decided before,
+        # nobody has gathered tasks on few nodes, and to wake all would be ten minutes of idle watts for each change.
+        rouses = self._spent or before.get("rule") != SPREAD
+        self._on_until_s = now_s + ROUSED_S if found is not None and found.steady and rouses else -1.0
         self._note(now_s, arrived, why)
         return self.choice
 
@@ -372,9 +397,10 @@ class Shield:
             limit = BOUND if one.steady else BOUND - STRICTER * self._times
             waits = max(one.mean_high, one.tail_high)
             steady = one.worst <= WORST and one.name not in self._broke
-            if waits <= limit and steady and one.energy_high < 0.0 and one.missed == 0:
+            saves = one.energy_high < 0.0 and one.energy <= -WORTH
+            if waits <= limit and steady and saves and one.missed == 0:
                 return one
-            if not self._forbidden and one.energy_high < 0.0:
+            if not self._forbidden and saves:
                 shown = waits if waits > limit else max(one.worst, WORST)
                 why = f"{shown:.3f} of the reference's waiting" if one.missed == 0 else f"{one.missed} deadlines missed"
                 self._forbidden = f"{one.name} (would save {1.0 - math.exp(one.energy):.0%}; {why})"
@@ -402,6 +428,19 @@ class Shield:
             "chosen": self._name, "spent": self._times,
             "saved": round(self._saved / max(1, self._looked), 4), "forbade": self._forbidden,
         }  # fmt: skip
+
+
+def time_out(dials: race.Dials) -> float:
+    """Seconds after which a node may sleep under a choice: a pool and the flagship have none but the least."""
+    own = dials.get("reserve", -1.0) >= 0.0 or dials.get("rule") == FLAGSHIP
+    return max(dials.get("rest_s", 0.0), 0.0 if own else dials.get("after_s", math.inf))
+
+
+def _plain(dials: race.Dials) -> tuple[float, ...] | None:
+    """What a plain rule without a pool goes by; None for others."""
+    if dials.get("rule", FLAGSHIP) == FLAGSHIP or dials.get("reserve", -1.0) >= 0.0:
+        return None
+    return dials["rule"], dials.get("tolerance", 0.0) if dials["rule"] == THRIFT else 0.0, time_out(dials)
 
 
 def told(note: Mapping[str, object]) -> str:

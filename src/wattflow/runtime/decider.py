@@ -7,8 +7,9 @@ restart is the last snapshot plus the calls after it.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +194,7 @@ class JournaledEngine:
         self.policy = policy
 
     def step(self, now_s: float) -> Step:
-        """Fold and decide; a rehearsal may choose other dials for what comes next, which is at once.
+        """Fold and decide.
 
         A policy that breaks its contract is put aside for a plain one, which decides the rest of the step.
         """
@@ -211,7 +212,19 @@ class JournaledEngine:
             self.policy = FALLBACK
             self.close()
             step = self._call("step_on", FALLBACK)
-        chosen = self._look_ahead(now_s)
+        if self.rehearsing is not None:
+            if self.keeper is not None:  # what it would choose is no policy that keeps a cap
+                self.rehearsing.skip(now_s)
+            else:
+                self._rehearse(partial(self.rehearsing.note, self.engine, now_s, step))
+        return step
+
+    def look_ahead(self, now_s: float) -> bool:
+        """Ask the rehearsal, when what was decided has been handed out: whether it has chosen other dials for what
+        comes next, which is at once."""
+        if self.rehearsing is None or self.keeper is not None:
+            return False
+        chosen = self._rehearse(partial(self.rehearsing.consider, self.engine, now_s))
         news = None if self.rehearsing is None else self.rehearsing.news()
         if news is not None:
             self.shield = asdict(news)
@@ -220,18 +233,12 @@ class JournaledEngine:
             # Noted under a name of its own: a replay must use what was chosen then, not rehearse again.
             self.engine.use(chosen)
             self._note(CHOSEN, chosen)
-            return replace(step, wake_at=now_s)
-        return step
+        return chosen is not None
 
-    def _look_ahead(self, now_s: float) -> Policy | None:
-        """Ask the rehearsal. One that fails is not asked again: what it would have chosen is advice."""
-        if self.rehearsing is None:
-            return None
-        if self.keeper is not None:  # what it would choose is no policy that keeps a cap
-            self.rehearsing.skip(now_s)
-            return None
+    def _rehearse(self, call: Callable[[], Policy | None]) -> Policy | None:
+        """Call the rehearsal. One that fails is not asked again: what it would have chosen is advice."""
         try:
-            return self.rehearsing.consider(self.engine, now_s)
+            return call()
         except Exception as error:
             self.aside.put("rehearsal", self.policy, error)
             self.close()

@@ -370,6 +370,8 @@ class Service:
         if turn.leases or outcomes or step.actions or waiters:
             loop = asyncio.get_running_loop()
             self.writer.settled(lambda: call_in(loop, self._release, waiters, turn.leases, outcomes, step.actions))
+        else:
+            self._look_ahead()
         self.turns.alarm.set(turn.wake_at - turn.now_s)
 
     def _release(
@@ -391,6 +393,12 @@ class Service:
         for action in actions:
             with self.aside.guard("action", action):
                 self.actions.do(action)
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        """Let the shield read what the turns told, now that nobody waits for what they decided."""
+        if not self.turns.closed and self.decider.look_ahead(self.now()):
+            self.turns.soon()
 
     def _make_leases(self, turn: UnderWay, most: int) -> None:
         """Leases for the next placements. Where one cannot be made, the engine hears that the attempt failed."""

@@ -400,7 +400,8 @@ def test_what_a_rehearsal_chose_decides_at_once() -> None:
     decider.ended("uid-first")
     decider.step(2.0)
     want(decider, pod("second", cpu="1"))
-    assert decider.step(3.0).wake_at_s == 3.0
+    decider.step(3.0)
+    assert decider.look_ahead(3.0)
     assert decider.engine.policy.name == "least-energy"
     want(decider, pod("third", cpu="1"))
     assert chosen(decider, 4.0) == {"third": "b"}

@@ -10,7 +10,12 @@ import pytest
 
 from wattflow.kube import scheduler_process, settings
 from wattflow.kube.decider_port import Chosen
+from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.sleeping import MAY_SLEEP
+from wattflow.live import Engine
+from wattflow.live.shielding import Shielding
+from wattflow.policy import registry
+from wattflow.policy.base import Policy
 
 from .making import node, pod
 from .test_sleeping import Patches
@@ -76,3 +81,29 @@ min_on = 1
         return rounds
 
     assert asyncio.run(run()) <= 5
+
+
+def test_a_shield_is_asked_when_a_round_is_over_and_what_it_chooses_decides() -> None:
+    text = 'policy = "fifo"\n[lease]\nleader_elect = false\n[energy]\nprofiles = false\n[workflows]\nargo = false'
+
+    class Looking(Shielding):
+        looks = 0
+
+        def consider(self, engine: Engine, now_s: float) -> Policy | None:
+            self.looks += 1
+            return registry.load("sjf") if self.looks == 1 else None
+
+    async def run() -> tuple[int, str]:
+        scheduler = scheduler_process.make(Patches(), settings.parse(text))
+        decider = scheduler.decider
+        assert isinstance(decider, EngineDecider)
+        decider.rehearsing = shield = Looking("wattflow")
+        deciding = asyncio.create_task(scheduler._decide_forever())
+        await asyncio.sleep(0.3)
+        deciding.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await deciding
+        return shield.looks, decider.engine.policy.name
+
+    looks, policy = asyncio.run(run())
+    assert looks >= 2 and policy == "sjf", "the next round came at once"

@@ -33,7 +33,7 @@ from wattflow.live.journal import Journal, recover, told
 from wattflow.live.object_codec import Decoder, Encoder, cloned
 from wattflow.live.past_decision import explain_past
 from wattflow.live.protocol import UnknownId
-from wattflow.live.recent_workflows import Arrived
+from wattflow.live.recent_workflows import Arrived, ArrivedWindow
 from wattflow.live.roll import draw_left, roll
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import InvalidInput, WattflowError
@@ -354,7 +354,7 @@ def test_tasks_without_a_workflow_are_each_one_and_end_alone() -> None:
     step(engine, arrived, 2.0)
     engine.put(FINISHED, placed[0])
     step(engine, arrived, 6.5)
-    seen = arrived.seen()
+    seen = ArrivedWindow().take(arrived.told(anew=True))
     assert arrived.ended == 1 and [len(flow) for flow in seen.flows] == [1, 1, 1]
     assert seen.runtime_s[0].tolist() == [4.5] and np.isnan(np.concatenate(seen.runtime_s[1:])).all()
     assert seen.end_s[0] == 6.5 and np.isnan(seen.end_s[1:]).all()
@@ -373,7 +373,7 @@ def test_a_failed_or_refused_attempt_says_nothing_about_a_runtime() -> None:
     (third,) = step(engine, arrived, 4.0)
     engine.put(FINISHED, third)
     step(engine, arrived, 9.0)
-    (runtime_s,) = arrived.seen().runtime_s
+    (runtime_s,) = ArrivedWindow().take(arrived.told(anew=True)).runtime_s
     assert np.isnan(runtime_s).all() and arrived.ended == 1, "nobody said when it began"
 
 
@@ -383,7 +383,12 @@ def test_what_is_forgotten_is_counted() -> None:
     for number in range(5):
         put_chain(engine, 2)
         step(engine, arrived, float(number))
-    assert (len(arrived), arrived.forgotten, arrived.arrived, arrived.seen().number) == (2, 3, 5, 3)
+    assert (len(arrived), arrived.forgotten, arrived.arrived, ArrivedWindow().take(arrived.told(anew=True)).number) == (
+        2,
+        3,
+        5,
+        3,
+    )
 
 
 def test_forks_of_what_arrived_do_not_matter_to_the_engine() -> None:

@@ -36,7 +36,7 @@ from wattflow.live.journal import Journal, recover
 from wattflow.live.object_codec import Decoder
 from wattflow.live.past_decision import explain_past
 from wattflow.live.protocol import Taint, Toleration, row_of
-from wattflow.live.recent_workflows import Arrived
+from wattflow.live.recent_workflows import Arrived, ArrivedWindow
 from wattflow.live.roll import SeedRange, roll
 from wattflow.model.cluster import Device, Node, Sleep
 from wattflow.model.errors import InvalidInput
@@ -194,22 +194,22 @@ def test_a_file_names_classes_of_ours_alone(name: str) -> None:
 def test_tasks_without_a_workflow_are_read_64_at_a_time_and_kept_as_many() -> None:
     engine, _ = engine_with(100)
     arrived, shape = Arrived(most_flows=3), engine.shape([Variant(cores=1)])
-    arrived.note(engine, 0.0)
+    arrived.note(engine, 0.0, engine.step(0.0))
     for tag in range(65):
         engine.put(TASK, shape, estimate_s=5.0, tag=tag)
-    placed = engine.step(1.0).placements
-    arrived.note(engine, 1.0)
+    arrived.note(engine, 1.0, made := engine.step(1.0))
+    placed = made.placements
+    arrived.read(engine)
     assert len(arrived) == 2 and arrived.arrived == 65 and arrived.forgotten == 0
     for one in placed:
         engine.put(STARTED, one.attempt)
-    engine.step(2.0)
-    arrived.note(engine, 2.0)
+    arrived.note(engine, 2.0, engine.step(2.0))
     engine.put(FINISHED, placed[64].attempt)
     engine.put(FINISHED, placed[0].attempt)
-    engine.step(9.0)
-    arrived.note(engine, 9.0)
+    arrived.note(engine, 9.0, engine.step(9.0))
+    arrived.read(engine)
     assert arrived.ended == 2
-    seen = arrived.seen()
+    seen = ArrivedWindow().take(arrived.told())
     ended = np.flatnonzero(np.isfinite(seen.end_s))
     assert len(seen.flows) == 65 and seen.end_s[ended].tolist() == [9.0, 9.0]
     assert [seen.runtime_s[i].tolist() for i in ended.tolist()] == [[7.0], [7.0]]
@@ -218,13 +218,14 @@ def test_tasks_without_a_workflow_are_read_64_at_a_time_and_kept_as_many() -> No
 def test_what_began_and_was_refused_or_failed_is_timed_from_its_next_start() -> None:
     engine, _ = engine_with(1)
     arrived = Arrived()
-    arrived.note(engine, 0.0)
+    arrived.note(engine, 0.0, engine.step(0.0))
     engine.put(TASK, one_core(engine), estimate_s=5.0)
 
     def step(now_s: float) -> list[int]:
-        made = [one.attempt for one in engine.step(now_s).placements]
-        arrived.note(engine, now_s)
-        return made
+        made = engine.step(now_s)
+        arrived.note(engine, now_s, made)
+        arrived.read(engine)
+        return [one.attempt for one in made.placements]
 
     (attempt,) = step(1.0)
     engine.put(STARTED, attempt)
@@ -237,7 +238,7 @@ def test_what_began_and_was_refused_or_failed_is_timed_from_its_next_start() -> 
     step(20.0)
     engine.put(FINISHED, attempt)
     step(24.0)
-    assert arrived.seen().runtime_s[0].tolist() == [4.0] and arrived.ended == 1
+    assert ArrivedWindow().take(arrived.told()).runtime_s[0].tolist() == [4.0] and arrived.ended == 1
 
 
 # Looks ahead

@@ -28,7 +28,7 @@ from wattflow.live import (
     Taint,
 )
 from wattflow.live.protocol import row_of
-from wattflow.live.recent_workflows import Arrived
+from wattflow.live.recent_workflows import Arrived, ArrivedWindow
 from wattflow.live.workflow_notes import live_policy, needs_places, open_flows, tasks_of
 from wattflow.model.cluster import Cluster, Node, Zone
 from wattflow.model.errors import InvalidInput
@@ -406,9 +406,10 @@ def test_a_planner_that_raises_leaves_its_tasks_to_the_policy_and_says_why() -> 
 
 
 def step(engine: Engine, arrived: Arrived, now_s: float) -> list[int]:
-    made = [one.attempt for one in engine.step(now_s).placements]
-    arrived.note(engine, now_s)
-    return made
+    made = engine.step(now_s)
+    arrived.note(engine, now_s, made)
+    arrived.read(engine)
+    return [one.attempt for one in made.placements]
 
 
 def test_seconds_are_those_of_a_node_of_speed_one_and_never_nought() -> None:
@@ -426,7 +427,7 @@ def test_seconds_are_those_of_a_node_of_speed_one_and_never_nought() -> None:
     engine.put(FINISHED, first)
     engine.put(FINISHED, second)
     step(engine, arrived, 5.0)
-    seen = arrived.seen()
+    seen = ArrivedWindow().take(arrived.told(anew=True))
     assert seen.runtime_s[0].tolist() == [12.0], "three seconds at speed 4"
     assert seen.runtime_s[1].tolist() == [3.0], "nothing was expected, so nothing is known of its node"
     engine.put(TASK, shape, estimate_s=10.0)
@@ -434,7 +435,7 @@ def test_seconds_are_those_of_a_node_of_speed_one_and_never_nought() -> None:
     engine.put(STARTED, third)
     engine.put(FINISHED, third)
     step(engine, arrived, 7.0)
-    assert arrived.seen().runtime_s[2].tolist() == [1e-3] and arrived.ended == 3
+    assert ArrivedWindow().take(arrived.told(anew=True)).runtime_s[2].tolist() == [1e-3] and arrived.ended == 3
 
 
 def test_of_a_gang_the_longest_part_counts() -> None:
@@ -450,7 +451,7 @@ def test_of_a_gang_the_longest_part_counts() -> None:
     step(engine, arrived, 9.0)
     engine.put(FINISHED, second)
     step(engine, arrived, 4.0 + 5.0)
-    assert arrived.seen().runtime_s[0].tolist() == [8.0]
+    assert ArrivedWindow().take(arrived.told(anew=True)).runtime_s[0].tolist() == [8.0]
 
 
 @pytest.mark.parametrize(
@@ -470,7 +471,7 @@ def test_as_many_workflows_and_tasks_are_kept_as_asked_for_and_one_at_least(
             engine.put(TASK, shape, workflow=flow, estimate_s=1.0 + number)
         step(engine, arrived, 1.0 + number)
     assert (len(arrived), arrived.forgotten, arrived.arrived) == (kept, forgotten, 5)
-    seen = arrived.seen()
+    seen = ArrivedWindow().take(arrived.told(anew=True))
     assert seen.number == forgotten and [one.estimate_s[0] for one in seen.flows] == [
         1.0 + n for n in range(5 - kept, 5)
     ]
@@ -487,11 +488,11 @@ def test_a_workflow_that_grows_is_read_when_a_tenth_has_changed(tasks: int, read
         engine.put(TASK, shape, workflow=flow)
     step(engine, arrived, 1.0)
     for number in range(1, reads + 1):
-        assert len(arrived._parts[0].rows) == tasks
+        assert len(arrived._parts[0].tasks) == tasks
         assert arrived._parts[0].changes == number - 1
         engine.put(TASK, shape, workflow=flow)
         step(engine, arrived, 1.0 + number)
-    assert len(arrived._parts[0].rows) == tasks + reads and arrived._parts[0].changes == 0
+    assert len(arrived._parts[0].tasks) == tasks + reads and arrived._parts[0].changes == 0
 
 
 def test_an_edge_alone_is_a_change_too() -> None:
@@ -501,10 +502,10 @@ def test_an_edge_alone_is_a_change_too() -> None:
     shape, flow = one_core(engine, 9.0), engine.workflow()
     a, b = (engine.put(TASK, shape, workflow=flow) for _ in range(2))
     step(engine, arrived, 1.0)
-    assert len(arrived.seen().flows[0].parent) == 0
+    assert len(ArrivedWindow().take(arrived.told(anew=True)).flows[0].parent) == 0
     engine.put(EDGE, a, b)
     step(engine, arrived, 2.0)
-    assert arrived.seen().flows[0].parent.tolist() == [0]
+    assert ArrivedWindow().take(arrived.told(anew=True)).flows[0].parent.tolist() == [0]
 
 
 def test_runtimes_that_are_known_stay_when_a_workflow_is_read_again() -> None:
@@ -521,7 +522,7 @@ def test_runtimes_that_are_known_stay_when_a_workflow_is_read_again() -> None:
     step(engine, arrived, 5.0)
     engine.put(TASK, shape, workflow=flow, estimate_s=4.0)
     step(engine, arrived, 6.0)
-    (found,) = arrived.seen().runtime_s
+    (found,) = ArrivedWindow().take(arrived.told(anew=True)).runtime_s
     assert found[0] == 3.0 and np.isnan(found[1:]).all() and len(found) == 3
 
 
@@ -536,15 +537,19 @@ def test_a_workflow_ends_when_it_is_sealed_and_over_and_once() -> None:
     first, second = step(engine, arrived, 1.0)
     engine.put(FINISHED, first)
     step(engine, arrived, 2.0)
-    assert arrived.ended == 0 and np.isnan(arrived.seen().end_s).all()
+    assert arrived.ended == 0 and np.isnan(ArrivedWindow().take(arrived.told(anew=True)).end_s).all()
     engine.put(SEAL, flows[0])
     step(engine, arrived, 3.0)
-    assert arrived.ended == 1 and arrived.seen().end_s[0] == 3.0 and np.isnan(arrived.seen().end_s[1])
+    assert (
+        arrived.ended == 1
+        and ArrivedWindow().take(arrived.told(anew=True)).end_s[0] == 3.0
+        and np.isnan(ArrivedWindow().take(arrived.told(anew=True)).end_s[1])
+    )
     engine.put(SEAL, flows[1])
     engine.put(FINISHED, second)
     step(engine, arrived, 4.0)
     step(engine, arrived, 5.0)
-    assert arrived.ended == 2 and arrived.seen().end_s.tolist() == [3.0, 4.0]
+    assert arrived.ended == 2 and ArrivedWindow().take(arrived.told(anew=True)).end_s.tolist() == [3.0, 4.0]
     assert arrived._parts[0].gone.tolist() == [True] and arrived._of_flow == {}
 
 
@@ -579,4 +584,4 @@ def test_loose_tasks_are_workflows_of_their_own_and_end_alone() -> None:
     assert arrived.ended == 1 and arrived._parts[0].gone.tolist() == [True, False]
     engine.put(FINISHED, second)
     step(engine, arrived, 3.0)
-    assert arrived.ended == 2 and arrived.seen().end_s.tolist() == [2.0, 3.0]
+    assert arrived.ended == 2 and ArrivedWindow().take(arrived.told(anew=True)).end_s.tolist() == [2.0, 3.0]

@@ -39,9 +39,9 @@ def test_a_doubled_load_is_answered_and_twins_decide_alike(
     player = promise_live.Player(0, 1e9, ground)
     run = player.play()
     assert player.arrived == 44 and len(run.with_s) == len(run.without_s) > 44 * 24
-    assert sum(run.with_s) > sum(run.without_s) > 0.0 < run.cpu
+    assert sum(run.with_s) > sum(run.without_s) > 0.0 < run.cpu and len(run.steps_s[0]) == len(run.with_s)
     assert 0 < run.answered <= 24
-    ours, twin = player._twins.engines
+    ours, twin = player._twins.ours.engine, player._twins.twin.engine
     assert ours.counts == twin.counts and not ours.counts["open"]
     shielding._shields.clear()
 

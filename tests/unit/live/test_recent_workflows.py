@@ -10,7 +10,7 @@ import pytest
 
 from wattflow.clusters import load_cluster
 from wattflow.live import EDGE, FINISHED, NODE, SEAL, STARTED, TASK, Engine, Power
-from wattflow.live.recent_workflows import Arrived
+from wattflow.live.recent_workflows import Arrived, ArrivedWindow
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Workload
 from wattflow.plan.joining import together
@@ -32,14 +32,15 @@ def put_chain(engine: Engine, tasks: int, estimate_s: float = 10.0, deadline_s: 
 
 def step(engine: Engine, arrived: Arrived, now: float) -> list[int]:
     """One step; the attempts that it placed."""
-    placed = [placement.attempt for placement in engine.step(now).placements]
-    arrived.note(engine, now)
-    return placed
+    made = engine.step(now)
+    arrived.note(engine, now, made)
+    arrived.read(engine)
+    return [placement.attempt for placement in made.placements]
 
 
 def kept(arrived: Arrived) -> Workload:
     """All that is remembered; its runtimes are those that are known, else NaN."""
-    found = arrived.seen()
+    found = ArrivedWindow().take(arrived.told(anew=True))
     return replace(together(found.flows), runtime_s=np.concatenate(found.runtime_s))
 
 
@@ -68,7 +69,7 @@ def test_a_workflow_is_kept_after_the_engine_has_forgotten_it() -> None:
     speeds = {node.speed for node in engine.cluster.nodes}
     assert any(np.allclose(found.runtime_s[:3], 30.0 * speed) for speed in speeds)
     assert np.isnan(found.runtime_s[3:]).all()
-    seen = arrived.seen()
+    seen = ArrivedWindow().take(arrived.told(anew=True))
     assert seen.number == 0 and seen.end_s[0] == 190.0 and np.isnan(seen.end_s[1])
 
 
@@ -144,7 +145,7 @@ def test_who_came_while_nobody_watched_is_not_taken_for_late() -> None:
     step(engine, arrived, 7201.0)
     engine.put(FINISHED, late)
     step(engine, arrived, 7211.0)
-    seen = arrived.seen()
+    seen = ArrivedWindow().take(arrived.told(anew=True))
     assert seen.number == 1 and seen.end_s.tolist() == [7211.0]
     assert seen.flows[0].workflow_submit_s.tolist() == [7200.0]
 
@@ -181,13 +182,60 @@ def test_a_workflow_that_is_sealed_after_its_last_end_is_over_too() -> None:
 def test_attempts_that_are_lost_with_their_node_are_not_remembered_for_ever() -> None:
     engine, arrived, now = Engine("fifo", load_cluster("mixed"), max_retries=1_000_000), Arrived(), 0.0
     engine.put(TASK, engine.shape(SHAPE), workflow=engine.workflow(), estimate_s=5.0)
-    placed = engine.step(now).placements
-    arrived.note(engine, now)
+    made = engine.step(now)
+    arrived.note(engine, now, made)
     for _ in range(200):
-        (one,) = placed
+        (one,) = made.placements
         engine.put(NODE, one.node, state=int(Power.DOWN))
-        placed = engine.step(now).placements
-        arrived.note(engine, now)
+        made = engine.step(now)
+        arrived.note(engine, now, made)
+        arrived.read(engine)
         engine.put(NODE, one.node, state=int(Power.ON))
         now += 1.0
     assert len(arrived._running) <= 70
+
+
+def test_steps_are_read_later_as_they_were() -> None:
+    """Within a step its events are copied and no more: what comes next takes their place in the engine."""
+    engine, late, at_once, now = Engine("fifo", load_cluster("mixed")), Arrived(), Arrived(), 0.0
+    shape = engine.shape(SHAPE)
+
+    def made(now: float) -> list[int]:
+        step = engine.step(now)
+        for one in (late, at_once):
+            one.note(engine, now, step)
+        at_once.read(engine)
+        return [placement.attempt for placement in step.placements]
+
+    made(now)
+    late.read(engine)
+    for _ in range(3):
+        flow = engine.workflow()
+        engine.put(TASK, shape, workflow=flow, estimate_s=5.0)
+        engine.put(TASK, shape, estimate_s=4.0)
+        engine.put(SEAL, flow)
+        attempts = made(now)
+        before = len(late)
+        late.read(engine)
+        assert len(late) == before + 2
+        for attempt in attempts:
+            engine.put(STARTED, attempt)
+        made(now + 1.0)
+        for attempt in attempts:
+            engine.put(FINISHED, attempt)
+        made(now + 8.0)
+        now += 10.0
+    late.read(engine)
+    assert late.ended == at_once.ended == 6
+    ours, theirs = (ArrivedWindow().take(one.told(anew=True)) for one in (late, at_once))
+    assert ours.end_s.tolist() == theirs.end_s.tolist() == [8.0, 8.0, 18.0, 18.0, 28.0, 28.0]
+    assert np.array_equal(np.concatenate(ours.runtime_s), np.concatenate(theirs.runtime_s))
+
+
+def test_tasks_that_were_there_before_a_late_first_look_are_kept_once() -> None:
+    engine, arrived = Engine("fifo", load_cluster("mixed")), Arrived()
+    for now in (0.0, 1.0):
+        engine.put(TASK, engine.shape(SHAPE), estimate_s=4.0)
+        arrived.note(engine, now, engine.step(now))
+    arrived.read(engine)
+    assert arrived.arrived == len(kept(arrived)) == 2

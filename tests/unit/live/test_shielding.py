@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from wattflow.clusters import load_cluster
-from wattflow.live import Engine, Kind, shielding
+from wattflow.live import Engine, Kind, Placement, shielding
+from wattflow.live.recent_workflows import ArrivedNews, ArrivedWindow
 from wattflow.live.shielding import Answer, Remembered, Shielding, adviser
 from wattflow.model.workflow import Variant
 from wattflow.plan.shield import Shield
@@ -31,9 +32,11 @@ class Asked(ThreadPoolExecutor):
     def __init__(self, *answers: object) -> None:
         super().__init__(1)
         self.answers, self.seen, self.more = list(answers), list[Seen](), list[tuple[object, ...]]()
+        self.told, self.window = list[ArrivedNews](), ArrivedWindow()
 
-    def submit(self, work: object, policy: str, now_s: float, seen: Seen, *more: object) -> Future[object]:  # type: ignore[override]
-        self.seen.append(seen)
+    def submit(self, work: object, policy: str, now_s: float, told_of: ArrivedNews, *more: object) -> Future[object]:  # type: ignore[override]
+        self.told.append(told_of)
+        self.seen.append(self.window.take(told_of))
         self.more.append(more)
         answer: Future[object] = Future()
         told = self.answers.pop(0)
@@ -49,25 +52,30 @@ def engine() -> Engine:
     return Engine(POLICY, cluster=load_cluster("mixed"))
 
 
+def step(engine: Engine, twin: Shielding, now_s: float, chosen: list[Policy | None]) -> list[Placement]:
+    """One step; what it placed. The shield is asked after it."""
+    made = engine.step(now_s)
+    twin.note(engine, now_s, made)
+    chosen.append(twin.consider(engine, now_s))
+    return list(made.placements)
+
+
 def play(engine: Engine, twin: Shielding, flows: int, first_s: float = 0.0) -> list[str]:
     """Workflows of two tasks one after another, each ended after ten seconds; policies that were chosen."""
-    shape, chosen = engine.shape((Variant(cores=1),)), []
+    shape, chosen = engine.shape((Variant(cores=1),)), list[Policy | None]()
     for number in range(flows):
         now_s = first_s + 20.0 * number
         flow = engine.workflow()
         for _ in range(2):
             engine.put(Kind.TASK, shape, workflow=flow, estimate_s=10.0)
         engine.put(Kind.SEAL, flow)
-        placements = engine.step(now_s).placements
-        chosen.append(twin.consider(engine, now_s))
+        placements = step(engine, twin, now_s, chosen)
         for placement in placements:
             engine.put(Kind.STARTED, placement.attempt)
-        engine.step(now_s)
-        chosen.append(twin.consider(engine, now_s))
+        step(engine, twin, now_s, chosen)
         for placement in placements:
             engine.put(Kind.FINISHED, placement.attempt)
-        engine.step(now_s + 10.0)
-        chosen.append(twin.consider(engine, now_s + 10.0))
+        step(engine, twin, now_s + 10.0, chosen)
     return [one.name for one in chosen if one is not None]
 
 
@@ -124,7 +132,7 @@ def test_the_shield_itself_answers_with_the_reference_while_little_is_known(engi
     shielding._shields.clear()
     here = Asked(Answer(SAVER, [], 0.0))
     play(engine, Shielding(POLICY, here), 4)
-    told = shielding.advise(POLICY, 70.0, here.seen[0], engine.cluster, [[10.0, 9.0]], engine.policy.settings)
+    told = shielding.advise(POLICY, 70.0, here.told[0], engine.cluster, [[10.0, 9.0]], engine.policy.settings)
     assert registry.load(told.chosen).params["after_s"] == REFERENCE["after_s"] and told.took_s > 0
     assert [note["chosen"] for note in told.notes] == ["reference"]
     assert told.rows[0] == [10.0, 9.0] and len(told.rows) == 4, "the ledger of before, and what has ended since"
@@ -170,7 +178,7 @@ def test_a_race_offers_what_the_engine_offers(monkeypatch: pytest.MonkeyPatch) -
     cluster, before, settings = here.more[0]
     raced: list[Policy] = []
     monkeypatch.setattr(Shield, "consider", lambda shield, now_s, seen: raced.append(shield.choice))
-    shielding.advise(POLICY, 70.0, here.seen[0], cluster, before, settings)  # type: ignore[arg-type]
+    shielding.advise(POLICY, 70.0, here.told[0], cluster, before, settings)  # type: ignore[arg-type]
     assert [(one.settings.guarantees, one.settings.frequencies) for one in raced] == [((1.0,), (0,))]
     shielding._shields.clear()
 
@@ -203,3 +211,24 @@ def test_closing_drops_what_was_asked_and_waits_for_nobody(engine: Engine) -> No
     twin.close()
     twin.close()
     assert told == [{"wait": False, "cancel_futures": True}]
+
+
+def test_a_workflow_is_told_once_and_all_of_them_again_after_a_failure(engine: Engine) -> None:
+    """What a look hands over does not grow with what is kept: it was the whole window each time."""
+    answers: list[object] = [Answer(SAVER, [], 0.0) for _ in range(5)]
+    here = Asked(*answers[:2], ValueError("a bug"), *answers[3:])
+    twin = Shielding(POLICY, here)
+    for number in range(4):
+        play(engine, twin, 5, first_s=1000.0 * number)
+    told = [(one.anew, len(one.came), len(one.times)) for one in here.told]
+    assert told == [(True, 4, 4), (False, 4, 5), (False, 4, 5), (True, 16, 16), (False, 4, 5)]
+    assert [len(seen.flows) for seen in here.seen] == [4, 8, 12, 16, 20]
+    assert np.isfinite(here.seen[1].end_s[:7]).all() and here.seen[3].number == 0
+    clusters = [cluster for cluster, *_ in here.more]
+    assert clusters[0] == clusters[3] == engine.cluster and clusters[1] is clusters[2] is None, "told when it changed"
+
+
+def test_a_process_that_knows_nothing_says_so() -> None:
+    shielding._shields.clear()
+    with pytest.raises(AssertionError):
+        shielding.advise(POLICY, 0.0, ArrivedNews(0, 0, {}, {}, False), None, [], PORTFOLIO.settings)

@@ -472,3 +472,94 @@ def test_p95_is_numpys_to_the_bit() -> None:
     for count in (1, 2, 3, 20, 21, 47, 80, 333):
         some = rng.exponential(100.0, count)
         assert measured.p95_of(some) == float(np.quantile(some, 0.95))
+
+
+def test_sleep_becomes_cheaper_only_where_nodes_could_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a stream shorter than its time-outs nobody waits for a node that sleeps, whatever sleep would cost."""
+    workload = stream(60, 20.0, equal(), 2)
+    for passed_s, cheaper in ((shield.TRIED * 30.0 - 1.0, False), (shield.TRIED * 30.0, True)):
+        one = steered(monkeypatch, SAVER)
+        one.consider(1e6, seen_of(workload, 1.0, 24))
+        before, care = one._rest_s(1.0), one._care
+        one.consider(1e6 + passed_s, seen_of(workload, 1.0, 48))
+        assert one._raced == 48 and (one._rest_s(1.0) < 0.6 * before) is cheaper
+        one.consider(1e6 + passed_s + 1.0, seen_of(workload, 1.0, 60))
+        assert (one._rest_s(1.0) < 0.6 * before) is cheaper and one._care >= shield.EASIER * care, "it counts once"
+    assert shield.time_out(SAVER.dials) == 30.0 and shield.time_out({**SAVER.dials, "rest_s": 90.0}) == 90.0
+    assert shield.time_out({**SAVER.dials, "reserve": 0.3, "rest_s": 9.0}) == 9.0, "beyond a pool nodes sleep at once"
+
+
+def test_for_less_than_is_worth_it_nobody_is_put_at_risk(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = stream(24, 20.0, equal(), 2)
+    for energy, used in ((-shield.WORTH, True), (-0.9 * shield.WORTH, False)):
+        one = steered(monkeypatch, replace(SAVER, energy=energy, energy_high=-1e-3))
+        one.consider(1e6, seen_of(workload, 1.0, 24))
+        assert (one.notes[-1]["chosen"] == "saver") is used
+
+
+def test_all_nodes_are_woken_for_late_sleep_only_where_others_had_gathered_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each change of a time-out, and each other name of the same, had woken all: ten minutes of idle watts."""
+    workload = stream(60, 20.0, equal(), 2)
+    sooner = replace(STEADY, name="sooner", dials={"rule": 3.0, "after_s": 120.0}, steady=False)
+    same = replace(STEADY, name="the same", dials={**STEADY.dials, "rest_s": 40.0})
+    rankings = [[SAVER], [STEADY], [sooner], [STEADY], [same]]
+    monkeypatch.setattr(race.Race, "run", lambda *_: rankings.pop(0))
+    one, chosen = steered_by_races(), []
+    for until in (8, 16, 24, 32, 40):
+        one._race_at = until
+        chosen.append(one.consider(1e6 + until, seen_of(workload, 1.0, until)))
+    roused = [None if found is None else found.params["on_until_s"] > 0.0 for found in chosen]
+    assert roused == [False, True, False, False, None] and not rankings
+    assert [note["chosen"] for note in one.notes] == ["saver", "late sleep", "sooner", "late sleep"]
+
+
+def steered_by_races() -> shield.Shield:
+    return shield.Shield(registry.load("wattflow:shield=kubernetes"), equal(), "kubernetes", race.candidates())
+
+
+def test_it_looks_every_few_arrivals_in_a_long_stream_too() -> None:
+    one = steered_by_races()
+    one._looked = 400
+    assert one.is_due(400 + shield.EVERY) and not one.is_due(399 + shield.EVERY)
+
+
+def test_a_load_that_doubles_is_mostly_seen_after_eight_arrivals() -> None:
+    """By the rule alone, on gaps and sizes as drawn; what is raced then is another matter."""
+    rng, one, seen = np.random.default_rng(1), steered_by_races(), 0
+    chain = generate.workload("chain", 2, 1)
+    for _ in range(100):
+        gaps_s = rng.exponential(100.0, 40)
+        gaps_s[32:] /= 2.0
+        flows = [
+            flow for _, flow in arrivals.workflows(joining.joined([chain] * 40, np.cumsum(gaps_s), equal(), 4.0, "s"))
+        ]
+        one._raced_load = shield.load_of(flows[:32])
+        seen += one._has_drifted(shield.load_of(flows[-shield.LATELY :]))
+    assert seen > 80
+
+
+def test_sleep_becomes_no_cheaper_while_one_in_a_hundred_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all workflows last as long, p95 stands until one in twenty has waited, and then it is too late."""
+    workload = stream(60, 20.0, equal(), 2)
+    for late, cheaper in ((0, True), (1, False)):
+        one = steered(monkeypatch, SAVER)
+        one.consider(1e6, seen_of(workload, 1.0, 24))
+        seen, care = seen_of(workload, 1.0, 48), one._care
+        response_s = seen.end_s - np.array([flow.workflow_submit_s[0] for flow in seen.flows])
+        longest = int(np.argmax(response_s))
+        seen.end_s[longest] += late * 0.2 * response_s[longest]
+        one.consider(1e6 + shield.TRIED * 30.0, seen)
+        assert one.ledger.late < shield.LATE / 2.0 and one.ledger.tail == 1.0
+        assert (one._care < care) is cheaper
+
+
+def test_what_ends_much_sooner_pays_for_sleep_that_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = stream(60, 20.0, equal(), 2)
+    for faster, cheaper in ((0.9, True), (0.999, False)):
+        one = steered(monkeypatch, SAVER)
+        one.consider(1e6, seen_of(workload, faster, 24))
+        care = one._care
+        one.consider(1e6 + 1.0, seen_of(workload, faster, 48))
+        assert (one._care < care) is cheaper

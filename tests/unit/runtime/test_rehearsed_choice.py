@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 
 from wattflow.cli import account_commands
 from wattflow.live import FINISHED, SEAL, STARTED, TASK, Engine, Placement
+from wattflow.live.recent_workflows import ArrivedNews, ArrivedWindow
 from wattflow.live.shielding import Remembered, Shielding, typed
 from wattflow.model.cluster import Series
 from wattflow.model.errors import BrokenPolicy
@@ -27,7 +29,7 @@ from wattflow.server import admin_routes
 from wattflow.server.decision_replay import shield_note
 from wattflow.server.routes import shield_figures
 
-from .test_recovery import closed, opened
+from .test_recovery import NODE, closed, opened, task
 
 NOTE = {
     "at_s": 20.0, "workflows": 8, "chosen": "saver", "dials": "rule=1", "why": "of joules", "late": 0.01, "tail": 1.0,
@@ -85,13 +87,14 @@ def play(decider: JournaledEngine, rounds: int) -> list[Placement]:
             decider.put(TASK, shape, estimate_s=10.0)
         step = decider.step(now_s)
         placed = list(step.placements)
-        if step.wake_at == now_s:  # another policy decides at once
+        if decider.look_ahead(now_s):  # another policy decides at once
             placed += decider.step(now_s).placements
         seen += placed
         for after_s, kind in ((0.0, STARTED), (10.0, FINISHED)):
             for placement in placed:
                 decider.put(kind, placement.attempt)
             decider.step(now_s + after_s)
+            decider.look_ahead(now_s + after_s)
     return seen
 
 
@@ -117,8 +120,8 @@ def test_a_cap_makes_no_workflow_late_to_the_shield() -> None:
     told: list[Seen] = []
 
     class Asked(ThreadPoolExecutor):
-        def submit(self, work: object, policy: str, now_s: float, seen: Seen, *more: object) -> Future[Any]:  # type: ignore[override]
-            told.append(seen)
+        def submit(self, work: object, policy: str, now_s: float, told_of: ArrivedNews, *more: object) -> Future[Any]:  # type: ignore[override]
+            told.append(ArrivedWindow().take(told_of))
             return Future()
 
     name = "wattflow:shield=kubernetes"
@@ -132,20 +135,25 @@ def test_a_cap_makes_no_workflow_late_to_the_shield() -> None:
             flow = decider.workflow(tag, None)
             decider.put(TASK, shape, workflow=flow, estimate_s=10.0)
             decider.put(SEAL, flow)
-        return [placement.attempt for placement in decider.step(now_s).placements]
+        return [placement.attempt for placement in stepped(now_s)]
+
+    def stepped(now_s: float) -> Sequence[Placement]:
+        step = decider.step(now_s)
+        decider.look_ahead(now_s)
+        return step.placements
 
     def end(attempts: list[int], now_s: float) -> None:
         for kind in (STARTED, FINISHED):
             for attempt in attempts:
                 decider.put(kind, attempt)
-        decider.step(now_s)
+        stepped(now_s)
 
     before = come(1.0)
     decider.cap(capping.keeper(name, "500.0"))
     end(before, 11.0)
     end(come(100.0), 200.0)
     slow = come(300.0)
-    decider.step(7199.0)
+    stepped(7199.0)
     decider.cap(None)
     end(slow, 7200.0)
     come(7201.0, 4)
@@ -229,11 +237,14 @@ def test_a_shield_that_fails_is_ended_and_not_asked_again() -> None:
     shield = Ended("wattflow")
     decider = JournaledEngine("fifo", rehearsing=shield)
     decider.step(0.0)
+    decider.look_ahead(0.0)
     assert shield.ended == 0
     shield.fails = True
     decider.step(1.0)
+    decider.look_ahead(1.0)
     assert shield.ended == 1 and decider.rehearsing is None
     decider.step(2.0)
+    decider.look_ahead(2.0)
     assert shield.ended == 1
 
 
@@ -272,3 +283,29 @@ def test_metrics_leave_out_joules_that_nobody_knows() -> None:
         decider = SimpleNamespace(shield={"summary": {**known, "saved": saved}, "processor_s": 1.0})
         names = [name for name, *_ in admin_routes._shield(SimpleNamespace(decider=decider))]  # type: ignore[arg-type]
         assert ("wattflow_shield_saved" in names) is (saved is not None) and "wattflow_shield_kept" in names
+
+
+def test_a_shield_looks_when_work_has_been_handed_out_and_what_it_chooses_decides(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+
+        class Looking(Ended):
+            handed_out: int | None = None
+
+            def consider(self, engine: Engine, now_s: float) -> Policy | None:
+                if not engine.counts["open"] or self.handed_out is not None:
+                    return None
+                self.handed_out = len(driver.leases)
+                return registry.load("least-energy")
+
+        service.decider.rehearsing = shield = Looking("wattflow")
+        service.announce(NODE)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a")], seal=True), "me")
+        for _ in range(200):
+            if service.decider.engine.policy.name == "least-energy":
+                break
+            await asyncio.sleep(0.01)
+        assert shield.handed_out == 1 and service.decider.engine.policy.name == "least-energy"
+        await closed(service, writer)
+
+    asyncio.run(body())

@@ -556,6 +556,10 @@ class Adviser:
 
     def __init__(self, chosen: Any = None, news: Any = None, error: Exception | None = None) -> None:
         self.chosen, self.told, self.error, self.closed = chosen, news, error, 0
+        self.steps: list[Step] = []
+
+    def note(self, engine: Any, now_s: float, step: Step) -> None:
+        self.steps.append(step)
 
     def consider(self, engine: Any, now_s: float) -> Any:
         if self.error is not None:
@@ -579,18 +583,20 @@ def test_a_choice_is_used_noted_and_decided_by_at_once() -> None:
     adviser = Adviser(registry.load("sjf"), kept)
     decider = JournaledEngine("fifo", rehearsing=adviser)
     noted = len(decider.entries)
-    assert decider.step(4.0).wake_at == 4.0 and decider.engine.policy.name == "sjf" and decider.policy == "fifo"
+    step = decider.step(4.0)
+    assert adviser.steps == [step] and decider.engine.policy.name == "fifo", "what was decided is handed out first"
+    assert decider.look_ahead(4.0) and decider.engine.policy.name == "sjf" and decider.policy == "fifo"
     assert [json.loads(one)[0] for one in decider.entries[noted:]] == ["step", SHIELD, CHOSEN]
     assert decider.shield == {"rows": [[1.0, 2.0]], "summary": {"kept": True}, "note": {}, "processor_s": 0.5}
     adviser.chosen = adviser.told = None
-    assert decider.step(5.0).wake_at == math.inf and len(decider.entries) == noted + 4
+    assert decider.step(5.0).wake_at == math.inf and not decider.look_ahead(5.0) and len(decider.entries) == noted + 4
 
 
 def test_a_rehearsal_that_fails_is_not_asked_again() -> None:
     adviser = Adviser(error=ValueError("a bug"))
     decider = JournaledEngine("fifo", rehearsing=adviser)
     decider.step(1.0)
-    assert decider.rehearsing is None and adviser.closed == 1
+    assert not decider.look_ahead(1.0) and decider.rehearsing is None and adviser.closed == 1
     decider.close()
     assert adviser.closed == 1
 
