@@ -2,8 +2,8 @@
 
     python tools/house [--before REF] [--no-kernels]
 
-Counts come from the syntax trees of ``src``, lines of each package also from ``--before``; the wheel is built from what
-git tracks. Nanoseconds and code bytes are those of `benchmarks/kernel_fence.py` against a checkout of ``--before`` in a
+Counts come from the syntax trees of ``src``, lines of each package also from ``--before``; the wheel is the one of
+`make dist`. Nanoseconds and code bytes are those of `benchmarks/kernel_fence.py` against a checkout of ``--before`` in a
 temporary worktree (minutes, once the compile caches are warm); what was not measured is said to be so. The share of
 planted faults that the tests noticed is read from the results of `make mutants` where they are there.
 """
@@ -11,14 +11,11 @@ planted faults that the tests noticed is read from the results of `make mutants`
 from __future__ import annotations
 
 import argparse
-import base64
-import hashlib
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,28 +107,15 @@ def by_branch(ref: str) -> None:
 
 
 def wheel() -> None:
-    """Build what a wheel holds and print its size when it is packed."""
+    """Build the wheel as it is shipped and print its size."""
     with tempfile.TemporaryDirectory() as scratch:
-        size = packed(Path(scratch)) / 1e6
+        build = ["sh", str(ROOT / "scripts" / "build-dist.sh"), sys.executable, scratch]
+        if subprocess.run(build, capture_output=True).returncode:
+            missing("house_wheel", "MB", "≤1.8")
+            return
+        (built,) = Path(scratch).glob("*.whl")
+        size = built.stat().st_size / 1e6
     figure("house_wheel", size, "MB", "≤1.8", size <= 1.8)
-
-
-def packed(scratch: Path) -> int:
-    """Bytes of a wheel of what git tracks, deflated, with a record of hashes, the README and the licence."""
-    source, site = scratch / "source", scratch / "site"
-    subprocess.run(["git", "-C", str(ROOT), "checkout-index", "-a", "-f", f"--prefix={source}/"], check=True)
-    build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(site)]
-    subprocess.run(build, cwd=source, check=True, capture_output=True)
-    with zipfile.ZipFile(scratch / "wheel.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        record = []
-        for path in sorted(path for path in site.rglob("*") if path.is_file()):
-            archive.write(path, name := path.relative_to(site))
-            digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
-            record.append(f"{name},sha256={digest},{path.stat().st_size}")
-        archive.writestr("wattflow.dist-info/RECORD", "\n".join(record))  # not small: hashes do not deflate
-        for page in ("README.md", "LICENSE"):
-            archive.write(source / page, f"wattflow.dist-info/{page}")
-    return (scratch / "wheel.zip").stat().st_size
 
 
 @contextmanager
