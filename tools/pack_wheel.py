@@ -2,7 +2,7 @@
 
     python tools/pack_wheel.py WHEEL
 
-Names, order, times, modes and contents stay, and so do the hashes of its RECORD. Without zopfli it takes zlib's level 9.
+Names, order, times, modes and contents stay, so the hashes of its RECORD do. Without zopfli it is zlib's level 9.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import zipfile
 import zlib
 from pathlib import Path
 
-TURNS = 5
-"""Iterations of zopfli: fifteen take a quarter more time for 0.03 %."""
+TURNS = 15
+"""Iterations of zopfli, its own default: more gain nothing."""
 
 
 def deflated(data: bytes) -> bytes:
@@ -42,7 +42,9 @@ def pack(wheel: Path) -> None:
             when = (hour << 11 | minute << 5 | second // 2, (year - 1980) << 9 | month << 5 | day)
             # Version needed, flag for names in UTF-8, method 8 (deflate).
             facts = (20, 0x800, 8, *when, one.CRC, len(body), len(data), len(name), 0)
-            entries.append(struct.pack("<4s6H3L5H2L", b"PK\1\2", 0x314, *facts, 0, 0, 0, one.external_attr, out.tell()) + name)
+            entries.append(
+                struct.pack("<4s6H3L5H2L", b"PK\1\2", 0x314, *facts, 0, 0, 0, one.external_attr, out.tell()) + name
+            )
             out.write(struct.pack("<4s5H3L2H", b"PK\3\4", *facts) + name + body)
         begins = out.tell()
         out.write(b"".join(entries))

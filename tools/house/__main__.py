@@ -3,8 +3,8 @@
     python tools/house [--before REF] [--no-kernels]
 
 Counts come from the syntax trees of ``src``, lines of each package also from ``--before``; the wheel is the one of
-`make dist`. Nanoseconds and code bytes are those of `benchmarks/kernel_fence.py` against a checkout of ``--before`` in a
-temporary worktree (minutes, once the compile caches are warm); what was not measured is said to be so. The share of
+`make dist`. Nanoseconds and code bytes are those of `benchmarks/kernel_fence.py` against a checkout of ``--before`` in
+a temporary worktree (minutes, once the compile caches are warm); what was not measured is said to be so. The share of
 planted faults that the tests noticed is read from the results of `make mutants` where they are there.
 """
 

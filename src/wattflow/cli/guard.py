@@ -12,8 +12,7 @@ import typer
 
 from wattflow.cli.screen import clean_output
 from wattflow.files.whole import tell_of_races
-from wattflow.model.errors import WattflowError
-from wattflow.model.own_code import own_fault, own_place
+from wattflow.model.errors import WattflowError, own_fault, own_place
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -146,9 +146,9 @@ def status(
     import asyncio
 
     where = find_access(kubeconfig)
-    from wattflow.kube import status as reading
+    from wattflow.kube import explaining
 
-    typer.echo(asyncio.run(reading.status(where, name, lease)))
+    typer.echo(asyncio.run(explaining.status(where, name, lease)))
 
 
 def meter(

@@ -146,8 +146,8 @@ def _check_text(file: Path) -> None:
 def _submit(connection: Connection, file: Path, objective: str | None, retries: int) -> str:
     from typing import get_args
 
+    from wattflow.runtime.facts import submissions
     from wattflow.runtime.messages import Accepted, Objective
-    from wattflow.runtime.wfformat_submission import submissions
     from wattflow.traces.wfformat import read_document
 
     # Checked here, so that the message names the option.

@@ -36,9 +36,17 @@ from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
 from wattflow.runtime.addresses import check_server, segment
 from wattflow.runtime.connection import Connection
-from wattflow.runtime.future import TaskEnergy, TaskFailed, TaskFuture
 from wattflow.runtime.home import Home
-from wattflow.runtime.payload import PYTHON, dump_call, dump_function, load_failure, load_result
+from wattflow.runtime.payload import (
+    PYTHON,
+    TaskEnergy,
+    TaskFailed,
+    TaskFuture,
+    dump_call,
+    dump_function,
+    load_failure,
+    load_result,
+)
 from wattflow.runtime.task import TaskFunction, Way, _way, check_retries
 from wattflow.runtime.transport import Denied, Unreachable
 from wattflow.store.objects import object_name
