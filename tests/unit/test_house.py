@@ -200,3 +200,6 @@ def test_lines_belong_to_the_branch_that_brought_them(sources: ModuleType, tmp_p
     commit("c.py", 7)
     git("merge", "--no-ff", "-m", "Merge branch 'lean' into integ", "lean")
     assert sources.lines_by_branch(tmp_path, "before") == {"lean": -6, "no branch": 7}
+    asked = ["git", "-C", str(tmp_path), "rev-parse", "--short=10", "HEAD^1"]
+    alone = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    assert sources.lines_by_branch(tmp_path, "before", {alone: "ours"}) == {"lean": -6, "ours": 7}
