@@ -183,7 +183,7 @@ class Consumer(Object):
 
 
 class DeviceStatus(Object):
-    """What a driver says of a device that was given away."""
+    """Tell what a driver says of a device that was given away."""
 
     driver: str = ""
     pool: str = ""
@@ -224,7 +224,7 @@ class ShareRange(Object):
 
 
 class SharePolicy(Object):
-    """What may be taken of a capacity by one request."""
+    """Bound what one request may take of a capacity."""
 
     default: str | None = None
     valid_values: list[str] = []
