@@ -219,7 +219,7 @@ def test_docstrings_say_what_something_does_and_not_what_or_whether(known: dict[
 
 def test_a_module_reads_whatever_is_packaged(known: dict[str, Any]) -> None:
     """Measurements that only benchmarks and papers read belong into research/data: the wheel carries them in vain."""
-    by_name = ("clusters", "designs", "assets")  # whole folders, of which a user names a file
+    by_name = ("clusters", "designs", "profiles", "assets")  # whole folders, of which a user names a file
     text = "\n".join(one.text for one in known.values())
     files = [path for path in (SOURCE / "data").rglob("*") if path.is_file() and path.parent.name not in by_name]
     assert files and [path.name for path in files if path.name not in text and path.name != "SOURCES.md"] == []
