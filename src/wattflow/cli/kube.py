@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wattflow.cli import kube_operator
-from wattflow.cli.guard import guarded
 from wattflow.cli.kube_operator import Kubeconfig, Release, find_access
 from wattflow.cli.live import check_address
-from wattflow.cli.screen import check_places, remark
+from wattflow.cli.screen import check_places, guarded, remark
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:

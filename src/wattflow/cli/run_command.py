@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.guard import INTERRUPTED
 from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, home_of, pages
-from wattflow.cli.screen import as_it_is, check_outputs, never_onto, progress_bar, remark
+from wattflow.cli.screen import INTERRUPTED, as_it_is, check_outputs, never_onto, progress_bar, remark
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.addresses import segment
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.guard import guarded
 from wattflow.cli.live import HomeFolder, home_of
-from wattflow.cli.screen import remark
+from wattflow.cli.screen import guarded, remark
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from wattflow.kube import objects, scheduler_process, settings
 from wattflow.kube.access import Access
 from wattflow.kube.client import Client
-from wattflow.kube.filters import volumes
+from wattflow.kube.filters import volume_match, volumes
 
 from .small_api import SmallApi, small_api
 from .test_scheduler_whole import CONFIG, NODES, PODS, node, pod, until, where
@@ -138,9 +138,9 @@ def test_which_volume_fits() -> None:
     asked["spec"]["resources"] = {"requests": {"storage": "5Gi"}}
     wanted = read(asked, objects.PersistentVolumeClaim)
 
-    def found(*by: dict[str, Any], promised: tuple[str, ...] = ()) -> str | None:
-        made = [read(one, objects.PersistentVolume) for one in by]
-        return volumes.match([wanted], made, {"zone": "a"}, promised).get("default/c")
+    def found(*volumes: dict[str, Any], promised: tuple[str, ...] = ()) -> str | None:
+        made = [read(one, objects.PersistentVolume) for one in volumes]
+        return volume_match.match([wanted], made, {"zone": "a"}, promised).get("default/c")
 
     assert found(by_hand("x", "a", "9Gi"), by_hand("y", "a", "6Gi"), by_hand("z", "a", "4Gi")) == "y", "the smallest"
     assert found(by_hand("x", "a"), promised=("x",)) is None

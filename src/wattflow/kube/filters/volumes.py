@@ -3,92 +3,17 @@
 A claim that is bound already goes where its volume's node affinity and zone labels allow, and where its CSI driver may
 attach one more; one for a single pod waits until no other pod uses it. A claim that nobody has bound is waited for,
 unless its class waits for its first consumer and we may ask for the volume: then it goes where a volume lies ready for
-it, or where its class can make one. Of volumes that lie ready, `match` says which fits where.
+it, or where its class can make one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from wattflow.kube import objects, quantity
-from wattflow.kube.filters import selectors
-
-_OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
-_SIZE = "storage"
-
-
-def match(
-    claims: Iterable[objects.PersistentVolumeClaim],
-    volumes: Collection[objects.PersistentVolume],
-    labels: Mapping[str, str],
-    promised: Collection[str],
-) -> dict[str, str]:
-    """Return volumes by claim for a node with these labels; claims that none fits are left out.
-
-    Args:
-        claims: Claims of one pod without a volume.
-        volumes: All volumes.
-        labels: The node's.
-        promised: Volumes that other pods' claims are about to get.
-    """
-    found: dict[str, str] = {}
-    for claim in sorted(claims, key=lambda one: (_exact(one.spec.resources.requests), one.key)):
-        taken = {*promised, *found.values()}
-        named = next((one for one in volumes if tied(one, claim)), None)
-        if named is not None:
-            if named.key not in taken and _large_enough(named, claim) and reachable(named, labels):
-                found[claim.key] = named.key
-            continue  # who is tied to a volume gets that one or none
-        fit = [one for one in volumes if one.key not in taken and _fits(one, claim) and reachable(one, labels)]
-        if fit:
-            found[claim.key] = min(fit, key=lambda one: (_exact(one.spec.capacity), one.key)).key
-    return found
-
-
-def tied(volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> bool:
-    """Tell whether a volume names the claim: this very one, or any of its name where it says no more."""
-    ref = volume.spec.claim_ref
-    if ref is None or (ref.namespace, ref.name) != (claim.metadata.namespace, claim.metadata.name):
-        return False
-    return ref.uid in ("", claim.metadata.uid)
-
-
-def reachable(volume: objects.PersistentVolume, labels: Mapping[str, str]) -> bool:
-    """Tell whether a volume's node affinity allows a node; its name is not asked for, as elsewhere."""
-    affinity = volume.spec.node_affinity
-    if affinity is None or affinity.required is None:
-        return True
-    return any(
-        all(selectors.requirement(one, labels) for one in term.match_expressions)
-        for term in affinity.required.node_selector_terms
-        if term.match_expressions or term.match_fields
-    )
-
-
-def _fits(volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> bool:
-    spec, wanted = volume.spec, claim.spec
-    return (
-        spec.claim_ref is None
-        and volume.status.phase == "Available"
-        and volume.metadata.deletion_timestamp is None
-        and volume.metadata.annotations.get(_OLD_CLASS, spec.storage_class_name) == (wanted.storage_class_name or "")
-        and (wanted.selector is None or selectors.matches(wanted.selector, volume.metadata.labels))
-        and set(wanted.access_modes) <= set(spec.access_modes)
-        and spec.volume_mode == wanted.volume_mode
-        and (spec.volume_attributes_class_name or "") == (wanted.volume_attributes_class_name or "")
-        and _large_enough(volume, claim)
-    )
-
-
-def _large_enough(volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> bool:
-    return _exact(volume.spec.capacity) >= _exact(claim.spec.resources.requests)
-
-
-def _exact(amounts: Mapping[str, str]) -> int:
-    return quantity.whole(amounts.get(_SIZE, "0"))
-
+from wattflow.kube import objects
+from wattflow.kube.filters import volume_match
 
 PLAIN = frozenset({
     "emptyDir", "hostPath", "configMap", "secret", "projected", "downwardAPI", "nfs", "image", "gitRepo",
@@ -221,7 +146,7 @@ class Storage:
         wanted = [self.claims[key] for key in self.to_make(pod)]
         wanted = [one for one in wanted if SELECTED_NODE not in one.metadata.annotations]
         others = [name for name, (uid, _) in self.promised.items() if uid != pod.metadata.uid]
-        return match(wanted, self.volumes.values(), labels, others) if wanted else {}
+        return volume_match.match(wanted, self.volumes.values(), labels, others) if wanted else {}
 
     def assume(self, pod: objects.Pod, node: objects.Node) -> str | None:
         """Promise a pod the volumes that lie ready on its node; nobody else gets them."""
@@ -278,7 +203,7 @@ def reach(pod: objects.Pod, storage: Storage | None) -> tuple[objects.Persistent
 def why_not(wanted: Iterable[objects.PersistentVolume], labels: Mapping[str, str]) -> str | None:
     """The reason against a node with these labels, or None."""
     for volume in wanted:
-        if not reachable(volume, labels):
+        if not volume_match.reachable(volume, labels):
             return "volume node affinity"
         if not _zones_met(volume.metadata.labels, labels):
             return "volume zone"
