@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from wattflow.energy.enrich import BusyStretch, node_energy
-from wattflow.model.load_curve import threads_profile
-from wattflow.model.profile import PowerProfile, Scope
+from wattflow.model.profile import PowerProfile, Scope, threads_profile
 
 DATA = Path(os.environ.get("WATTFLOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
 Key = tuple[str, str]

@@ -21,7 +21,7 @@ from frames_designs import HOST_STEALING, bases, twelve, with_caches
 
 from research.papers import experiment
 from wattflow.frames import frame as frames
-from wattflow.frames import library, slowdowns, workloads
+from wattflow.frames import frame_run, library, workloads
 from wattflow.frames.frame import Delay, Frame
 from wattflow.frames.frame_run import run_frame
 from wattflow.model.cluster import Cluster
@@ -89,7 +89,7 @@ def grid(tasks: int, traces: int, kept: Path) -> None:
 
 
 def row(name: str, run: Run) -> dict[str, float]:
-    shown = slowdowns.tail(run)
+    shown = frame_run.tail(run)
     got = run.scalars
     looked = got["cache_hits"] + got["cache_misses"]
     missed = got["cache_misses"] / looked if looked else 0.0
@@ -172,7 +172,7 @@ def sweeps(tasks: int) -> None:
         table: dict[str, list[float]] = {}
         for name, frame in designs.items():
             points = [delayed(frame, s, 1e-6) if kind == "decision" else delayed(frame, 1e-6, s) for s in SWEEP_S]
-            table[name] = [slowdowns.tail(run_frame(point, workload, cluster))["p99"] for point in points]
+            table[name] = [frame_run.tail(run_frame(point, workload, cluster))["p99"] for point in points]
             print(f"  {kind:8s} {name:16s} " + " ".join(f"{s:g}s:{v:.4g}" for s, v in zip(SWEEP_S, table[name])))
         best = [min(table[name][k] for name in designs if name != "centralised") for k in range(len(SWEEP_S))]
         over = [s for s, mine, other in zip(SWEEP_S, table["centralised"], best) if other < mine]
@@ -191,14 +191,14 @@ def savers(tasks: int) -> None:
             (f"{name}, elastic", replace(frame, elasticity=elastic, broker=frame.broker or frames.Broker())),
         ):
             run = run_frame(with_caches(other), workload, cluster)
-            found[label] = (slowdowns.tail(run)["p99"], run.total_j)
+            found[label] = (frame_run.tail(run)["p99"], run.total_j)
     held = library.load_frame("centralised")
     calm = replace(held, broker=frames.Broker(), elasticity=replace(elastic, high=0.88, low=0.72))
     near = replace(held, hints=frames.Hints(0.5))
     for policy in ("fifo+pack", "sjf+least-loaded", "fifo+least-energy"):
         for label, frame in (("held back", held), ("held back, calm elastic", calm), ("held back, hints", near)):
             run = run_frame(with_caches(frame), workload, cluster, policy)
-            found[f"centralised, {label}, {policy}"] = (slowdowns.tail(run)["p99"], run.total_j)
+            found[f"centralised, {label}, {policy}"] = (frame_run.tail(run)["p99"], run.total_j)
     for label, (p99, joules) in sorted(found.items(), key=lambda item: item[1][1]):
         print(f"  {label:48s} p99 {p99:9.4g} {joules / 1e6:8.3f} MJ")
     allowed = {label: joules for label, (p99, joules) in found.items() if p99 <= 5}
@@ -242,7 +242,7 @@ def policies(tasks: int) -> None:
             started = time.process_time()
             run = run_frame(frame, workload, cluster, policy)
             spent = time.process_time() - started
-            shown = slowdowns.tail(run)
+            shown = frame_run.tail(run)
             print(
                 f"  {name:14s} {policy:22s} p50 {shown['p50']:7.3g} p99 {shown['p99']:9.4g} "
                 f"{run.total_j / 1e6:7.3f} MJ  {1e6 * spent / tasks:6.1f} µs/task"

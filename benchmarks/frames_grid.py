@@ -24,7 +24,7 @@ from pathlib import Path
 from frames_designs import twelve
 
 from wattflow import frames
-from wattflow.frames import slowdowns, workloads
+from wattflow.frames import frame_run, workloads
 from wattflow.frames.frame_run import run_frame
 
 COLUMNS = (
@@ -56,7 +56,7 @@ def one_trace(job: tuple[int, int]) -> list[Row]:
         started = time.process_time()
         run = run_frame(frame, workload, cluster)
         spent = time.process_time() - started
-        shown = slowdowns.tail(run)
+        shown = frame_run.tail(run)
         values: dict[str, object] = {"trace": trace, "tasks": tasks, "hosts": len(cluster.nodes), "design": name}
         values |= {key: f"{shown[key]:.6g}" for key in ("p50", "p90", "p99", "p99.9", "mean")}
         values |= {"energy_mj": f"{run.total_j / 1e6:.6g}", "utilisation": f"{run.scalars['utilisation']:.5g}"}

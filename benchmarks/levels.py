@@ -1,8 +1,8 @@
 """Levels without a GPU (`make bench-levels`): the profiler against a recorded sweep, and owners of levels killed.
 
-The sweep is of three kernels on one H200 (`data/gpu/h200_clocks.csv`), eight clocks each. Kills are real: processes
-that hold levels on a played tree of the kernel's files get SIGKILL or SIGTERM, every fourth after its watchdog; then
-the next start has to give back. Ends with one line per figure.
+The sweep is of three kernels on one H200 (`research/data/h200_clocks.csv`), eight clocks each. Kills are real:
+processes that hold levels on a played tree of the kernel's files get SIGKILL or SIGTERM, every fourth after its
+watchdog; then the next start has to give back. Ends with one line per figure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 from levels_gpu import KILLS, against_sweep, figure
 
-import wattflow
 from research.played_sysfs import FULL_KHZ, ceiling_khz, play_sysfs
 from wattflow.levels import sysfs
 from wattflow.levels.clock_grid import LOWEST
@@ -28,10 +27,10 @@ from wattflow.levels.holder import Holder
 from wattflow.levels.response import LevelRun, Response
 from wattflow.levels.unseen import FullClock, clock_share, predict
 
-RECORDED = Path(wattflow.__file__).parent / "data" / "gpu" / "h200_clocks.csv"
+RECORDED = Path(__file__).parents[1] / "research" / "data" / "h200_clocks.csv"
 COUNTED = RECORDED.with_name("h200_kernels.json")
 IDLE_W = 124.0
-"""Of an H200 with a context at full clock (`data/gpu/h200_kernels.json`)."""
+"""Of an H200 with a context at full clock (`research/data/h200_kernels.json`)."""
 NOT_MEASURED = {
     "levels.gpu.saved": "≥ 10", "levels.gpu.saved_with_deadlines": "≥ 18", "levels.gpu.predicted_median": "≤ 5",
     "levels.gpu.joules_lost": "≤ 2",

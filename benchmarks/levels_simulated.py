@@ -4,7 +4,7 @@
 
 Streams of the promise's ground, its reference and its horizon (`research.judge`), on nodes that may not sleep:
 `mixed` with the levels of its file; `equal` and `gpus` with `mixed`'s levels of processors; GPUs with what three
-kernels lose and save on an H200 (`data/gpu/h200_clocks.csv`, measured), each function one of them by its name. The
+kernels lose and save on an H200 (`research/data/h200_clocks.csv`, measured), each function one of them by its name. The
 part of a function's time on processors that follows the clock is assumed, 0.4 to 1 by its name. What a call finds is
 kept in OUT/levels.jsonl by the sources that made it, and a later call goes on. Ends with one line per figure.
 """

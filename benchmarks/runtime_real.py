@@ -51,8 +51,8 @@ from wattflow.runtime.transport import DirectTransport
 from wattflow.server.runs import make_run
 from wattflow.sim.simulate import simulate
 from wattflow.store import reads
-from wattflow.store.database import open_store
 from wattflow.store.objects import FolderObjects
+from wattflow.store.schema import open_store
 from wattflow.store.writer import Writer
 
 POLICIES = ("fifo", "round-robin", "most-allocated", "least-energy", "eft")

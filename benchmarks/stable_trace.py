@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.frames import hashing
+from wattflow.frames import frame_rules
 from wattflow.frames.workloads import OBJECTS, skewed
 from wattflow.kernel import random
 from wattflow.model.cluster import Cluster
@@ -38,7 +38,7 @@ def _offered(workload: Workload, cluster: Cluster, owners: NDArray[np.int32]) ->
 
 def ring_owners(objects: int, hosts: int) -> NDArray[np.int32]:
     """Return the host of each object on a ring: the first point at or after the object's own."""
-    at, whose = hashing.ring(hosts, 100)
+    at, whose = frame_rules.ring(hosts, 100)
     salt = np.full(objects, _OBJECT_SALT, np.uint64)
     # "left": a point that is exactly the object's is the first at or after it.
     place = np.searchsorted(at, random.hashed_each(np.arange(objects, dtype=np.uint64), salt), side="left")

@@ -20,7 +20,7 @@ from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
 from wattflow.runtime.ledger import first_fault
 from wattflow.store import reads, schema
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 
 USERS = {"alice": "climate", "bob": "climate", "carol": "genomes"}
 BUDGETS_J = {"climate": 150.0, "genomes": 60.0}

@@ -175,7 +175,7 @@ def document(draw: random.Random, folder: Path) -> Case:
 
     def send(client: Any, calls: Connection) -> Any:
         from wattflow import traces
-        from wattflow.runtime.wfformat_submission import submissions
+        from wattflow.runtime.facts import submissions
 
         path = folder / "poison.json"
         path.write_bytes(data)

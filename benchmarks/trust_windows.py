@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from trust_tally import Portion
 
 from wattflow.store import reads, schema
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 from wattflow.store.thinning import pieces
 from wattflow.store.writer import Writer
 

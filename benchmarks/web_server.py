@@ -33,7 +33,7 @@ from wattflow.runtime.decider import JournaledEngine
 from wattflow.runtime.home import Home
 from wattflow.server.reader_process import ReaderProcess
 from wattflow.store import journal, schema
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 
 FIGURES: list[str] = []
 CLUSTER = 'name = "bench"\n' + "".join(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from research.replay import replay
-from wattflow.cli.guard import guarded
+from wattflow.cli.screen import guarded
 
 if __name__ == "__main__":
     typer.run(guarded(replay))

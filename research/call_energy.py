@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from research.calls_seen import HISTORY, LOAD, MEMBERS, Calls, Seen, observe, waves
-from wattflow.predict import blend, conformal, trees
+from wattflow.predict import conformal, trees
 from wattflow.predict.evaluate import group_folds
 from wattflow.predict.observations import Floats, Ints, Texts
 
@@ -31,7 +31,7 @@ SETTINGS = (trees.BoostSetting(leaves=7, rounds=40), trees.BoostSetting(leaves=7
 
 def wild_cost(residual: Floats) -> float:
     """Score residuals where factors of ten are common: an error counts at most 1, and the median twice."""
-    error = blend.errors(residual, 1.0)
+    error = conformal.errors(residual, 1.0)
     return float(2.0 * np.median(error) + error.mean())
 
 
@@ -96,7 +96,7 @@ def fit(
     if known.sum() >= _LEAST_WEIGHED:
         missed = energy[:, None] - seen.log_s - seen.log_w
         block = np.unique(group, return_inverse=True)[1]
-        weights = blend.choose(missed[known == 1], block[known == 1], wild_cost, sure=_SURE)
+        weights = conformal.choose(missed[known == 1], block[known == 1], wild_cost, sure=_SURE)
     functions, medians = _medians(calls)
     draft = CallModel(functions, medians, weights, trees.none(), conformal.unknown(_CLASSES), history)
     # Ranks of starts, cut into equal parts: blocks of time.

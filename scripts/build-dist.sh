@@ -7,9 +7,9 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
 tools=$here/build/dist-tools
-if [ ! -x "$tools/bin/pyproject-build" ]; then
+if ! "$tools/bin/python" -c 'import build, zopfli' 2>/dev/null; then
   "$python" -m venv "$tools"
-  "$tools/bin/pip" install -q --disable-pip-version-check build
+  "$tools/bin/pip" install -q --disable-pip-version-check build zopfli
 fi
 # From the files that git knows: what lies about in the folder must not travel.
 source=$(mktemp -d)
@@ -17,4 +17,5 @@ trap 'rm -rf "$source"' EXIT
 git -C "$here" checkout-index -a --prefix="$source/"
 rm -f "$out"/wattflow-*
 "$tools/bin/pyproject-build" -o "$out" "$source" >/dev/null
+"$tools/bin/python" "$here/tools/pack_wheel.py" "$out"/wattflow-*.whl
 ls -l "$out"/wattflow-*

@@ -14,7 +14,7 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
 from grpclib.server import Server, Stream
 
-from wattflow.kube.provider_calls import SERVICE, messages, nested, one_text, one_whole, read, text, whole
+from wattflow.kube.node_groups import SERVICE, messages, nested, one_text, one_whole, read, text, whole
 
 RUNNING, CREATING = 1, 2
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from wattflow.files.data_folder import data_file, open_text
 from wattflow.model.cluster import Cluster, Device, Node
 from wattflow.model.errors import InvalidInput, Problem
-from wattflow.model.load_curve import ends_profile
-from wattflow.model.profile import DeviceProfile, PowerProfile
+from wattflow.model.profile import DeviceProfile, PowerProfile, ends_profile
 from wattflow.model.units import GIB, MIB
 
 NODE_LIST = ("gpu_cluster", "alibaba_gpu_v2023", "openb_node_list_all_node.csv.gz")

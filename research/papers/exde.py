@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from research.papers.findings import Figure, Findings, Progress, Sheet
 from wattflow.files.strict_table import StrictTable
 from wattflow.frames import frame as frames
-from wattflow.frames import library, slowdowns, workloads
+from wattflow.frames import frame_run, library, workloads
 from wattflow.frames.frame import Frame
 from wattflow.frames.frame_run import run_frame
 from wattflow.model.run import Run
@@ -95,7 +95,7 @@ def _tail(name: str, runs: Sequence[Run]) -> Tail:
     looked = hits + sum(run.scalars["cache_misses"] for run in runs)
     return Tail(
         name=name,
-        slowdown=np.concatenate([slowdowns.slowdowns(run) for run in runs]),
+        slowdown=np.concatenate([frame_run.slowdowns(run) for run in runs]),
         # Responses in seconds beside ratios: a tail of slowdowns may be short tasks alone.
         response_s=np.concatenate([run.attempts["end_s"] - run.attempts["ready_s"] for run in runs]),
         hits=hits / looked if looked else 0.0,

@@ -12,8 +12,7 @@ from wattflow.clusters import load_cluster
 from wattflow.clusters.profiles import find_profile
 from wattflow.lab.figures.power_series import power_curve
 from wattflow.model.cluster import Cluster, Node
-from wattflow.model.load_curve import ends_profile
-from wattflow.model.profile import PowerProfile, Provenance
+from wattflow.model.profile import PowerProfile, Provenance, ends_profile
 from wattflow.model.run import Run
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape, Workload

@@ -18,8 +18,8 @@ from wattflow.runtime.recovery import restore
 from wattflow.runtime.service import Service
 from wattflow.store import epochs, reads, schema
 from wattflow.store.backup import back_up, put_back
-from wattflow.store.database import open_store, read_store
 from wattflow.store.objects import FolderObjects
+from wattflow.store.schema import open_store, read_store
 from wattflow.store.statements import Write
 from wattflow.store.thinning import pieces
 from wattflow.store.writer import Writer

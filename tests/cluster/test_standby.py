@@ -20,7 +20,7 @@ from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
 from wattflow.runtime.transport import Unreachable
 from wattflow.store import reads
-from wattflow.store.database import read_store
+from wattflow.store.schema import read_store
 
 __all__ = ["empty", "url"]
 pytestmark = pytest.mark.xdist_group("runtime-postgres")

@@ -240,7 +240,7 @@ def test_the_page_lets_nothing_in_from_elsewhere(server: Server) -> None:
 def test_a_server_without_work_has_a_page_too(tmp_path: Path) -> None:
     """Nothing ran, no node ever slept, nobody measured: the documents are empty, not missing."""
     from wattflow.server.reader_answers import ANSWERS
-    from wattflow.store.database import open_store
+    from wattflow.store.schema import open_store
 
     present = {"now_s": 1e9, "policy": "fifo", "nodes": [], "queue": []}
     data = ANSWERS["live"](open_store(tmp_path / "store.db"), tmp_path, owner=None, last_s=60.0, present=present,

@@ -133,12 +133,12 @@ def test_no_scheduler_is_said_plainly(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     from wattflow.cli.main import app
-    from wattflow.lab.run import dask_crew
+    from wattflow.lab.run import crews
 
     design = tmp_path / "design.toml"
     design.write_text('frames = ["hash"]\nworkloads = ["skewed:tasks=10"]\n', encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dask_crew, "CONNECT_S", 0.5)
+        patch.setattr(crews, "CONNECT_S", 0.5)
         arguments = ["explore", str(design), "--out", str(tmp_path / "out"), "--workers", "dask://127.0.0.1:9"]
         found = CliRunner().invoke(app, arguments)
     assert found.exit_code == 2 and "no Dask scheduler" in found.stderr

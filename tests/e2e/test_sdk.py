@@ -20,8 +20,8 @@ import pytest
 import wattflow
 from wattflow.runtime.client import TaskFailed
 from wattflow.runtime.connection import Connection
-from wattflow.runtime.future import RemoteTraceback
 from wattflow.runtime.home import Home
+from wattflow.runtime.payload import RemoteTraceback
 
 from .test_runtime import cli
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reference_frames.cases import random_cluster, random_frame, random_workload
 from reference_frames.laws import check_laws
 from wattflow.frames import frame as frames
-from wattflow.frames import policies
+from wattflow.frames import frame_rules
 from wattflow.frames.frame_run import run_frame
 from wattflow.model.errors import InfeasibleTask, InvalidInput
 
@@ -23,7 +23,7 @@ def _run(seed: int, faults: bool, check_again: bool = False) -> None:
     cluster = random_cluster(rng)
     gangs = frame.barriers is not None and frame.barriers.gangs
     workload = random_workload(rng, cluster, gangs, faults)
-    policy = rng.choice(policies.names())
+    policy = rng.choice(frame_rules.names())
     try:
         run = run_frame(frame, workload, cluster, policy, seed=seed)
     except InvalidInput as refusal:

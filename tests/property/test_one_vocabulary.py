@@ -24,7 +24,7 @@ from wattflow.model.workload import Workload
 from wattflow.runtime import facts
 from wattflow.runtime import messages as m
 from wattflow.runtime.clock import Clock
-from wattflow.runtime.wfformat_submission import submissions
+from wattflow.runtime.facts import submissions
 
 _WIRE = msgspec.msgpack.Decoder(m.Submission)
 

@@ -10,6 +10,7 @@ import gc
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -200,3 +201,40 @@ def test_lines_belong_to_the_branch_that_brought_them(sources: ModuleType, tmp_p
     commit("c.py", 7)
     git("merge", "--no-ff", "-m", "Merge branch 'lean' into integ", "lean")
     assert sources.lines_by_branch(tmp_path, "before") == {"lean": -6, "no branch": 7}
+    asked = ["git", "-C", str(tmp_path), "rev-parse", "--short=10", "HEAD^1"]
+    alone = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    assert sources.lines_by_branch(tmp_path, "before", {alone: "ours"}) == {"lean": -6, "ours": 7}
+
+
+def test_docstrings_say_what_something_does_and_not_what_or_whether(known: dict[str, Any]) -> None:
+    told = [
+        f"{name}: {node.name}"
+        for name, one in known.items()
+        for node in one.nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and (ast.get_docstring(node) or "").startswith(("What ", "Whether "))
+    ]
+    assert told == []
+
+
+def test_a_module_reads_whatever_is_packaged(known: dict[str, Any]) -> None:
+    """Measurements that only benchmarks and papers read belong into research/data: the wheel carries them in vain."""
+    by_name = ("clusters", "designs", "profiles", "assets")  # whole folders, of which a user names a file
+    text = "\n".join(one.text for one in known.values())
+    files = [path for path in (SOURCE / "data").rglob("*") if path.is_file() and path.parent.name not in by_name]
+    assert files and [path.name for path in files if path.name not in text and path.name != "SOURCES.md"] == []
+
+
+def test_a_wheel_packed_anew_holds_the_same_in_fewer_bytes(tmp_path: Path) -> None:
+    wheel, folder = tmp_path / "a-1-py3-none-any.whl", "a/naïve.py"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(folder, "x = 1\n" * 99)
+        archive.writestr("a/__init__.py", "")
+    with zipfile.ZipFile(wheel) as archive:
+        before = [(one.filename, one.date_time, one.external_attr, one.CRC) for one in archive.infolist()]
+    size = wheel.stat().st_size
+    subprocess.run([sys.executable, str(ROOT / "tools" / "pack_wheel.py"), str(wheel)], check=True)
+    with zipfile.ZipFile(wheel) as archive:
+        assert [(one.filename, one.date_time, one.external_attr, one.CRC) for one in archive.infolist()] == before
+        assert archive.testzip() is None and archive.read(folder) == b"x = 1\n" * 99
+    assert wheel.stat().st_size < size and [path.name for path in tmp_path.iterdir()] == [wheel.name]

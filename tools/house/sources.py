@@ -7,10 +7,11 @@ import io
 import subprocess
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 FOR_TOOLS = ("# fmt:", "# noqa", "# type:", "# pragma", "# ruff:", "# isort:", "#!")
 """Comments that speak to programs, not to readers."""
@@ -68,8 +69,11 @@ def lines(some: Iterable[Module]) -> int:
     return sum(len(one.text.splitlines()) for one in some)
 
 
-def lines_by_branch(root: Path, ref: str) -> Counter[str]:
-    """Net lines of ``src`` in the commits since ``ref``, each counted for the branch whose merge brought it first."""
+def lines_by_branch(root: Path, ref: str, alone: Mapping[str, str] = MappingProxyType({})) -> Counter[str]:
+    """Net lines of ``src`` in the commits since ``ref``, each counted for the branch whose merge brought it first.
+
+    What no merge brought is counted for the name that ``alone`` has for the commit (by the first ten digits), if any.
+    """
 
     def git(*asked: str) -> list[str]:
         done = subprocess.run(["git", "-C", str(root), *asked], check=True, stdout=subprocess.PIPE, text=True)
@@ -89,7 +93,7 @@ def lines_by_branch(root: Path, ref: str) -> Counter[str]:
             more, less, _ = line.split("\t")
             found[at] += int(more) - int(less)
         elif line:
-            at = branch.get(line, "no branch")
+            at = branch.get(line, alone.get(line[:10], "no branch"))
     return found
 
 

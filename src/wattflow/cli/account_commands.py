@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.guard import guarded
 from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, show
-from wattflow.cli.screen import chosen_form, remark
+from wattflow.cli.screen import chosen_form, guarded, remark
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime.addresses import segment

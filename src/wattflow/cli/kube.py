@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wattflow.cli import kube_operator
-from wattflow.cli.guard import guarded
 from wattflow.cli.kube_operator import Kubeconfig, Release, find_access
 from wattflow.cli.live import check_address
-from wattflow.cli.screen import check_places, remark
+from wattflow.cli.screen import check_places, guarded, remark
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -146,9 +145,9 @@ def status(
     import asyncio
 
     where = find_access(kubeconfig)
-    from wattflow.kube import status as reading
+    from wattflow.kube import explaining
 
-    typer.echo(asyncio.run(reading.status(where, name, lease)))
+    typer.echo(asyncio.run(explaining.status(where, name, lease)))
 
 
 def meter(

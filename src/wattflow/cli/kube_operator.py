@@ -244,7 +244,7 @@ def profiles(
 
     async def job(client: Client) -> list[str]:
         from wattflow.kube import curves
-        from wattflow.kube.power_write import write_profile
+        from wattflow.kube.curves import write_profile
 
         if not prometheus:
             return list(await curves.listed(client)) or ["there are no nodes"]

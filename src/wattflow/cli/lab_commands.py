@@ -34,9 +34,9 @@ def explore(
     Example: wattflow lab explore explore_small --workers 2
     """
     from wattflow.lab.explore.design import bundled, read_design
+    from wattflow.lab.explore.exploration import Store
     from wattflow.lab.explore.exploration import explore as run
     from wattflow.lab.explore.explore_page import write_exploration
-    from wattflow.lab.explore.store import Store
 
     chosen = o.workers_of(workers)
     wanted = read_design(bundled(design))

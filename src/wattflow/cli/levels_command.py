@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.guard import guarded
 from wattflow.cli.live import show
-from wattflow.cli.screen import check_outputs, remark
+from wattflow.cli.screen import check_outputs, guarded, remark
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:

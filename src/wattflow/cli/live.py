@@ -115,7 +115,7 @@ def show(
 
 def energy_of(row: dict[str, Any]) -> str | None:
     """Write the joules of a workflow, a task or an attempt, and how many they may be where hardly known."""
-    from wattflow.runtime.future import human_joules
+    from wattflow.runtime.payload import human_joules
 
     # Unknown is a dash, never 0.
     if row.get("energy_j") is None:

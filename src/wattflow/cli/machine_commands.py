@@ -146,7 +146,7 @@ def _to_kube(done: CpuProfile, node: str, kubeconfig: Path | None, quiet: bool) 
 
     try:
         from wattflow.kube import access
-        from wattflow.kube.power_write import write_profile
+        from wattflow.kube.curves import write_profile
     except ImportError as error:
         from wattflow.model.errors import MissingExtra
 

@@ -31,7 +31,7 @@ from wattflow.cli import (
     view_command,
     workload_commands,
 )
-from wattflow.cli.guard import BAD_INPUT, guarded
+from wattflow.cli.screen import BAD_INPUT, guarded
 
 app = typer.Typer(
     name="wattflow",

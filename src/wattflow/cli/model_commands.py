@@ -306,7 +306,7 @@ def _stored(store: str) -> list[Recorded]:
     """Return blocks of a server's finished workflows."""
     from wattflow.runtime.home import Home
     from wattflow.server.history import read_history
-    from wattflow.store.database import read_store
+    from wattflow.store.schema import read_store
 
     place = Path(store)
     # A folder is a server's home; anything else is a database's URL.

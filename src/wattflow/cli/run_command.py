@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.guard import INTERRUPTED
 from wattflow.cli.live import HomeFolder, Server, TokenFile, connect, home_of, pages
-from wattflow.cli.screen import as_it_is, check_outputs, never_onto, progress_bar, remark
+from wattflow.cli.screen import INTERRUPTED, as_it_is, check_outputs, never_onto, progress_bar, remark
 from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.addresses import segment
 
@@ -146,8 +145,8 @@ def _check_text(file: Path) -> None:
 def _submit(connection: Connection, file: Path, objective: str | None, retries: int) -> str:
     from typing import get_args
 
+    from wattflow.runtime.facts import submissions
     from wattflow.runtime.messages import Accepted, Objective
-    from wattflow.runtime.wfformat_submission import submissions
     from wattflow.traces.wfformat import read_document
 
     # Checked here, so that the message names the option.

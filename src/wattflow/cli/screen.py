@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from wattflow.lab.show.result_tables import Row
 
 
+import functools
+import os
+from typing import ParamSpec, TypeVar
+
+from wattflow.files.whole import tell_of_races
+from wattflow.model.errors import WattflowError, own_fault, own_place
+
 # Lone carriage returns overwrite a line; the pairs that end lines on Windows may stay.
 _CONTROL = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """All but tab and line ends, with what turns the direction of text and what no encoding has."""
@@ -320,3 +327,54 @@ def deliver(rows: Sequence[Row], form: OutputForm, out: Path | None, about: Mapp
         write_rows(out, rows, form.value, about)
     else:
         typer.echo(as_text(rows, form.value, about), nl=False)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BAD_INPUT, INTERRUPTED = 2, 130
+LONGEST_NAME = 200
+
+
+def guarded(command: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a command so that what its user did or gave ends in a message, not in a traceback."""
+
+    @functools.wraps(command)
+    # Two functions: the clean stream must still be there when the error is printed.
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with clean_output():
+            return told(*args, **kwargs)
+
+    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            answer = command(*args, **kwargs)
+            # After its last file: what another command wrote first is no reason to lose the others.
+            tell_of_races()
+            return answer
+        except WattflowError as error:
+            # A WattflowError that wraps an error of the user's own code names the place in it.
+            place = own_place(error.__cause__) if error.__cause__ is not None else None
+            typer.echo(f"error: {error}" + (f" ({place})" if place else ""), err=True)
+            raise typer.Exit(BAD_INPUT) from None
+        except BrokenPipeError:
+            sys.stderr.close()
+            # The reader has left (`| head`): no failure, and nothing more to flush.
+            os._exit(0)
+        except OSError as error:
+            where = str(error.filename or "")
+            shown = where if len(where) <= LONGEST_NAME else f"{where[:LONGEST_NAME]}…"
+            # A full disk below `> file` has no name.
+            typer.echo(f"error: {shown + ': ' if shown else ''}{error.strerror or error}", err=True)
+            raise typer.Exit(BAD_INPUT) from None
+        # Files are written whole or not at all (`files.whole`), so this is true.
+        except KeyboardInterrupt:
+            typer.echo("stopped; no file is left half-written", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            # Errors of ours keep their traceback: it is what a report needs.
+            if (told := own_fault(error)) is None or os.environ.get("WATTFLOW_TRACE"):
+                raise
+            typer.echo(f"error: {told}\n(WATTFLOW_TRACE=1 shows the whole traceback)", err=True)
+            raise typer.Exit(BAD_INPUT) from None
+
+    return run

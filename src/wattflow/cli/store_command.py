@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wattflow.cli import options as o
-from wattflow.cli.guard import guarded
 from wattflow.cli.live import HomeFolder, home_of
-from wattflow.cli.screen import remark
+from wattflow.cli.screen import guarded, remark
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -48,8 +47,8 @@ def check(
     if mend:
         remark(f"{_mended(where, policy)} open tasks are in the new journal", quiet)
     from wattflow.runtime.store_check import problems
-    from wattflow.store.database import read_store
     from wattflow.store.s3 import open_objects
+    from wattflow.store.schema import read_store
 
     database = read_store(where)
     try:
@@ -77,8 +76,8 @@ def backup(
     place = home_of(home)
     from wattflow.runtime.recovery import wanted_objects
     from wattflow.store.backup import back_up
-    from wattflow.store.database import read_store
     from wattflow.store.s3 import open_objects
+    from wattflow.store.schema import read_store
 
     database = read_store(_there(place, store))
     try:
@@ -111,8 +110,8 @@ def restore(
     place.make()
     from wattflow.server.known_store import epoch_of, forget_later_output
     from wattflow.store.backup import put_back
-    from wattflow.store.database import read_store
     from wattflow.store.s3 import open_objects
+    from wattflow.store.schema import read_store
 
     where = store or place.store
     made = put_back(folder, where, open_objects(objects or place.objects), replace, epoch_of(place))
@@ -134,7 +133,7 @@ def _there(place: Home, store: str | None) -> str | Path:
 def _mended(store: str | Path, policy: str) -> int:
     from wattflow.runtime.store_check import mend
     from wattflow.store.claim import alone
-    from wattflow.store.database import open_store
+    from wattflow.store.schema import open_store
 
     # Nobody else: a server that writes meanwhile would be overwritten.
     with alone(store):

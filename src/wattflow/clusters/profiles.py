@@ -1,5 +1,5 @@
 """Power profiles by name, for cluster files and for ``wattflow machine profiles``. All are curves against load, and
-become watts against busy threads by the one law of `wattflow.model.load_curve`.
+become watts against busy threads by the one law of `wattflow.model.profile`.
 
 | name | what | scope, provenance |
 |---|---|---|
@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 from wattflow.files.data_folder import packaged
 from wattflow.model.errors import unknown_name
-from wattflow.model.load_curve import threads_profile
-from wattflow.model.profile import PowerProfile, Provenance, Scope
+from wattflow.model.profile import PowerProfile, Provenance, Scope, threads_profile
 
 # Nodes and power models of the Ichnos project (GlasgowC3lab/ichnos, MIT), at CPU package scope.
 #

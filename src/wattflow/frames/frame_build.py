@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from wattflow.engine.build import micro, uniform_grid, why_not
 from wattflow.frames import frame as frames
-from wattflow.frames import hashing, workloads
+from wattflow.frames import frame_rules, workloads
 from wattflow.frames.frame import Frame
+from wattflow.frames.frame_rules import SCORES, FramePolicy
 from wattflow.frames.kernel import frame_tables
 from wattflow.frames.kernel.frame_tables import FrameState
-from wattflow.frames.policies import SCORES, FramePolicy
 from wattflow.kernel import random
 from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import InfeasibleTask, InvalidInput, Problem
@@ -440,7 +440,7 @@ class _Builder:
         slots, places = max(1, h * size), max(1, h * objects if size else 1)
         # Multi-probe hashing needs one point a host.
         each = 1 if self.frame.placers.hash == "multi-probe" else self.frame.placers.hash_points
-        points, owners = hashing.ring(h, each)
+        points, owners = frame_rules.ring(h, each)
         self.i[frame_tables.RING_N] = len(points)
         self.arrays |= {
             "object": _own(column, np.int32) if objects and column is not None else np.zeros(1, np.int32),

@@ -1,15 +1,38 @@
-"""Which frames can work. What a mechanism needs is read off the mechanism table; every problem says why."""
+"""Which frames can work. What a mechanism needs is read off the mechanism table; every problem says why.
+
+Here are also the placement policies inside a frame (``order+score`` or ``engine:NAME``), and where hosts lie on the
+ring of consistent hashing.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wattflow.frames import frame as frames
 from wattflow.frames.frame import Delay, Frame
-from wattflow.model.errors import InvalidInput, Problem
+from wattflow.frames.kernel import frame_tables
+from wattflow.kernel import random
+from wattflow.model.errors import InvalidInput, Problem, unknown_name
+from wattflow.policy import registry
+from wattflow.policy.base import Policy
+
+_HOST_SALT = 7
+
+
+def ring(hosts: int, points: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+    """Return points of all hosts on the hash ring, in order, and whose they are."""
+    host = np.repeat(np.arange(hosts, dtype=np.int64), max(1, points))
+    salted = host.astype(np.uint64) + np.uint64(_HOST_SALT)
+    point = random.hashed_each(salted, np.arange(len(host), dtype=np.uint64))
+    order = np.argsort(point, kind="stable")
+    return point[order], host[order].astype(np.int32)
+
 
 COMPONENTS = {
     "client": "hands in tasks, retries, and asks elsewhere when nobody answers",
@@ -346,3 +369,52 @@ def _slots(frame: Frame) -> Iterator[Problem]:
         yield Problem("faults", f"hosts and placers do not fail with {where}; tasks may")
     if frame.barriers is not None and frame.barriers.gangs:
         yield Problem("barriers.gangs", f"a slot takes one task, so there are no gangs with {where}")
+
+
+ORDERS = ("fifo", "sjf")
+SCORES = {
+    "least-loaded": frame_tables.LEAST_LOADED,
+    "pack": frame_tables.PACK,
+    "first": frame_tables.FIRST,
+    "fastest": frame_tables.FASTEST,
+    "least-energy": frame_tables.LEAST_ENERGY,
+    "random": frame_tables.ANY,
+}
+DEFAULT = "fifo+least-loaded"
+ENGINE = "engine:"
+
+
+@dataclass(frozen=True, slots=True)
+class FramePolicy:
+    """How queues are ordered and hosts are scored."""
+
+    order: str = "fifo"
+    score: str = "least-loaded"
+    engine: Policy | None = None
+    # Not compared: `==` of arrays has no single answer.
+    keys: NDArray[np.float64] | None = field(default=None, compare=False)
+
+    @property
+    def name(self) -> str:
+        return f"{ENGINE}{self.engine.name}" if self.engine is not None else f"{self.order}+{self.score}"
+
+
+def names() -> list[str]:
+    """Return all policies, the default first."""
+    return [f"{order}+{score}" for order in ORDERS for score in SCORES]
+
+
+def load(name: str) -> FramePolicy:
+    """Return a policy by name; ``fifo`` and ``sjf`` alone mean least loaded."""
+    if name.startswith(ENGINE):
+        return of_engine(registry.load(name.removeprefix(ENGINE)))
+    order, _, score = name.partition("+")
+    policy = FramePolicy(order, score or "least-loaded")
+    if policy.order not in ORDERS or policy.score not in SCORES:
+        raise unknown_name("frame policy", name, names(), "(an order and a score joined by '+', or engine:NAME)")
+    return policy
+
+
+def of_engine(policy: Policy) -> FramePolicy:
+    """Return one of the engine's policies; its score stands behind the name ``first`` until the placers ask it."""
+    return FramePolicy("fifo", "first", policy)

@@ -10,18 +10,56 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from wattflow.frames import frame_build, policies
+from wattflow.frames import frame_build, frame_rules
 from wattflow.frames.deciding import Views
 from wattflow.frames.frame import Frame
-from wattflow.frames.frame_rules import check
+from wattflow.frames.frame_rules import FramePolicy, check
 from wattflow.frames.kernel import frame_loop, frame_tables
 from wattflow.frames.kernel.frame_tables import FrameState
-from wattflow.frames.policies import FramePolicy
 from wattflow.model.cluster import Cluster
 from wattflow.model.errors import WattflowError
 from wattflow.model.run import ACCOUNTS, Run
 from wattflow.model.workload import Workload
 from wattflow.policy.base import Policy
+
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+STAGES = ("client", "broker", "placer", "message", "host", "data")
+
+
+def slowdowns(run: Run) -> NDArray[np.float64]:
+    """End minus first ready over the runtime on the fastest host, of each finished task with a runtime above 0."""
+    rows = run.attempts
+    speed = max(node.speed for node in run.cluster.nodes)
+    done = rows["outcome"] == 0
+    # The common case, without a search by task.
+    if len(rows) == len(run.workload) and done.all():
+        response, task = rows["end_s"] - rows["ready_s"], rows["task"]
+    else:
+        ready = np.full(len(run.workload), np.inf)
+        np.minimum.at(ready, rows["task"], rows["ready_s"])
+        end = run.end_s_by_task()
+        task = np.flatnonzero(np.isfinite(end))
+        response = end[task] - ready[task]
+    ideal = run.workload.runtime_s[task] / speed
+    known = ideal > 0
+    return np.asarray(response[known] / ideal[known])
+
+
+def tail(run: Run) -> dict[str, float]:
+    """Percentiles of the slowdown and its mean."""
+    values = slowdowns(run)
+    if not len(values):
+        return {"mean": float("nan")} | {f"p{p:g}": float("nan") for p in PERCENTILES}
+    return {"mean": float(values.mean())} | {
+        f"p{p:g}": float(v) for p, v in zip(PERCENTILES, np.percentile(values, PERCENTILES))
+    }
+
+
+def waits_s(run: Run) -> dict[str, float]:
+    """Return the mean seconds a task spent at each stage before it ran."""
+    count = max(1, len(run.workload))
+    return {stage: run.scalars[f"wait_{stage}_s"] / count for stage in STAGES}
+
 
 _EVENTS_PER_CALL = 2_000_000
 _REPORTED = """
@@ -48,7 +86,7 @@ def run_frame(
     frame: Frame,
     workload: Workload,
     cluster: Cluster,
-    policy: str | FramePolicy | Policy = policies.DEFAULT,
+    policy: str | FramePolicy | Policy = frame_rules.DEFAULT,
     *,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
@@ -66,8 +104,8 @@ def run_frame(
     """
     check(frame)
     # An engine's policy is wrapped first; a name is looked up in the frames' own list.
-    chosen = policies.of_engine(policy) if isinstance(policy, Policy) else policy
-    chosen = policies.load(chosen) if isinstance(chosen, str) else chosen
+    chosen = frame_rules.of_engine(policy) if isinstance(policy, Policy) else policy
+    chosen = frame_rules.load(chosen) if isinstance(chosen, str) else chosen
     views = None
     if chosen.engine is not None:
         views = Views(chosen.engine, workload, cluster, frame.placers.count, seed)

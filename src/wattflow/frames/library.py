@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from wattflow.files.data_folder import packaged
 from wattflow.files.strict_table import Problems, StrictTable
 from wattflow.files.whole import small_text
 from wattflow.frames import frame as frames
@@ -134,22 +134,25 @@ def _delay(table: StrictTable, key: str) -> Delay:
     return delay
 
 
-def _folder() -> Traversable:
-    return resources.files("wattflow") / "data" / "frames"
+def _shipped() -> dict[str, str]:
+    """Return the texts of the shipped frames, which lie one after the other; each begins with its name."""
+    text = packaged("frames.txt").read_text(encoding="utf-8")
+    return {part.split('"')[1]: part.rstrip("\n") + "\n" for part in re.split(r"^(?=name = )", text, flags=re.M)[1:]}
 
 
 def frame_names() -> list[str]:
     """Return all frames that ship with wattflow, sorted."""
-    return sorted(item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml"))
+    return sorted(_shipped())
 
 
 def frame_text(name: str) -> str:
-    """Return the file of a shipped frame."""
-    if name not in frame_names():
+    """Return a shipped frame as a file of its own."""
+    shipped = _shipped()
+    if name not in shipped:
         raise unknown_name(
-            "frame", name, frame_names(), "`wattflow lab frames` lists all; a path ending in .toml is read"
+            "frame", name, sorted(shipped), "`wattflow lab frames` lists all; a path ending in .toml is read"
         )
-    return (_folder() / f"{name}.toml").read_text(encoding="utf-8")
+    return shipped[name]
 
 
 def load_frame(name: str) -> Frame:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from wattflow.kube import accounting, gangs, objects, power, telling, wishes
+from wattflow.kube import accounting, gangs, grouping, objects, power, telling
 from wattflow.kube.argo.engine_workflows import Structure
 from wattflow.kube.argo.watching import Flows
 from wattflow.kube.decider_port import Choice, Chosen, Wanted
@@ -143,7 +143,7 @@ class EngineDecider:
         for resource in sorted(offered):  # the first few names that come are the ones that the engine counts
             self._counts_by(resource)
         counts = {resource: offered.get(resource, 0) for resource in self._resources}
-        id = self.engine.node(facts, labels=wishes.labels(node), taints=wishes.taints(node), counts=counts)
+        id = self.engine.node(facts, labels=grouping.labels(node), taints=grouping.taints(node), counts=counts)
         self._nodes[name], self._names[id] = id, name
         self._levels.reckoned(name, int(self.engine.describe(id)["frequency"]))
         if name in self._loads:  # the engine's node may be a new one, or have less than before
@@ -477,7 +477,7 @@ class EngineDecider:
     def _shape(self, wanted: Wanted, parts: int = 1) -> int:
         pod, amounts = wanted.pod, wanted.amounts
         level = self._level(pod)
-        wish, groups = wishes.constraint(pod, wanted.nodes, wanted.rules), wanted.rules.groups
+        wish, groups = grouping.constraint(pod, wanted.nodes, wanted.rules), wanted.rules.groups
         function = pod.metadata.annotations.get(FUNCTION, "pod")
         counts = {name: value for name, value in amounts.items() if self._counts_by(name)}
         variant = Variant(cores=accounting.cores(amounts), memory_bytes=amounts.get(accounting.MEMORY, 0))

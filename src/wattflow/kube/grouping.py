@@ -1,5 +1,7 @@
 """Rules between pods as counters of the engine: who is in which group, and who must be apart from or with whom.
 
+A pod's standing wishes (node selector, affinity, tolerations, preferences) are said in the engine's words here, too.
+
 A required term of (anti-)affinity between pods and a host port each name a *group*: the pods that the term selects, or
 those that take the port. Pods that the engine places carry the names of their groups, so it counts them itself. What it
 does not count is *unseen*: pods of others, and pods that were placed before a group had a name. As long as nobody
@@ -18,7 +20,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from wattflow.kube import gpus, objects
-from wattflow.kube.filters import interpod, ports, selectors, spread, volumes
+from wattflow.kube.filters import interpod, selectors, snapshot, spread, volumes
+from wattflow.live import protocol
 from wattflow.live.protocol import Apart, Together
 
 _ANYWHERE = "0.0.0.0"
@@ -76,11 +79,11 @@ class _Group:
         if self.term is not None:
             # Without labels of namespaces: terms that select by them are never groups (`_mapped`).
             return interpod.selects(self.term, self.owner, pod, {})
-        return any(one[1:] == self.port for one in ports.host_ports(pod))
+        return any(one[1:] == self.port for one in snapshot.host_ports(pod))
 
     def carried_by(self, pod: objects.Pod) -> bool:
         """Tell whether the engine counts a pod for it: every collision with a port at all addresses is one."""
-        return self.has(pod) if self.port is None else (_ANYWHERE, *self.port) in ports.host_ports(pod)
+        return self.has(pod) if self.port is None else (_ANYWHERE, *self.port) in snapshot.host_ports(pod)
 
 
 @dataclass(slots=True)
@@ -173,7 +176,7 @@ class Groups:
                 together.append(Together(name, wanted[0].topology_key))
         # Every wish that became a rule is counted here, so equal numbers say that none was left out.
         # Repeats are taken out afterwards only.
-        known = len(ports.host_ports(pod)) + len(interpod.anti_affinity_terms(pod)) + len(wanted)
+        known = len(snapshot.host_ports(pod)) + len(interpod.anti_affinity_terms(pod)) + len(wanted)
         counted = gpus.SHARE not in pod.metadata.annotations and not spread.hard(pod) and not volumes.claims(pod)
         whole = counted and known == len(apart) + len(together)
         return Rules(carried, tuple(dict.fromkeys(apart)), tuple(together), whole)
@@ -202,9 +205,9 @@ class Groups:
         wanted = interpod.affinity_terms(pod)
         if len(wanted) == 1 and self._mapped(wanted[0]):
             yield _name(wanted[0], pod), _Group(pod, wanted[0], None), False
-        for address, protocol, number in ports.host_ports(pod):
+        for address, kind, number in snapshot.host_ports(pod):
             if address == _ANYWHERE:
-                yield f"port/{protocol}/{number}", _Group(pod, None, (protocol, number)), False
+                yield f"port/{kind}/{number}", _Group(pod, None, (kind, number)), False
 
     def _sound(self, name: str) -> bool:
         return name in self._groups and not self._groups[name].spoilt
@@ -237,3 +240,80 @@ def _name(term: objects.PodAffinityTerm, owner: objects.Pod) -> str:
     """Name a term's group: the same for terms that select the same pods."""
     spaces = sorted(term.namespaces or [owner.metadata.namespace])
     return "pods/" + msgspec.json.encode([spaces, term.label_selector]).decode()
+
+
+NAME = "metadata.name"
+"""Label that every node has for the engine, so that fields are matched like labels."""
+_OPERATORS = {"In": "in", "NotIn": "not-in", "Exists": "exists", "DoesNotExist": "absent", "Gt": "gt", "Lt": "lt"}
+_CORDON = protocol.Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+# In none of no values: never true.
+_NEVER = (protocol.Match(NAME, "in", ()),)
+
+
+def constraint(pod: objects.Pod, nodes: tuple[str, ...] | None, rules: Rules = NONE) -> protocol.Constraint:
+    """Say where the pod may go, as far as nodes themselves and the engine's counters say.
+
+    ``nodes`` narrows it to what the filters that count pods allow.
+    """
+    # None left is not "no limit", which an empty tuple means to the engine.
+    if nodes is not None and not nodes:
+        return protocol.Constraint(any_of=(_NEVER,))
+    return protocol.Constraint(
+        any_of=_any_of(pod),
+        nodes=nodes or (),
+        # An operator that the API does not know tolerates nothing.
+        tolerates=tuple(_toleration(one) for one in pod.spec.tolerations if one.operator in ("", "Equal", "Exists")),
+        apart=rules.apart,
+        together=rules.together,
+        prefer=tuple(_preferences(pod)),
+    )
+
+
+def _any_of(pod: objects.Pod) -> tuple[tuple[protocol.Match, ...], ...]:
+    # Sorted: equal wishes must become one shape, whatever the order of their keys.
+    always = tuple(protocol.Match(key, "in", (value,)) for key, value in sorted(pod.spec.node_selector.items()))
+    if pod.spec.node_name:
+        always += (protocol.Match(NAME, "in", (pod.spec.node_name,)),)
+    affinity = pod.spec.affinity
+    required = affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else None
+    if required is None:
+        return (always,) if always else ()
+    terms = [term for term in required.node_selector_terms if term.match_expressions or term.match_fields]
+    found = tuple(always + matches for matches in map(_matches, terms) if matches is not None)
+    # Terms of which none can hold are not the same as no terms.
+    return found or (_NEVER,)
+
+
+def _matches(term: objects.NodeSelectorTerm) -> tuple[protocol.Match, ...] | None:
+    """Translate a term into matches, or None where it can never hold."""
+    found = []
+    for one in (*term.match_expressions, *term.match_fields):
+        if one.operator not in _OPERATORS:
+            return None
+        found.append(protocol.Match(one.key, _OPERATORS[one.operator], tuple(one.values)))
+    return tuple(found)
+
+
+def _toleration(one: objects.Toleration) -> protocol.Toleration:
+    return protocol.Toleration(one.key, None if one.operator == "Exists" else one.value, one.effect)
+
+
+def _preferences(pod: objects.Pod) -> Iterable[tuple[float, tuple[protocol.Match, ...]]]:
+    affinity = pod.spec.affinity
+    for one in affinity.node_affinity.preferred if affinity is not None and affinity.node_affinity is not None else ():
+        matches = _matches(one.preference)
+        # An empty preference asks nothing; kube-scheduler gives no points for it either.
+        if matches:
+            yield float(one.weight), matches
+
+
+def labels(node: objects.Node) -> dict[str, str]:
+    """Return a node's labels for the engine."""
+    return {**node.metadata.labels, NAME: node.metadata.name}
+
+
+def taints(node: objects.Node) -> tuple[protocol.Taint, ...]:
+    """Return a node's taints for the engine; a cordon is one of them."""
+    found = tuple(protocol.Taint(one.key, one.value, one.effect) for one in node.spec.taints)
+    # The node controller writes the same taint a moment after a cordon.
+    return (*found, _CORDON) if node.spec.unschedulable and _CORDON not in found else found

@@ -10,9 +10,8 @@ import shlex
 from pathlib import Path
 
 from wattflow.kube.client import Client
-from wattflow.kube.karpenter import NodeClaims
-from wattflow.kube.node_groups import NodeGroups
-from wattflow.kube.provider_calls import provider_of
+from wattflow.kube.given_back import NodeClaims
+from wattflow.kube.node_groups import NodeGroups, provider_of
 from wattflow.kube.settings import SchedulerSettings
 from wattflow.levels.power_hooks import WAKE_PORT, CommandHook, PowerHook, WakeOnLan
 from wattflow.levels.redfish_power import RedfishHook

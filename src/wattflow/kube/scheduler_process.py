@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 
 from wattflow.frames.frame import Frame
-from wattflow.kube import engine_decider, karpenter, node_switches, queued_work, settings, sleep_facts, sleeping
+from wattflow.kube import engine_decider, given_back, node_switches, queued_work, settings, sleep_facts, sleeping
 from wattflow.kube.access import Access
 from wattflow.kube.argo.fetch import API as ARGO
 from wattflow.kube.argo.watching import ArgoTemplate, ArgoWorkflow, Flows
@@ -25,13 +25,13 @@ from wattflow.kube.dra import claim_writer
 from wattflow.kube.engine_decider import EngineDecider
 from wattflow.kube.estimates import Estimates, Predicted
 from wattflow.kube.executions import Executions
+from wattflow.kube.explaining import Decisions
 from wattflow.kube.frame import fleet
 from wattflow.kube.frame.broker import Broker
 from wattflow.kube.frame.role import Role
 from wattflow.kube.http_endpoints import serving, shield_gauges
 from wattflow.kube.leader import Leader
 from wattflow.kube.level_orders import LevelOrders
-from wattflow.kube.past_decisions import Decisions
 from wattflow.kube.power import GROUP, Watts
 from wattflow.kube.preempt import Evictor, Preemptor
 from wattflow.kube.reflect import Mirror
@@ -78,7 +78,7 @@ async def missing(client: Client, chosen: SchedulerSettings, role: Role | None =
     if chosen.preempt or chosen.consolidate:
         needs = (*needs, ("", "pods/eviction", "create"), ("policy", "poddisruptionbudgets", "list"))
     if chosen.karpenter:
-        needs = (*needs, *karpenter.RIGHTS)
+        needs = (*needs, *given_back.RIGHTS)
     if chosen.kueue:
         needs = (*needs, *queued_work.RIGHTS)
     if chosen.publish:

@@ -27,7 +27,7 @@ class SchedulerSettings:
         name: The ``schedulerName`` of the pods that it owns.
         shadow_of: In mode ``shadow``: whose pods it decides about without binding them.
         shadow_namespace: Only pods of this namespace; all where it is empty.
-        guess: Whether nodes whose watts nobody states get a guessed curve; see `wattflow.kube.guessing`.
+        guess: Whether nodes whose watts nobody states get a guessed curve; see `wattflow.kube.power`.
         per_s: Requests a second that it allows itself; infinite by default, the server's fairness decides.
         score_limit: Feasible nodes scored per decision.
         publish: Whether each node's watts are written as an extended resource; see `wattflow.kube.publish`.
@@ -39,7 +39,7 @@ class SchedulerSettings:
         provision: Whether volumes that wait for their first pod are asked for; see `wattflow.kube.storage`.
         allocate: Whether devices are given to claims that pods name; see `wattflow.kube.dra`.
         preempt: Whether pods of lower priority are evicted for one that fits nowhere; see `wattflow.kube.preempt`.
-        journal: Folder in which past decisions can be looked up; see `wattflow.kube.past_decisions`.
+        journal: Folder in which past decisions can be looked up; see `wattflow.kube.explaining`.
         claim: Whether nodes are claimed by a taint before they are used; see `wattflow.kube.claims`.
         consolidate: Whether nodes that are nearly empty are emptied to sleep; see `wattflow.kube.consolidation`.
         kueue: Whether nodes are woken for what Kueue holds back; see `wattflow.kube.queued_work`.

@@ -24,7 +24,7 @@ CUBE_SHARE, LEAST_SHARE, MOST_SHARE = 0.5, 0.25, 0.75
 
 @dataclass(frozen=True, slots=True)
 class FullClock:
-    """What runs at full clock have shown of a function on a device of its own.
+    """Hold what runs at full clock have shown of a function on a device of its own.
 
     Attributes:
         clock_seen: MHz that the device went at: below full where its power limit held it down.

@@ -62,7 +62,7 @@ class Guard(shield.Shield):
 
 
 def shielded(policy: Policy, reference: str) -> Policy:
-    """What `:shield=REFERENCE` makes of a policy: `wattflow` chooses by rehearsal, any other is guarded.
+    """Shield a policy as `:shield=REFERENCE` says: `wattflow` chooses by rehearsal, any other is guarded.
 
     Raises:
         InvalidInput: It plans ahead or keeps a cap, or the reference is another.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattflow.predict import backbone as lines
-from wattflow.predict import blend, conformal, kriging, plain, text
+from wattflow.predict import conformal, kriging, plain, text
 from wattflow.predict.conformal import Calibration
 from wattflow.predict.core import BEYOND, INPUTS, MEMBERS, REGIMES, Core, Names, Rows, numbers, resemble
 from wattflow.predict.observations import Benchmarks, Floats, Ints, Observations
@@ -280,13 +280,13 @@ class CoreTrainer:
         # The process alone, until enough rows say otherwise.
         weights[:, 0] = 1.0
         if good.sum() >= _LEAST_WEIGHED:
-            weights[:] = blend.choose(missed.residual[good], self.task[good], handicap=self.handicap, sure=_SURE)
+            weights[:] = conformal.choose(missed.residual[good], self.task[good], handicap=self.handicap, sure=_SURE)
         have = np.zeros(len(REGIMES), bool)
         for r in range(len(REGIMES)):
             some = good & (missed.regime == r)
             if some.sum() >= _LEAST_WEIGHED:
                 weights[r], have[r] = (
-                    blend.choose(missed.residual[some], self.task[some], handicap=self.handicap, sure=_SURE),
+                    conformal.choose(missed.residual[some], self.task[some], handicap=self.handicap, sure=_SURE),
                     True,
                 )
         repeated = self.repeated
@@ -300,7 +300,7 @@ class CoreTrainer:
             weights[2, MEMBERS.index("same input here")] += repeated
         far = np.isfinite(beyond.residual).all(axis=1)
         if not have[3] and far.sum() >= _LEAST_WEIGHED:
-            weights[3] = blend.choose(beyond.residual[far], self.task[far], handicap=self.handicap, sure=_SURE)
+            weights[3] = conformal.choose(beyond.residual[far], self.task[far], handicap=self.handicap, sure=_SURE)
         # Large sizes of a known input: as at other sizes.
         for r in (4, 5):
             if not have[r]:
@@ -319,7 +319,7 @@ class CoreTrainer:
             return otherwise
         task = np.concatenate([self.task, self.task])[good]
         weights = np.zeros((len(REGIMES), len(MEMBERS)))
-        weights[:, carried] = blend.choose(residual[good], task, handicap=self.handicap[carried], sure=_SURE)
+        weights[:, carried] = conformal.choose(residual[good], task, handicap=self.handicap[carried], sure=_SURE)
         return weights
 
     def trend(self, missed: LeftOut, weights: Floats) -> Floats:
@@ -334,7 +334,7 @@ class CoreTrainer:
             some = np.isfinite(missed.residual).all(axis=1) & (missed.regime == r)
             if some.sum() < _LEAST_WEIGHED:
                 continue
-            ours, plainly = (blend.relative_cost(part[some]) for part in (residual, missed.residual[:, line]))
+            ours, plainly = (conformal.relative_cost(part[some]) for part in (residual, missed.residual[:, line]))
             if plainly <= _FAILS_CLEARLY * ours:
                 # Wholly: a little of what bends back is still no guide.
                 found[r] = 0.0

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Scope
-from wattflow.predict import blend, conformal, trees
+from wattflow.predict import conformal, trees
 from wattflow.predict.observations import Floats, Ints
 
 COUNTERS = ("bpf_cpu_time_us", "cache_miss", "cpu_cycles", "cpu_instructions")
@@ -251,17 +251,17 @@ def _cost(residual: Floats) -> float:
 
 def _weigh(found: _Missed, kinds: Sequence[str]) -> Floats:
     """Weights [near or far, member]; on far rows only members that go on beyond the data have any."""
-    weights = np.tile(blend.choose(found.residual, found.block, _cost), (2, 1))
+    weights = np.tile(conformal.choose(found.residual, found.block, _cost), (2, 1))
     near = found.take(found.regime == NEAR)
     if len(near.block) >= _LEAST_WEIGHED:
-        weights[NEAR] = blend.choose(near.residual, near.block, _cost)
+        weights[NEAR] = conformal.choose(near.residual, near.block, _cost)
     going_on = [i for i, kind in enumerate(kinds) if kind in _LINES or kind in _CORRECTED]
     far = found.take(found.regime == FAR)
     if len(far.block) < _LEAST_WEIGHED:
         far = found
     if going_on:
         weights[FAR] = 0.0
-        weights[FAR, going_on] = blend.choose(far.residual[:, going_on], far.block, _cost)
+        weights[FAR, going_on] = conformal.choose(far.residual[:, going_on], far.block, _cost)
     return weights
 
 

@@ -33,9 +33,8 @@ from wattflow.runtime.levelling import AgentLevels
 from wattflow.runtime.logs import plain
 from wattflow.runtime.machine import LoadReader
 from wattflow.runtime.node_energy import NodeEnergy
-from wattflow.runtime.outbox import FenceNames, Outbox, Output
 from wattflow.runtime.tidying import sweep_folders, trim_own_log
-from wattflow.runtime.transport import Denied, Transport, Unreachable
+from wattflow.runtime.transport import Denied, FenceNames, Outbox, Output, Transport, Unreachable
 
 log = logging.getLogger(__name__)
 POLL_S = 1.0

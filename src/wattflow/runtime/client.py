@@ -34,11 +34,11 @@ from wattflow.files.whole import small_text
 from wattflow.model import units
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import messages as m
+from wattflow.runtime import payload
 from wattflow.runtime.addresses import check_server, segment
 from wattflow.runtime.connection import Connection
-from wattflow.runtime.future import TaskEnergy, TaskFailed, TaskFuture
 from wattflow.runtime.home import Home
-from wattflow.runtime.payload import PYTHON, dump_call, dump_function, load_failure, load_result
+from wattflow.runtime.payload import TaskEnergy, TaskFailed, TaskFuture
 from wattflow.runtime.task import TaskFunction, Way, _way, check_retries
 from wattflow.runtime.transport import Denied, Unreachable
 from wattflow.store.objects import object_name
@@ -129,12 +129,13 @@ class Client(concurrent.futures.Executor):
         """
         self._check_open()
         made = fn if isinstance(fn, TaskFunction) else TaskFunction(fn, [_PLAIN_WAY])
-        call, parents = dump_call(args, kwargs, TaskFuture)
+        call, parents = payload.dump_call(args, kwargs, TaskFuture)
         name = m.as_name(made.name, "function")
         return self._submit(
             parents, name=name, function_name=name, function=self._function(made.function), call=self._blob(call),
-            python=PYTHON, results=[parent.key for parent in parents], timeout_s=made.timeout_s, retries=made.retries,
-            variants=[self._variant(way) for way in made.ways], isolate=made.isolate, estimate_s=made.estimate_s,
+            python=payload.PYTHON, results=[parent.key for parent in parents], timeout_s=made.timeout_s,
+            retries=made.retries, variants=[self._variant(way) for way in made.ways], isolate=made.isolate,
+            estimate_s=made.estimate_s,
         )  # fmt: skip
 
     def run(
@@ -283,9 +284,9 @@ class Client(concurrent.futures.Executor):
             if blob is not None and blob.object is not None:
                 data = connection.raw("GET", f"/v1/objects/{blob.object}")[0]
             if outcome.state == "done":
-                future.set_result(load_result(data) if data is not None else None)
+                future.set_result(payload.load_result(data) if data is not None else None)
             else:
-                future.set_exception(load_failure(data, outcome.reason))
+                future.set_exception(payload.load_failure(data, outcome.reason))
         except BaseException as error:
             future.set_exception(error)
 
@@ -352,17 +353,17 @@ class Client(concurrent.futures.Executor):
     def _function(self, function: Callable[..., Any]) -> str:
         """The function's object; a plain function's is remembered for as long as the function lives."""
         if not isinstance(function, types.FunctionType):
-            return self._upload(dump_function(function))  # it may have changed since
+            return self._upload(payload.dump_function(function))  # it may have changed since
         known = self._functions.get(function)
         if known is None:
-            known = self._functions[function] = self._upload(dump_function(function))
+            known = self._functions[function] = self._upload(payload.dump_function(function))
         return known
 
     def _variant(self, way: Way) -> m.Variant:
         if way.fpga is not None:
             from wattflow.runtime.executors.fpga.call_kernel import KernelCall
 
-            return way.variant(self._upload(dump_function(KernelCall(way.fpga))))
+            return way.variant(self._upload(payload.dump_function(KernelCall(way.fpga))))
         return way.variant(None if way.function is None else self._function(way.function))
 
     def _blob(self, data: bytes) -> m.Blob:

@@ -29,8 +29,7 @@ from wattflow.runtime.decider import JournaledEngine
 from wattflow.runtime.service import Service
 from wattflow.runtime.turns import on_disk
 from wattflow.store import journal, reads
-from wattflow.store.database import address_of, read_store
-from wattflow.store.schema import Row
+from wattflow.store.schema import Row, address_of, read_store
 from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from wattflow.energy.attribution import Attributor, MeterSample
 from wattflow.energy.meters import powercap
-from wattflow.energy.meters.node_counter import NodeCounter
-from wattflow.energy.meters.port import Meter
+from wattflow.energy.meters.port import Meter, NodeCounter
 from wattflow.energy.meters.probe import MeterSources, find_node_meter
 from wattflow.energy.virtual import CpuSeconds, VirtualMeter, of_machine
 from wattflow.model.profile import PowerProfile, Provenance

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import structs
 
-from wattflow.model.errors import WattflowError
-from wattflow.model.own_code import own_fault
+from wattflow.model.errors import WattflowError, own_fault
 from wattflow.runtime.messages import Blob, Ended, Lease, Level, Load, Node, Outcome, Outcomes, Submission, Task
 
 

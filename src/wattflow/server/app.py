@@ -34,8 +34,8 @@ from wattflow.server.connections import Rates
 from wattflow.server.context import Context
 from wattflow.server.tokens import Identity
 from wattflow.store import reads
-from wattflow.store.database import StoreTrouble
 from wattflow.store.objects import FolderObjects
+from wattflow.store.schema import StoreTrouble
 from wattflow.store.thinning import pieces
 
 Endpoint = Callable[[Request], Awaitable[Response]]

@@ -24,14 +24,13 @@ from wattflow.runtime.capping import plain_policy
 from wattflow.runtime.records import TaskRecord, waits_for
 from wattflow.runtime.service import Service
 from wattflow.server.decision_replay import shield_note, shown
-from wattflow.server.energy import budgets
+from wattflow.server.energy import budgets, read_zone
 from wattflow.server.event_stream import Events
 from wattflow.server.forecasts import Forecasts
 from wattflow.server.reader_process import ReaderProcess
 from wattflow.server.tokens import Identity, Tokens
-from wattflow.server.zone import read_zone
 from wattflow.store import reads, schema
-from wattflow.store.database import address_of
+from wattflow.store.schema import address_of
 
 # Sessions of browsers: a token once, then a cookie that no script can read and no other site can use.
 #

@@ -22,7 +22,7 @@ from wattflow.runtime.compaction import rebuilt
 from wattflow.server.runs import make_run
 from wattflow.sim import SimOptions, simulate
 from wattflow.store import reads, schema
-from wattflow.store.database import read_store
+from wattflow.store.schema import read_store
 
 NICE = 10
 USUAL_S = 3600.0

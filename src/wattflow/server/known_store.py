@@ -15,8 +15,7 @@ import sqlalchemy as sa
 from wattflow.files.whole import write_text
 from wattflow.runtime.home import Home, json_object
 from wattflow.store import epochs, reads
-from wattflow.store.database import StoreTrouble
-from wattflow.store.schema import IDENTITY
+from wattflow.store.schema import IDENTITY, StoreTrouble
 
 log = logging.getLogger(__name__)
 

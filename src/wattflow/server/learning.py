@@ -34,7 +34,7 @@ from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
 from wattflow.runtime.transport import Unreachable
 from wattflow.server.history import History, finished, read_history
-from wattflow.store.database import read_store
+from wattflow.store.schema import read_store
 
 Floats = NDArray[np.float64]
 log = logging.getLogger(__name__)

@@ -12,10 +12,9 @@ import sqlalchemy as sa
 
 from wattflow.lab.show.run_columns import More, run_columns
 from wattflow.model.run import Run
-from wattflow.server.energy import forecast
+from wattflow.server.energy import forecast, read_zone
 from wattflow.server.not_there import Missing
 from wattflow.server.runs import RunRecord, document, run_bytes, run_of
-from wattflow.server.zone import read_zone
 from wattflow.store import reads, schema
 from wattflow.store.reads import Found
 

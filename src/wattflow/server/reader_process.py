@@ -150,7 +150,7 @@ def main() -> None:
         return
     store, folder = msgspec.msgpack.decode(begun)
     from wattflow.server import reader_answers
-    from wattflow.store.database import read_store
+    from wattflow.store.schema import read_store
 
     database = read_store(store)
     while select.select([asked], [], [], IDLE_S)[0]:

@@ -31,7 +31,7 @@ from wattflow.model.workload import Shape, Workload
 from wattflow.runtime.facts import node_of, variant_of
 from wattflow.runtime.messages import Node as NodeMessage
 from wattflow.runtime.messages import Task
-from wattflow.server.zone import from_time
+from wattflow.server.energy import from_time
 from wattflow.store import reads
 from wattflow.store.reads import Found
 from wattflow.traces import wfformat_write

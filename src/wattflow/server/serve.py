@@ -26,15 +26,14 @@ from wattflow.server import known_store
 from wattflow.server.app import make_app
 from wattflow.server.connections import Connections, protocol
 from wattflow.server.context import Context
+from wattflow.server.energy import intensity
 from wattflow.server.settings import ServerSettings, address_of
 from wattflow.server.tokens import HOME_ROLES, Identity, Tokens, write_secret
-from wattflow.server.zone import intensity
 from wattflow.store import backup
 from wattflow.store.claim import Claim
-from wattflow.store.database import StoreTrouble, open_store, told
 from wattflow.store.objects import Objects
 from wattflow.store.s3 import open_objects
-from wattflow.store.schema import StoreMissing
+from wattflow.store.schema import StoreMissing, StoreTrouble, open_store, told
 from wattflow.store.writer import Writer
 from wattflow.store.writing import Refused, WritingProcess, ask_for_short_turns
 

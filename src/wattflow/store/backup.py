@@ -23,8 +23,8 @@ import sqlalchemy as sa
 from wattflow.files.whole import write_text
 from wattflow.model.errors import InvalidInput
 from wattflow.store import claim, epochs, schema
-from wattflow.store.database import StoreTrouble, open_store, told
 from wattflow.store.objects import FolderObjects, ObjectDamaged, Objects
+from wattflow.store.schema import StoreTrouble, open_store, told
 
 STORE, OBJECTS, MANIFEST = "store.db", "objects", "manifest.json"
 ROWS = 1000

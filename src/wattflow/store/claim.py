@@ -22,7 +22,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from wattflow.store import schema, writing
-from wattflow.store.database import PROCESS, StoreTrouble, open_store, told
+from wattflow.store.schema import PROCESS, StoreTrouble, open_store, told
 
 log = logging.getLogger(__name__)
 LOCK = 0x77617474666C6F77

@@ -14,7 +14,7 @@ import time
 import sqlalchemy as sa
 
 from wattflow.store import schema
-from wattflow.store.database import StoreTrouble
+from wattflow.store.schema import StoreTrouble
 
 KEY = "epoch"
 FIRST_S = 1_577_836_800.0

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from wattflow.store import reads, schema
-from wattflow.store.database import StoreTrouble
+from wattflow.store.schema import StoreTrouble
 
 HEAD = "journal"
 """Key in ``meta`` of the last entry's number and checksum."""

@@ -22,8 +22,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
 from wattflow.model.errors import InvalidInput, WattflowError
-from wattflow.store.database import StoreTrouble
 from wattflow.store.objects import FolderObjects, ObjectDamaged, Objects, checked_name, object_name
+from wattflow.store.schema import StoreTrouble
 
 _EMPTY = hashlib.sha256(b"").hexdigest()
 _TRIES, _FIRST_WAIT_S, _TIMEOUT_S = 4, 0.2, 60.0

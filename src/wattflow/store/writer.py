@@ -24,9 +24,8 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from wattflow.store import epochs, schema
-from wattflow.store.database import StoreTrouble, told
 from wattflow.store.durations import Durations
-from wattflow.store.schema import Row
+from wattflow.store.schema import Row, StoreTrouble, told
 from wattflow.store.statements import UPDATES, DriverStatements, Write
 from wattflow.store.writing import LOG_BYTES, Refused, Statement, WritingProcess, ask_for_short_turns
 

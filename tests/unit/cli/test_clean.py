@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
-from wattflow.cli.guard import guarded
 from wattflow.cli.live import show
 from wattflow.cli.options import OutputForm
-from wattflow.cli.screen import CleanStream, as_it_is, clean, clean_output, console
+from wattflow.cli.screen import CleanStream, as_it_is, clean, clean_output, console, guarded
 from wattflow.model.errors import InvalidInput
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8mhidden\u202e\x9b31m\ud800"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from drawn import check_drawn
 from wattflow import traces
 from wattflow.cli import machine_commands, workload_commands
-from wattflow.cli.guard import guarded
+from wattflow.cli.screen import guarded
 from wattflow.model.workflow import Machine, Task, Workflow
 from wattflow.model.workload import Workload
 

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from wattflow.cli import kube, machine_commands
-from wattflow.cli.guard import guarded
+from wattflow.cli.screen import guarded
 from wattflow.energy import machine_facts, profiler
 from wattflow.energy.cpu_profile import CpuProfile
 from wattflow.energy.meters import nvml

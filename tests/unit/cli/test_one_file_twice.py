@@ -17,7 +17,7 @@ from wattflow.traces.source import write_atomic
 COMMAND = """
 import sys
 from pathlib import Path
-from wattflow.cli.guard import guarded
+from wattflow.cli.screen import guarded
 from wattflow.cli.screen import chosen_form, deliver
 
 def command():

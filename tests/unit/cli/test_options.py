@@ -319,7 +319,7 @@ def test_kubes_commands_are_told_where_leases_are_and_what_to_write(monkeypatch:
     monkeypatch.setattr("wattflow.kube.taint_writer.drop_taint", noted(True))
     monkeypatch.setattr("wattflow.kube.curves.fitted", noted([fitted]))
     monkeypatch.setattr("wattflow.kube.curves.told", lambda one, now_s: one.node)
-    monkeypatch.setattr("wattflow.kube.power_write.write_profile", noted(None))
+    monkeypatch.setattr("wattflow.kube.curves.write_profile", noted(None))
     typed("kube", "sleep", "off", "--lease-namespace", "ours", code=2)
     typed("kube", "claims", "--release-expired", "--silent", "60", "--lease-namespace", "ours")
     assert typed("kube", "profiles", "--prometheus", "http://127.0.0.1:9", "--days", "2", "--write") == "n7\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wattflow.model.own_code import own_fault
+from wattflow.model.errors import own_fault
 
 HEAD = "from wattflow.policy import policy\n\n\n"
 POLICIES = {

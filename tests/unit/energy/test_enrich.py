@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from wattflow.energy.enrich import BusyStretch, enrich, node_energy
 from wattflow.model.errors import InvalidInput
-from wattflow.model.load_curve import threads_profile
-from wattflow.model.profile import PowerProfile, Provenance
+from wattflow.model.profile import PowerProfile, Provenance, threads_profile
 from wattflow.model.workflow import Task, Variant, Workflow
 from wattflow.model.workload import Workload
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wattflow.frames import frame as frames
-from wattflow.frames import library, slowdowns
+from wattflow.frames import frame_run, library
 from wattflow.frames.frame import Delay, Frame
 from wattflow.frames.frame_run import run_frame
 from wattflow.model.cluster import Cluster, Network, Node
@@ -233,9 +233,9 @@ def test_known_systems_run(name: str) -> None:
     things = {"object": (np.arange(60) % 7).astype(np.int32)}
     run = run_frame(frame, tasks(*[(k / 10, 0.5 + k % 3) for k in range(60)], columns=things), hosts(6, cores=2))
     assert run.finished.all()
-    shown = slowdowns.tail(run)
+    shown = frame_run.tail(run)
     assert 1.0 <= shown["p50"] <= shown["p99"] <= shown["p99.9"]
-    assert all(value >= 0 for value in slowdowns.waits_s(run).values())
+    assert all(value >= 0 for value in frame_run.waits_s(run).values())
 
 
 def test_an_empty_workload_is_a_run() -> None:

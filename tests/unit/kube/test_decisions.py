@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from wattflow.kube import past_decisions
+from wattflow.kube import explaining
 from wattflow.kube.engine_decider import EngineDecider
-from wattflow.kube.past_decisions import Decisions
+from wattflow.kube.explaining import Decisions
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import PowerProfile
 
@@ -29,15 +29,15 @@ def test_a_past_decision_names_its_candidates_with_their_costs(tmp_path: Path) -
     decider.started(choice.uid)
     want(decider, pod("two", cpu="1"))
     decider.step(2.0)
-    said = past_decisions.candidates(tmp_path, note)
+    said = explaining.candidates(tmp_path, note)
     assert said[0] == "2 candidates, cheapest first:"
     assert said[1].startswith("  frugal: cost ") and said[2].startswith("  thirsty: cost ")
     kept.journal.checkpoint()
-    assert "older than" in past_decisions.candidates(tmp_path, note)[0]
-    assert "no journal" in past_decisions.candidates(tmp_path, {"policy": "x"})[0]
+    assert "older than" in explaining.candidates(tmp_path, note)[0]
+    assert "no journal" in explaining.candidates(tmp_path, {"policy": "x"})[0]
     kept.journal.close()
     with pytest.raises(InvalidInput, match="does not hold"):
-        past_decisions.candidates(tmp_path, {"run": "run-1", "task": 1})
+        explaining.candidates(tmp_path, {"run": "run-1", "task": 1})
 
 
 @pytest.mark.parametrize("policy", ["learned", "learned:lean=0.5"])
@@ -50,7 +50,7 @@ def test_a_learned_decision_names_the_features_that_moved_it(policy: str, tmp_pa
     (choice,) = decider.step(1.0).choices
     note = kept.note(choice.uid)
     kept.journal.close()
-    *_, last = past_decisions.candidates(tmp_path, note)
+    *_, last = explaining.candidates(tmp_path, note)
     said = re.fullmatch(r"features that moved the first price against that of thirsty: (.+)", last)
     assert said is not None
     assert re.match(r"[a-z ]+ [+−][0-9.]+ %", said[1])

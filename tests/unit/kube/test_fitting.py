@@ -7,8 +7,7 @@ import pytest
 
 from wattflow.kube import objects
 from wattflow.kube.curves import fit
-from wattflow.kube.guessing import MODEL, guess
-from wattflow.kube.power import Watts
+from wattflow.kube.power import MODEL, Watts, guess
 from wattflow.model.errors import InvalidInput
 from wattflow.model.profile import Provenance
 

@@ -12,7 +12,7 @@ import pytest
 from wattflow.kube import given_back, objects
 from wattflow.kube.access import Access
 from wattflow.kube.client import ApiError, Client
-from wattflow.kube.karpenter import CLAIMS, NodeClaims
+from wattflow.kube.given_back import CLAIMS, NodeClaims
 from wattflow.kube.sleeping import Sleeper
 from wattflow.live.protocol import Power
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from played_provider import CREATING, RUNNING, Played, certificates, stopped
-from wattflow.kube import given_back, node_switches, objects, provider_calls
+from wattflow.kube import given_back, node_groups, node_switches, objects
 from wattflow.kube.access import Access
 from wattflow.kube.client import ApiError, Client
 from wattflow.kube.node_groups import NodeGroups
@@ -259,7 +259,7 @@ def test_a_file_that_will_not_do_is_told(text: str, said: str, tmp_path: Path) -
     file = tmp_path / "cloud-config.yaml"
     file.write_text(text)
     with pytest.raises(InvalidInput, match=said):
-        provider_calls.provider_of(file)
+        node_groups.provider_of(file)
 
 
 def test_messages_are_those_of_protocol_buffers() -> None:
@@ -275,15 +275,15 @@ def test_messages_are_those_of_protocol_buffers() -> None:
     one.field.add(name="more", number=4, type=field.TYPE_MESSAGE, type_name=".a.One", label=field.LABEL_REPEATED)
     made = pytest.importorskip(factory).GetMessages([file], pool=pool.DescriptorPool())["a.One"]
     theirs = made(text="ü" * 200, whole=-3, real=1.5, more=[made(whole=70000), made()])
-    fields = provider_calls.read(theirs.SerializeToString())
-    assert provider_calls.one_text(fields, 1) == theirs.text and provider_calls.one_whole(fields, 20) == -3
-    assert [provider_calls.one_whole(inner, 20) for inner in provider_calls.messages(fields, 4)] == [70000, 0]
-    inner = provider_calls.nested(4, provider_calls.whole(20, 300))
-    ours = made.FromString(provider_calls.text(1, "a" * 300) + provider_calls.whole(20, 5) + inner)
+    fields = node_groups.read(theirs.SerializeToString())
+    assert node_groups.one_text(fields, 1) == theirs.text and node_groups.one_whole(fields, 20) == -3
+    assert [node_groups.one_whole(inner, 20) for inner in node_groups.messages(fields, 4)] == [70000, 0]
+    inner = node_groups.nested(4, node_groups.whole(20, 300))
+    ours = made.FromString(node_groups.text(1, "a" * 300) + node_groups.whole(20, 5) + inner)
     assert ours == made(text="a" * 300, whole=5, more=[made(whole=300)])
 
 
 @pytest.mark.parametrize("message", [b"\x0a\x05ab", b"\xff", b"\x0b\x00", b"\x80" * 11])
 def test_what_is_no_message_is_told(message: bytes) -> None:
     with pytest.raises(HookFailed, match="answer is none"):
-        provider_calls.read(message)
+        node_groups.read(message)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from wattflow.kube import power, status, telling
+from wattflow.kube import explaining, power, telling
 from wattflow.kube.client import Client
 from wattflow.live.protocol import Why
 
@@ -38,9 +38,9 @@ def test_the_lease_is_looked_for_where_it_usually_is() -> None:
     async def run() -> None:
         async with small_api() as (api, where), Client(where) as client:
             usual = ["wattflow/ours", "kube-system/ours"]
-            assert "there is no lease wattflow/ours or kube-system/ours" in await status._holder(client, usual)
+            assert "there is no lease wattflow/ours or kube-system/ours" in await explaining._holder(client, usual)
             lease = {"metadata": {"name": "ours", "namespace": "kube-system"}, "spec": {"holderIdentity": "me"}}
             api.put("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", lease)
-            assert await status._holder(client, usual) == "led by me"
+            assert await explaining._holder(client, usual) == "led by me"
 
     asyncio.run(run())

@@ -25,7 +25,7 @@ from research.papers import (
 from research.papers.findings import Figure
 from research.papers.hpe_factorial import Effect
 from research.replay import replay
-from wattflow.cli.guard import guarded
+from wattflow.cli.screen import guarded
 from wattflow.model.errors import InvalidInput
 
 FILE = Path(__file__).parents[3] / "experiments" / "hpe_table1.toml"

@@ -15,10 +15,9 @@ from wattflow.frames import frame as frames
 from wattflow.frames import library, workloads
 from wattflow.frames.frame_run import run_frame
 from wattflow.lab.explore.design import Design, design_of
-from wattflow.lab.explore.exploration import Exploration, explore
+from wattflow.lab.explore.exploration import Exploration, Store, explore, read_rows
 from wattflow.lab.explore.explore_page import exploration_report, percent
 from wattflow.lab.explore.point import result, utilisation
-from wattflow.lab.explore.store import Store, read_rows
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from wattflow.lab.explore.design import Design, design_of
+from wattflow.lab.explore.exploration import Row
 from wattflow.lab.explore.stats import decompose, effects, variance
-from wattflow.lab.explore.store import Row
 
 FRAMES, POLICIES, LOADS = ("a", "b", "c"), ("p", "q"), ("u", "v", "w", "x")
 FRAME_PART = dict(zip(FRAMES, (-2.0, 0.0, 2.0)))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wattflow.frames.slowdowns import STAGES as FRAME_STAGES
+from wattflow.frames.frame_run import STAGES as FRAME_STAGES
 from wattflow.generate import benchmark_workload
 from wattflow.lab.explore.point import values_of
 from wattflow.lab.figures.ideal import alone_factor, ideal_s

@@ -31,7 +31,7 @@ from wattflow.server.history import History, finished, read_history
 from wattflow.server.learning import Learner, LearnSettings, Standing
 from wattflow.sim.simulate import Simulation
 from wattflow.store import reads
-from wattflow.store.database import open_store, read_store
+from wattflow.store.schema import open_store, read_store
 from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 

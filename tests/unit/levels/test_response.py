@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-import wattflow
 from wattflow.levels.function_profile import MOST_RUNS, FunctionProfile, choose_runs
 from wattflow.levels.response import LevelRun, Response
 
 IDLE_W = 122.0
 """Of that H200 in the state P0."""
-RECORDED = Path(wattflow.__file__).parent / "data" / "gpu" / "h200_clocks.csv"
+RECORDED = Path(__file__).parents[3] / "research" / "data" / "h200_clocks.csv"
 
 
 def recorded() -> dict[str, dict[float, LevelRun]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattflow.predict import blend, kriging, plain
+from wattflow.predict import conformal, kriging, plain
 from wattflow.predict.core import MEMBERS
 from wattflow.predict.observations import Observations, concatenate, in_order
 from wattflow.predict.training import CoreTrainer
@@ -15,17 +15,19 @@ def test_a_blend_is_no_worse_than_its_best_member() -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):
         residual = rng.normal(rng.normal(0, 0.2, 4), rng.uniform(0.05, 0.6, 4), (60, 4))
-        weights = blend.choose(residual, np.arange(60) % 5)
+        weights = conformal.choose(residual, np.arange(60) % 5)
         assert weights.sum() == pytest.approx(1.0)
         assert (weights >= 0).all()
-        assert blend.relative_cost(residual @ weights) <= min(blend.relative_cost(column) for column in residual.T)
+        assert conformal.relative_cost(residual @ weights) <= min(
+            conformal.relative_cost(column) for column in residual.T
+        )
 
 
 def test_errors_that_cancel_are_averaged_and_a_bad_member_gets_nothing() -> None:
     rng = np.random.default_rng(1)
     noise = rng.normal(0, 0.3, 600)
     residual = np.column_stack([noise, -noise, rng.normal(2, 1, 600)])
-    weights = blend.choose(residual, np.arange(600) // 10)
+    weights = conformal.choose(residual, np.arange(600) // 10)
     assert weights[:2] == pytest.approx([0.5, 0.5], abs=0.1)
     assert weights[2] < 0.02
 
@@ -34,9 +36,9 @@ def test_a_handicap_decides_near_ties_only() -> None:
     rng = np.random.default_rng(2)
     common = rng.normal(0, 0.2, 400)
     near = np.column_stack([common, common * 0.98])
-    assert blend.choose(near, handicap=np.array([0.0, 0.05]))[0] == 1.0
+    assert conformal.choose(near, handicap=np.array([0.0, 0.05]))[0] == 1.0
     clear = np.column_stack([common, common * 0.5])
-    assert blend.choose(clear, handicap=np.array([0.0, 0.05]))[1] == 1.0
+    assert conformal.choose(clear, handicap=np.array([0.0, 0.05]))[1] == 1.0
 
 
 def test_plain_members_say_what_a_script_would() -> None:
@@ -116,9 +118,9 @@ def test_a_blend_that_gains_no_more_than_chance_gives_way_to_the_best_member() -
     task = np.arange(200) % 5
     first, second = rng.normal(0, 0.2, 200), rng.normal(0, 0.2, 200)
     # Errors that differ row by row cancel: the blend wins. Errors of whole tasks, five of them, prove nothing.
-    assert (blend.choose(np.column_stack([first, second]), task, sure=2.0) > 0).all()
+    assert (conformal.choose(np.column_stack([first, second]), task, sure=2.0) > 0).all()
     whole = np.column_stack([np.array([0.5, 0.1, -0.1, 0.1, -0.1])[task], np.array([-0.5, 0.1, -0.1, 0.1, -0.1])[task]])
-    assert sorted(blend.choose(whole, task, sure=2.0).tolist()) == [0.0, 1.0]
+    assert sorted(conformal.choose(whole, task, sure=2.0).tolist()) == [0.0, 1.0]
 
 
 def test_lines_are_carried_to_machines_where_a_task_never_ran() -> None:

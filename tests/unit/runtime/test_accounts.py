@@ -20,7 +20,7 @@ from wattflow.runtime.gate import Gate
 from wattflow.runtime.ledger import Chain, first_fault
 from wattflow.runtime.records import AttemptRecord, Nodes, TaskRecord, Trace, WorkflowRecord
 from wattflow.runtime.turns import UnderWay
-from wattflow.server import zone
+from wattflow.server import energy
 
 NODE = m.Node(name="n", cpus=8.0, memory_bytes=1 << 30, busy=[0.0, 8.0], watts=[10.0, 80.0])
 
@@ -211,14 +211,14 @@ def test_carbon_is_joules_of_this_sites_electricity() -> None:
 
 def test_carbon_is_the_zones_where_the_zone_says_it(tmp_path: Path) -> None:
     """A series of the hours of a day with the building's own share, as runs count it; two sources are refused."""
-    assert zone.intensity(tmp_path, None) is None
-    assert zone.intensity(tmp_path, 50.0)(0.0) == 50.0  # type: ignore[misc]
+    assert energy.intensity(tmp_path, None) is None
+    assert energy.intensity(tmp_path, 50.0)(0.0) == 50.0  # type: ignore[misc]
     hours = ", ".join(str(100 + hour) for hour in range(24))
     (tmp_path / "zone.toml").write_text(f'pue = 1.5\ncarbon = {{ step = "1h", values = [{hours}] }}\n')
-    found = zone.intensity(tmp_path, None)
+    found = energy.intensity(tmp_path, None)
     assert found is not None and found(3 * 86400 + 5 * 3600 + 7) == 105 * 1.5
     with pytest.raises(InvalidInput, match=r"zone\.toml"):
-        zone.intensity(tmp_path, 50.0)
+        energy.intensity(tmp_path, 50.0)
 
 
 def test_the_books_are_whole_sums_by_owner_project_and_function() -> None:

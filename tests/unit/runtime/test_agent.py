@@ -18,8 +18,7 @@ from wattflow.runtime.drivers import local
 from wattflow.runtime.executors.process import Finish
 from wattflow.runtime.machine import this_node
 from wattflow.runtime.node_energy import NodeEnergy
-from wattflow.runtime.outbox import Outbox
-from wattflow.runtime.transport import Denied, Unreachable
+from wattflow.runtime.transport import Denied, Outbox, Unreachable
 
 
 class Server:

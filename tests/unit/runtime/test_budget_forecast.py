@@ -17,7 +17,7 @@ from wattflow.server import energy
 from wattflow.server.forecasting import lately
 from wattflow.server.reader_answers import ANSWERS
 from wattflow.store import schema
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 
 NOW_S = datetime(2026, 12, 31, 23, 0, tzinfo=UTC).timestamp()
 

@@ -24,7 +24,7 @@ from wattflow.runtime.cap_series import CapSeries
 from wattflow.runtime.capping import CapBook, Signal
 from wattflow.runtime.recovery import restore
 from wattflow.runtime.service import Service
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 from wattflow.store.writer import Writer
 
 from .test_recovery import Hand, closed, task

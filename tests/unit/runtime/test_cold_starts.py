@@ -12,7 +12,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import take_snapshot
 from wattflow.runtime.executors.process import ProcessExecutor
 from wattflow.runtime.service import Service
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 
 from .test_process import call, on_executor
 from .test_recovery import Hand, closed, in_this_process, opened, task

@@ -14,8 +14,8 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.compaction import rebuilt, take_snapshot
 from wattflow.runtime.store_check import mend, problems
 from wattflow.store import epochs, journal, reads
-from wattflow.store.database import open_store
 from wattflow.store.objects import FolderObjects
+from wattflow.store.schema import open_store
 from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 from wattflow.store.writing import WritingProcess

@@ -19,7 +19,7 @@ from wattflow.runtime.service import Service
 from wattflow.server import event_stream as hub
 from wattflow.server.event_stream import Events, StreamViewer
 from wattflow.store import reads
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 from wattflow.store.writer import Writer
 
 

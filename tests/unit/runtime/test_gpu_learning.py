@@ -20,8 +20,8 @@ from wattflow.runtime.node_agent import make_agent
 from wattflow.runtime.recovery import restore
 from wattflow.runtime.service import Service
 from wattflow.store import reads
-from wattflow.store.database import open_store
 from wattflow.store.objects import FolderObjects
+from wattflow.store.schema import open_store
 from wattflow.store.writer import Writer
 
 from .test_gpu import Counter

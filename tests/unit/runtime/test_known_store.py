@@ -13,8 +13,7 @@ from wattflow.runtime.home import Home
 from wattflow.runtime.transport import Denied, HttpTransport, Unreachable
 from wattflow.server import known_store
 from wattflow.store import epochs, schema
-from wattflow.store.database import StoreTrouble, open_store
-from wattflow.store.schema import StoreMissing
+from wattflow.store.schema import StoreMissing, StoreTrouble, open_store
 
 
 def test_a_store_that_is_gone_emptied_or_another_is_told_and_nothing_is_made(tmp_path: Path) -> None:

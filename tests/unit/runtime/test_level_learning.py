@@ -13,7 +13,7 @@ from wattflow.runtime.learned_facts import ENOUGH_RUNS, KEPT_AS, LevelLearning
 from wattflow.runtime.learned_facts import GPU_EVERY as EVERY
 from wattflow.runtime.service import Service
 from wattflow.store import reads
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 
 from .test_gpu_learning import ran
 from .test_recovery import closed, opened

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wattflow.energy.meters.node_counter import NodeCounter
-from wattflow.energy.meters.port import Domain, Reading
+from wattflow.energy.meters.port import Domain, NodeCounter, Reading
 from wattflow.energy.meters.probe import MeterSources
 from wattflow.energy.virtual import DEMO_CURVE, VirtualMeter
 from wattflow.runtime.messages import TaskEnergy, Window

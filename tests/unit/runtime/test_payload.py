@@ -14,8 +14,7 @@ import cloudpickle
 import pytest
 
 from wattflow.runtime.executors import zygote
-from wattflow.runtime.future import RemoteTraceback, TaskEnergy, TaskFailed
-from wattflow.runtime.payload import dump_call, dump_function, load_failure
+from wattflow.runtime.payload import RemoteTraceback, TaskEnergy, TaskFailed, dump_call, dump_function, load_failure
 
 
 class TwoArguments(Exception):

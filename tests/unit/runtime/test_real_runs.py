@@ -11,7 +11,7 @@ from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import InvalidInput
 from wattflow.model.run import ACCOUNTS
 from wattflow.server import runs
-from wattflow.server.zone import from_time, read_zone
+from wattflow.server.energy import from_time, read_zone
 
 
 def window(node: str, began_s: float, ended_s: float, counted_j: float, idle_j: float = 0.0) -> dict[str, Any]:

@@ -23,10 +23,9 @@ from wattflow.runtime.recovery import restore, wanted_objects
 from wattflow.runtime.service import Service
 from wattflow.server.tokens import Tokens
 from wattflow.store import reads
-from wattflow.store.database import open_store
 from wattflow.store.journal import snapshots
 from wattflow.store.objects import FolderObjects
-from wattflow.store.schema import Row
+from wattflow.store.schema import Row, open_store
 from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 

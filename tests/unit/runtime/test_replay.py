@@ -17,7 +17,7 @@ from wattflow.server import decision_replay
 from wattflow.server.not_there import Missing, NotKept
 from wattflow.server.reader_answers import ANSWERS
 from wattflow.store import journal, schema
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 
 SPEC = m.Task(key="t", name="t", function_name="f", command=["true"])
 TURNS, SNAPSHOT_AT = 60, 30

@@ -15,7 +15,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.records import AttemptRecord, Attempts, Broken, TaskRecord, WorkflowRecord
 from wattflow.runtime.service import Service
 from wattflow.store import journal, reads
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 
 from .test_recovery import NODE, closed, in_this_process, opened, task
 from .test_service_rules import SMALL, end, run, running, submit

@@ -37,7 +37,7 @@ from wattflow.runtime.service import Service
 from wattflow.runtime.turns import PIECE
 from wattflow.server import app
 from wattflow.store import journal, reads, schema
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 
 from .test_recovery import NODE, Hand, closed, in_this_process, opened, task
 

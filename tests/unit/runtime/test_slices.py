@@ -14,7 +14,7 @@ from wattflow.energy.meters.port import Domain, Reading
 from wattflow.model.errors import MissingExtra
 from wattflow.runtime import messages as m
 from wattflow.runtime.executors.amd import AmdExecutor, AmdGpu, environment
-from wattflow.runtime.executors.fpga import xilinx
+from wattflow.runtime.executors.fpga import call_kernel
 from wattflow.runtime.executors.fpga.registry import kernel
 from wattflow.runtime.executors.gpu import GpuExecutor, Slice, Slices, slices_of
 from wattflow.runtime.executors.process import AttemptWork, Finish
@@ -115,4 +115,4 @@ def test_amds_gpus_are_read_from_the_kernels_files(tmp_path: Path) -> None:
 
 def test_without_xrt_a_card_is_refused_with_what_is_missing() -> None:
     with pytest.raises(MissingExtra, match="pyxrt"):
-        xilinx.run_words(kernel("dot"), np.zeros(1, np.uint64))
+        call_kernel.run_words(kernel("dot"), np.zeros(1, np.uint64))

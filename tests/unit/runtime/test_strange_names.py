@@ -20,7 +20,7 @@ from wattflow.runtime.messages import Submission, folder_name, pack, workflow_id
 from wattflow.server import known_store
 from wattflow.server.serve import open_tokens
 from wattflow.server.tokens import Tokens
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 
 
 @given(st.text(min_size=1, max_size=200))

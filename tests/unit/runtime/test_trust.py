@@ -16,7 +16,7 @@ from wattflow.runtime import messages as m
 from wattflow.runtime.logs import plain, storable
 from wattflow.runtime.records import LOSSES, REFUSALS
 from wattflow.store import reads
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 
 from .test_recovery import NODE, closed, opened, task
 

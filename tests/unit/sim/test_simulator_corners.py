@@ -12,8 +12,7 @@ from reference.hand import edges, node, nodes, tasks
 from wattflow.engine import view
 from wattflow.engine.tables import ACT_FREQUENCY, ACT_TIMER, ACT_WARM
 from wattflow.model.cluster import Device, Frequency, Network, Sleep, Zone
-from wattflow.model.load_curve import ends_profile
-from wattflow.model.profile import DeviceProfile, PowerProfile
+from wattflow.model.profile import DeviceProfile, PowerProfile, ends_profile
 from wattflow.model.run import ACCOUNTS, Run
 from wattflow.model.workflow import Function, Variant
 from wattflow.model.workload import Shape

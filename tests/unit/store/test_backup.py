@@ -10,8 +10,8 @@ import pytest
 from wattflow.model.errors import InvalidInput
 from wattflow.store import epochs, reads
 from wattflow.store.backup import back_up, put_back, read_manifest
-from wattflow.store.database import StoreTrouble, open_store, read_store
 from wattflow.store.objects import FolderObjects, ObjectDamaged
+from wattflow.store.schema import StoreTrouble, open_store, read_store
 from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 from wattflow.store.writing import WritingProcess

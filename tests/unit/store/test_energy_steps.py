@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from wattflow.model.errors import InvalidInput
 from wattflow.server.energy import energy
 from wattflow.store import schema
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 
 
 def store(folder: Path, windows: list[tuple[float, float, float]]) -> sa.Engine:

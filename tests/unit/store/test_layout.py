@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput
 from wattflow.store import reads, schema
-from wattflow.store.database import open_store
+from wattflow.store.schema import open_store
 
 GPU = {"gpu_duty": "DOUBLE PRECISION", "gpu_beside": "DOUBLE PRECISION", "gpu_samples": "INTEGER"}
 OF_THE_FIRST = ("meta", "workflows", "tasks", "attempts", "nodes", "energy", "journal")

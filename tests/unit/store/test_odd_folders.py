@@ -13,8 +13,8 @@ from wattflow.runtime import compaction
 from wattflow.server.reader_process import ReaderProcess
 from wattflow.store import epochs, reads
 from wattflow.store.backup import back_up, put_back
-from wattflow.store.database import address_of, open_store, read_store
 from wattflow.store.objects import FolderObjects
+from wattflow.store.schema import address_of, open_store, read_store
 from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 from wattflow.store.writing import WritingProcess

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from wattflow.model.errors import InvalidInput
 from wattflow.store import journal, reads, schema
-from wattflow.store.database import open_store
 from wattflow.store.objects import FolderObjects, object_name
+from wattflow.store.schema import open_store
 from wattflow.store.statements import Write
 from wattflow.store.writer import LEAST, MOST, Checkpoints, Writer, last_of_each
 

@@ -10,8 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from wattflow.store import reads, schema
-from wattflow.store.database import open_store
-from wattflow.store.schema import Row
+from wattflow.store.schema import Row, open_store
 from wattflow.store.statements import Write
 from wattflow.store.thinning import merged, pieces
 from wattflow.store.writer import Writer

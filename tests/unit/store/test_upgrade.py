@@ -16,8 +16,8 @@ from wattflow.runtime.drivers.base import Sink
 from wattflow.runtime.recovery import restore
 from wattflow.runtime.store_check import problems
 from wattflow.store import epochs, reads
-from wattflow.store.database import open_store
 from wattflow.store.objects import FolderObjects
+from wattflow.store.schema import open_store
 from wattflow.store.writer import Writer
 
 KEPT = Path(__file__).with_name("of_0_1_0")

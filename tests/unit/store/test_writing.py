@@ -15,8 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from wattflow.store import reads, schema, statements
-from wattflow.store.database import open_store
-from wattflow.store.schema import Row
+from wattflow.store.schema import Row, open_store
 from wattflow.store.statements import Write
 from wattflow.store.writer import Writer
 from wattflow.store.writing import Refused, WritingProcess, ask_for_short_turns, make_room, settings

@@ -257,7 +257,7 @@ def find_owner(s, key):
         best = -1
         least = np.uint64(0)
         for k in range(s.i[HASH_PROBES]):
-            # The salt of objects in `frames.hashing`, which must find the same owners.
+            # The salt of objects in `frames.frame_rules`, which must find the same owners.
             h, distance = _ring_owner(s, random.hashed(key, 1000003 + k))
             if h >= 0 and (best < 0 or distance < least):
                 best = h

@@ -1,7 +1,7 @@
 """Choosing devices for the claims of a pod on one node, in the order and with the result of kube-scheduler's allocator.
 
 Claims, their requests and devices are tried in the order in which they are written, with backtracking; the first
-solution is taken. A device that allows it is given out in shares of its capacity (`device_shares`).
+solution is taken. A device that allows it is given out in shares of its capacity (`device_objects.share_of`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from wattflow.kube import objects, quantity
-from wattflow.kube.dra import cel, device_shares
+from wattflow.kube.dra import cel, device_objects
 from wattflow.kube.dra.device_objects import (
     Allocation,
     Attribute,
@@ -61,7 +61,7 @@ class Taken:
     """Devices that are given away whole, and what is given away of those that several requests share."""
 
     whole: frozenset[DeviceId] = frozenset()
-    shares: Mapping[DeviceId, device_shares.Share] = field(default_factory=dict)
+    shares: Mapping[DeviceId, device_objects.Share] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class _Chosen:
     offered: Offered
     request: str
     wish: DeviceRequest
-    share: device_shares.Share | None = None
+    share: device_objects.Share | None = None
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ class _Search:
     taken: set[DeviceId]
     known: Selected
     chosen: list[list[_Chosen]] = field(init=False)
-    shares: dict[DeviceId, list[device_shares.Share]] = field(default_factory=dict)
+    shares: dict[DeviceId, list[device_objects.Share]] = field(default_factory=dict)
     left: dict[PoolId, Counters] = field(init=False)
     _steps: int = 0
     _texts: dict[int, bytes] = field(default_factory=dict)
@@ -254,7 +254,7 @@ class _Search:
                 return False
             if not shared:
                 self.taken.add(one.id)
-        share = device_shares.share_of(wish, one.device) if shared else None
+        share = device_objects.share_of(wish, one.device) if shared else None
         if share is not None:
             self.shares.setdefault(one.id, []).append(share)
         mine.append(_Chosen(one, name, wish, share))
@@ -272,13 +272,13 @@ class _Search:
 
     def _has(self, wish: DeviceRequest, one: Offered) -> bool:
         """Tell whether a device has what a wish asks of its capacity, beside the shares that are given away."""
-        share = device_shares.share_of(wish, one.device)
+        share = device_objects.share_of(wish, one.device)
         if share is None:
             return False
-        held: device_shares.Share = {}
+        held: device_objects.Share = {}
         for each in self.shares.get(one.id, ()):
-            device_shares.add(held, each)
-        return device_shares.fits(share, held, one.device)
+            device_objects.add_share(held, each)
+        return device_objects.share_fits(share, held, one.device)
 
     def _consume(self, one: Offered) -> bool:
         """Take a device's part of what its pool shares; False, and nothing taken, where that is not there."""
@@ -408,7 +408,7 @@ def _result(claim: ResourceClaim, search: _Search, number: int) -> Allocation:
             admin_access=one.wish.admin_access,
             tolerations=one.wish.tolerations,
             share_id=None if one.share is None else str(uuid.uuid4()),
-            consumed_capacity=device_shares.written(one.share or {}),
+            consumed_capacity=device_objects.share_text(one.share or {}),
             binding_conditions=one.offered.device.binding_conditions,
             binding_failure_conditions=one.offered.device.binding_failure_conditions,
         )

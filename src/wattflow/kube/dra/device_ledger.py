@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wattflow.kube import objects, quantity
-from wattflow.kube.dra import allocation, cel, device_shares
+from wattflow.kube.dra import allocation, cel, device_objects
 from wattflow.kube.dra.device_objects import Allocation, DeviceClass, DeviceRequest, ResourceClaim, ResourceSlice
 from wattflow.kube.filters import selectors
 from wattflow.model.errors import InvalidInput
@@ -249,7 +249,7 @@ class Devices:
 
     def _taken(self) -> allocation.Taken:
         whole: set[allocation.DeviceId] = set()
-        shares: dict[allocation.DeviceId, device_shares.Share] = {}
+        shares: dict[allocation.DeviceId, device_objects.Share] = {}
         for claim in self.claims.values():
             held = self._allocation(claim)
             for one in held.devices.results if held is not None else ():
@@ -260,7 +260,7 @@ class Devices:
                     whole.add(id)
                 else:
                     share = {name: quantity.exact(text) for name, text in one.consumed_capacity.items()}
-                    device_shares.add(shares.setdefault(id, {}), share)
+                    device_objects.add_share(shares.setdefault(id, {}), share)
         return allocation.Taken(frozenset(whole), shares)
 
 

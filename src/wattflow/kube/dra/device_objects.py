@@ -1,13 +1,83 @@
-"""The parts of resource.k8s.io/v1 that we read and write. Unknown fields are skipped while decoding."""
+"""The parts of resource.k8s.io/v1 that we read and write. Unknown fields are skipped while decoding.
 
-# ruff: noqa: RUF012 (msgspec gives each object an empty list or table of its own)
+Of a device that may be given to several requests each takes a share of its capacities, in the device's own units.
+What a request does not name costs the policy's default, or all there is; what it names is rounded up to the next value
+that the device gives out.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+
+# ruff: noqa: RUF012 (msgspec gives each object an empty list or table of its own)
 import msgspec
 
-from wattflow.kube import objects
+from wattflow.kube import objects, quantity
 from wattflow.kube.objects import ClusterWide, Metadata, Object, Spaced, Taint
+
+Share = dict[str, Decimal]
+
+
+def share_of(wish: DeviceRequest, device: Device) -> Share | None:
+    """Return what a request takes of a device; None where the device does not give out so much, or has no such thing.
+
+    A device that is given away whole is taken like a share of all that the request names.
+    """
+    asked = wish.capacity.requests if wish.capacity is not None else {}
+    if not asked.keys() <= device.capacity.keys():
+        return None
+    found: Share = {}
+    for name, has in device.capacity.items():
+        amount = _taken(asked.get(name), has)
+        # Less than nothing would give others more than there is.
+        if amount is None or not 0 <= amount <= quantity.exact(has.value):
+            return None
+        found[name] = amount
+    return found
+
+
+def share_fits(share: Mapping[str, Decimal], held: Mapping[str, Decimal], device: Device) -> bool:
+    """Tell whether a device has a share left beside those that are given away."""
+    return all(held.get(name, 0) + amount <= quantity.exact(device.capacity[name].value)
+               for name, amount in share.items())  # fmt: skip
+
+
+def add_share(held: Share, share: Mapping[str, Decimal], sign: int = 1) -> None:
+    """Count a share as given away, or as given back (sign -1)."""
+    for name, amount in share.items():
+        held[name] = held.get(name, Decimal(0)) + sign * amount
+
+
+def share_text(share: Mapping[str, Decimal]) -> dict[str, str]:
+    """Return a share as the API writes quantities."""
+    return {name: format(amount.normalize(), "f") for name, amount in share.items()}
+
+
+def _taken(text: str | None, has: Capacity) -> Decimal | None:
+    policy = has.request_policy
+    if text is None:
+        return quantity.exact(policy.default if policy is not None and policy.default is not None else has.value)
+    asked = quantity.exact(text)
+    return asked if policy is None else _rounded(asked, policy)
+
+
+def _rounded(asked: Decimal, policy: SharePolicy) -> Decimal | None:
+    """Return the smallest amount of a policy that is enough; None where it gives out none."""
+    if policy.valid_values:
+        return min((one for one in map(quantity.exact, policy.valid_values) if one >= asked), default=None)
+    if policy.valid_range is None:
+        return asked
+    least = quantity.exact(policy.valid_range.min or "0")
+    found = max(asked, least)
+    # Whole numbers, as kube-scheduler counts steps. A step that is none is left out, whoever wrote it.
+    step, start = math.ceil(quantity.exact(policy.valid_range.step or "0")), math.ceil(least)
+    if step > 0 and found > least:
+        found = Decimal(start + step * math.ceil(Decimal(math.ceil(found) - start) / step))
+    most = policy.valid_range.max
+    return found if most is None or found <= quantity.exact(most) else None
+
 
 Config = msgspec.Raw
 """Drivers' own parameters: copied into an allocation as they came."""
@@ -113,7 +183,7 @@ class Consumer(Object):
 
 
 class DeviceStatus(Object):
-    """What a driver says of a device that was given away."""
+    """Tell what a driver says of a device that was given away."""
 
     driver: str = ""
     pool: str = ""
@@ -154,7 +224,7 @@ class ShareRange(Object):
 
 
 class SharePolicy(Object):
-    """What may be taken of a capacity by one request."""
+    """Bound what one request may take of a capacity."""
 
     default: str | None = None
     valid_values: list[str] = []

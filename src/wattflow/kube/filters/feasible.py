@@ -8,7 +8,7 @@ import msgspec
 
 from wattflow.kube import accounting, gpus, objects
 from wattflow.kube.dra import device_ledger
-from wattflow.kube.filters import interpod, ports, selectors, snapshot, spread, volumes
+from wattflow.kube.filters import interpod, selectors, snapshot, spread, volumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Question:
 
     pod: objects.Pod
     requests: accounting.Amounts
-    ports: tuple[ports.Port, ...]
+    ports: tuple[snapshot.Port, ...]
     counts: interpod.Counts
     spreads: list[spread.Spread]
     gpu: gpus.GpuShare | None
@@ -33,7 +33,7 @@ class Question:
         return cls(
             pod,
             accounting.pod_requests(pod),
-            ports.host_ports(pod),
+            snapshot.host_ports(pod),
             interpod.Counts.of(pod, cluster),
             spread.spreads(pod, cluster),
             gpus.wish(pod),
@@ -81,7 +81,9 @@ def counted_against(asked: Question, view: snapshot.NodeView) -> str | None:
 
     Volumes are asked here too: where they can be reached may change, and few pods have any.
     """
-    if asked.ports and not ports.free(asked.ports, (port for used in view.used_ports.values() for port in used)):
+    if asked.ports and not snapshot.ports_free(
+        asked.ports, (port for used in view.used_ports.values() for port in used)
+    ):
         return "host ports"
     if asked.gpu is not None and gpus.place(view.node, view.gpus, asked.gpu) is None:
         return "GPU shares"
@@ -106,7 +108,7 @@ def is_counted(pod: objects.Pod) -> bool:
     """Tell whether `counted_against` can say anything because of the pod's own wishes."""
     return bool(
         gpus.SHARE in pod.metadata.annotations
-        or ports.host_ports(pod)
+        or snapshot.host_ports(pod)
         or spread.hard(pod)
         or interpod.affinity_terms(pod)
         or interpod.anti_affinity_terms(pod)

@@ -1,4 +1,4 @@
-"""Show the filters nodes with their pods, labels of namespaces, claims with their volumes and devices."""
+"""Show the filters nodes with their pods and host ports, labels of namespaces, claims, volumes and devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,38 @@ from typing import Any
 
 from wattflow.kube import accounting, gpus, objects
 from wattflow.kube.dra.device_ledger import Devices
-from wattflow.kube.filters import ports, volumes
+from wattflow.kube.filters import volumes
+
+Port = tuple[str, str, int]
+"""Address, protocol, port; the address 0.0.0.0 means all."""
+_ALL = "0.0.0.0"
+
+
+def host_ports(pod: objects.Pod) -> tuple[Port, ...]:
+    """Host ports of containers and sidecars, without repeats."""
+    # Init containers that end before the others start hold no port by then; sidecars do.
+    sidecars = [one for one in pod.spec.init_containers if one.restart_policy == "Always"]
+    found = {
+        # A dict as an ordered set: two containers may name one port.
+        (port.host_ip or _ALL, port.protocol or "TCP", port.host_port): None
+        for container in (*pod.spec.containers, *sidecars)
+        for port in container.ports
+        if port.host_port > 0
+    }
+    return tuple(found)
+
+
+def ports_collide(wanted: Port, used: Port) -> bool:
+    """Tell whether both cannot stand on one node."""
+    same = wanted[1:] == used[1:]
+    return same and (wanted[0] == used[0] or _ALL in (wanted[0], used[0]))
+
+
+def ports_free(wanted: Iterable[Port], used: Iterable[Port]) -> bool:
+    """Tell whether none of the wanted ports collides with one in use."""
+    taken = tuple(used)
+    return not any(ports_collide(port, other) for port in wanted for other in taken)
+
 
 _STAMPS = itertools.count(1)
 
@@ -29,7 +60,7 @@ class NodeView:
     pods: dict[str, objects.Pod] = field(default_factory=dict)
     taken: dict[str, accounting.Amounts] = field(default_factory=dict)
     gpus: dict[str, gpus.Held] = field(default_factory=dict)
-    used_ports: dict[str, tuple[ports.Port, ...]] = field(default_factory=dict)
+    used_ports: dict[str, tuple[Port, ...]] = field(default_factory=dict)
     shy: dict[str, objects.Pod] = field(default_factory=dict)
     stamp: int = field(default_factory=lambda: next(_STAMPS))
 
@@ -58,7 +89,7 @@ class NodeView:
         holding = gpus.held(pod)
         if holding is not None:
             self.gpus[uid] = holding
-        wanted = ports.host_ports(pod)
+        wanted = host_ports(pod)
         if wanted:
             self.used_ports[uid] = wanted
         self.taken[uid] = accounting.pod_requests(pod) if amounts is None else amounts

@@ -12,8 +12,7 @@ from typing import Any
 
 from wattflow.files.data_folder import packaged
 from wattflow.files.strict_table import Problems, StrictTable
-from wattflow.frames import library
-from wattflow.frames import policies as frame_policies
+from wattflow.frames import frame_rules, library
 from wattflow.frames.frame import Frame
 from wattflow.lab.explore.point import OWN, ClusterChoice, DesignPoint, Made, Source, described, key_of, place_of
 from wattflow.model.errors import InvalidInput, MissingData
@@ -292,9 +291,9 @@ def _listed(root: StrictTable, key: str) -> list[Any]:
 
 def _policies(root: StrictTable) -> list[str]:
     names: dict[str, None] = {}
-    for number, name in enumerate(_listed(root, "policies") or [frame_policies.DEFAULT]):
+    for number, name in enumerate(_listed(root, "policies") or [frame_rules.DEFAULT]):
         try:
-            full = frame_policies.load(str(name)).name
+            full = frame_rules.load(str(name)).name
         except InvalidInput as error:
             root.problems.add(f"policies[{number}]", str(error.problems[0]))
             continue

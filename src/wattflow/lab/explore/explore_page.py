@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wattflow.files.whole import write_text
-from wattflow.frames.slowdowns import STAGES
-from wattflow.lab.explore.exploration import Exploration
-from wattflow.lab.explore.explore_charts import Line, Scale, heat_map, line_chart, lines_legend
+from wattflow.frames.frame_run import STAGES
+from wattflow.lab.explore.exploration import Exploration, Row, known
 from wattflow.lab.explore.point import BINS, LEVELS, PERCENTILES
 from wattflow.lab.explore.stats import SEEDS, Effect, Variance, effects, variance
-from wattflow.lab.explore.store import Row, known
 from wattflow.lab.show.page import asset, legend
-from wattflow.lab.show.svg import stacked_bars
+from wattflow.lab.show.svg import Line, Scale, heat_map, line_chart, lines_legend, stacked_bars
 from wattflow.model.run import ACCOUNTS
 
 if TYPE_CHECKING:

@@ -166,7 +166,7 @@ def warm_up() -> None:
 
 def result(run: Run) -> dict[str, object]:
     """Keep of a run: figures, how its watts are known, the shares of slower tasks, utilisation over time."""
-    from wattflow.frames.slowdowns import slowdowns
+    from wattflow.frames.frame_run import slowdowns
 
     slow = slowdowns(run)
     kinds = sorted({node.power.provenance.value if node.power else "unknown" for node in run.cluster.nodes})
@@ -180,7 +180,7 @@ def result(run: Run) -> dict[str, object]:
 
 def values_of(run: Run, slow: NDArray[np.float64]) -> Values:
     """Return every figure of a run; None where it is unknown."""
-    from wattflow.frames.slowdowns import waits_s
+    from wattflow.frames.frame_run import waits_s
 
     tasks = len(run.workload)
     done = run.attempts["outcome"] == 0

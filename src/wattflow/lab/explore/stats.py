@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from wattflow.frames.frame import Frame
 from wattflow.lab.explore.design import Design
+from wattflow.lab.explore.exploration import Row
 from wattflow.lab.explore.point import DesignPoint, described
-from wattflow.lab.explore.store import Row
 from wattflow.lab.figures.statistics import mean_interval
 
 MECHANISMS = (
