@@ -140,6 +140,23 @@ def test_ends_are_told_after_a_restart_as_they_were_before(tmp_path: Path) -> No
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("queues", [True, False, None])
+def test_calls_are_sent_ahead_only_where_a_driver_says_that_its_nodes_queue(
+    queues: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if queues is None:
+        monkeypatch.delattr(Hand, "queues")  # a driver of another package, from before it could be said
+    else:
+        monkeypatch.setattr(Hand, "queues", queues)
+
+    async def body() -> None:
+        service, _, writer = await opened(tmp_path)
+        assert service.learning.ahead.held_back == bool(queues)
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
 def test_a_token_and_its_entry_in_the_audit_log_are_one_commit(tmp_path: Path) -> None:
     async def body() -> None:
         service, _, writer = await opened(tmp_path)
