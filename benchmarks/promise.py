@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import asdict, fields
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,7 @@ def with_bound(row: Row) -> Row:
     return row | {"bound": bound_of(Judge(Place(**row["place"]).stream(row["workflows"])), row["policies"])}
 
 
+@cache
 def stamp() -> str:
     """The sources that decide a stream's figures: package, judge and ground."""
     judges = [Path(file) for file in (ground.__file__, judging.__file__)]

@@ -27,18 +27,19 @@ os.environ.setdefault("WATTFLOW_FIRST_RUN", "compile")  # no test leaves a proce
 # typer reads the annotations of all commands anew for each call; tests type hundreds.
 vars(typer.testing)["_get_command"] = functools.cache(typer.main.get_command)
 
-TOGETHER = ("cli", "engine", "frames", "learn")
-"""Rooms of unit tests whose first test compiles for many seconds: two workers would compile the same code at once."""
+TOGETHER = {"live": ("kube", "live", "runtime"), "sim": ("cli", "lab", "learn", "plan", "policy", "sim")}
+"""Rooms of unit tests that need the same code compiled, many seconds of it: two workers would do that at once."""
+GROUPS = {room: group for group, rooms in TOGETHER.items() for room in rooms}
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep each room that compiles with one worker (`--dist loadgroup`)."""
+    """Keep the unit tests of a room with one worker (`--dist loadgroup`): it sets up and compiles once for all."""
     unit = Path(__file__).parent / "unit"
     for item in items:
-        room = item.path.relative_to(unit).parts[0] if item.path.is_relative_to(unit) else ""
-        if room in TOGETHER and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(room))
+        if item.path.is_relative_to(unit) and item.get_closest_marker("xdist_group") is None:
+            room = item.path.relative_to(unit).parts[0]
+            item.add_marker(pytest.mark.xdist_group(GROUPS.get(room, room)))
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist tells what was collected

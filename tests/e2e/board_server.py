@@ -5,13 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from kuberig.processes import free_row
 
 from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
@@ -40,9 +41,7 @@ class Server:
         self.home.make()
         (folder / "cluster.toml").write_text(CLUSTER)
         self._cluster = folder / "cluster.toml"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        self.port = free_row(1)
         self.start()
 
     def start(self) -> None:
@@ -103,6 +102,13 @@ class Server:
             if about["state"] != "open":
                 return about
             assert time.monotonic() < end_s, about
+            time.sleep(0.1)
+
+    def until_billed(self, workflow: str, for_s: float = 120.0) -> None:
+        """Wait until every attempt of a workflow that is over has its joules."""
+        connection, end_s = self.connection(), time.monotonic() + for_s
+        while any(row["energy_j"] is None for row in connection.call("GET", f"/v1/workflows/{workflow}/attempts")):
+            assert time.monotonic() < end_s, workflow
             time.sleep(0.1)
 
 

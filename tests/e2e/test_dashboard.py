@@ -97,7 +97,7 @@ def test_a_run_is_drawn_while_it_goes_on_and_when_it_is_over(server: Server) -> 
     assert list(read.tables["edges"]["parent"]) == [0] and list(read.tables["edges"]["child"]) == [1]
     server.submit("drawn", [])
     server.until_over("drawn")
-    time.sleep(2.5)  # the last joules come with a window of their node
+    server.until_billed("drawn")  # the last joules come with a window of their node
     status, headers, packed = server.ask("GET", "/v1/runs/drawn", accept_encoding="gzip",
                                          authorization=f"Bearer {server.home.token('user')}")  # fmt: skip
     assert status == 200 and headers["content-encoding"] == "gzip"

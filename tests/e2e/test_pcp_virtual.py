@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kuberig.processes import free_row
 
 from wattflow.energy import virtual
 from wattflow.energy.meters.pcp import PcpMeter
@@ -42,12 +42,6 @@ pytestmark = [
 ]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def start(command: list[str | Path], folder: Path) -> subprocess.Popen[bytes]:
     with (folder / "output").open("ab") as output:
         return subprocess.Popen([str(part) for part in command], cwd=folder, stdout=output, stderr=output)
@@ -66,7 +60,8 @@ def pcp_over_virtual(tmp_path: Path) -> Iterator[tuple[virtual.VirtualMeter, str
         f"pmcd\t2\tdso\tpmcd_init\t{PMDAS}/pmcd/pmda_pmcd.so\nlinux\t60\tdso\tlinux_init\t{PMDAS}/linux/pmda_linux.so\n"
         f"denki\t156\tpipe\tbinary\t{denki}\n"
     )
-    pmcd_port, pmproxy_port = free_port(), free_port()
+    pmcd_port = free_row(2)
+    pmproxy_port = pmcd_port + 1
     # Unix sockets have short names: not under pytest's long folder.
     run = Path(subprocess.run(["mktemp", "-d"], check=True, capture_output=True, text=True).stdout.strip())
     processes = [
@@ -133,4 +128,4 @@ def test_agents_read_cpu_memory_and_network_through_pcp(
 
 
 def test_without_pcp_the_kernels_files_are_read() -> None:
-    assert isinstance(load_reader({"WATTFLOW_PMPROXY": f"http://127.0.0.1:{free_port()}"}), LoadReader)
+    assert isinstance(load_reader({"WATTFLOW_PMPROXY": f"http://127.0.0.1:{free_row(1)}"}), LoadReader)

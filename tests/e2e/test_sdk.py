@@ -44,6 +44,14 @@ def client(home: Path) -> Iterator[wattflow.Client]:
         yield made
 
 
+@pytest.fixture
+def released(client: wattflow.Client, tmp_path: Path) -> Iterator[Path]:
+    """A file that tasks wait for; there at the test's end at the latest, or closing the client would wait for ever."""
+    path = tmp_path / "released"
+    yield path
+    path.touch()
+
+
 def script(home: Path, folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     """A user's script, run by Python itself."""
     (folder / "main.py").write_text(textwrap.dedent(text))
@@ -53,6 +61,13 @@ def script(home: Path, folder: Path, text: str) -> subprocess.CompletedProcess[s
 
 def power(base: int, exponent: int) -> int:
     return base**exponent
+
+
+def until_released(path: str) -> str:
+    """Run for as long as a test needs it to, however slow the machine is."""
+    while not Path(path).exists():
+        time.sleep(0.02)
+    return "released"
 
 
 class Counter:
@@ -116,24 +131,26 @@ def test_a_callable_that_changed_is_sent_as_it_is_now(client: wattflow.Client) -
     assert client.submit(counter).result(60) == 5
 
 
-def test_waiting_for_the_first_the_first_error_and_all(client: wattflow.Client) -> None:
-    quick, slow = client.submit(power, 2, 2), client.submit(time.sleep, 1.5)
+def test_waiting_for_the_first_the_first_error_and_all(client: wattflow.Client, released: Path) -> None:
+    quick, slow = client.submit(power, 2, 2), client.submit(until_released, str(released))
     done, left = cf.wait([quick, slow], return_when=cf.FIRST_COMPLETED, timeout=60)
     assert (done, left) == ({quick}, {slow})
     bad = client.submit(divmod, 1, 0)
     done, _ = cf.wait([bad, slow], return_when=cf.FIRST_EXCEPTION, timeout=60)
     assert bad in done
+    released.touch()
     assert set(cf.as_completed([slow, slow, quick, bad], timeout=60)) == {slow, quick, bad}
     with pytest.raises(TimeoutError):
         client.submit(time.sleep, 1).result(0.01)
 
 
-def test_running_is_what_has_a_node(client: wattflow.Client) -> None:
-    futures = [client.submit(time.sleep, 1.5) for _ in range(4)]
+def test_running_is_what_has_a_node(client: wattflow.Client, released: Path) -> None:
+    futures = [client.submit(until_released, str(released)) for _ in range(4)]
     end_s = time.monotonic() + 60
     while sum(future.running() for future in futures) != 2:
         assert time.monotonic() < end_s
     assert not futures[-1].running()
+    released.touch()
     cf.wait(futures, 60)
     assert not any(future.running() for future in futures)
 
@@ -141,7 +158,7 @@ def test_running_is_what_has_a_node(client: wattflow.Client) -> None:
 def test_closing_gives_up_what_waits_and_lets_finish_what_runs(home: Path) -> None:
     place = Home.of(home)
     client = wattflow.Client(place.url(), place.token("user"))
-    futures = [client.submit(time.sleep, 0.3) for _ in range(30)]
+    futures = [client.submit(time.sleep, 1.0) for _ in range(30)]
     end_s = time.monotonic() + 60
     while not any(future.running() for future in futures):
         assert time.monotonic() < end_s
@@ -306,15 +323,6 @@ def test_batches_of_joblib_run_here(client: wattflow.Client) -> None:
 
 def test_two_clients_with_unlike_objectives_are_served_at_the_same_time(home: Path, tmp_path: Path) -> None:
     place, released = Home.of(home), tmp_path / "released"
-
-    def until_released(path: str) -> str:
-        import time
-        from pathlib import Path
-
-        while not Path(path).exists():
-            time.sleep(0.02)
-        return "released"
-
     with wattflow.Client(place.url(), place.token("user"), objective="energy") as first:
         open_task = first.submit(until_released, str(released))
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kuberig.processes import free_row
 
 import wattflow
 from wattflow.runtime import processes
@@ -33,9 +33,7 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.home = folder, Home.of(folder)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = str(free.getsockname()[1])
+        self.port = str(free_row(1))
 
     def up(self, *more: str) -> None:
         started = cli(self.folder, "up", "--port", self.port, *more)
@@ -89,7 +87,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     yield made
     ended = cli(made.folder, "down")
     assert ended.returncode == 0, ended.stderr
-    until(lambda: made.left() == [], 5)
+    until(lambda: made.left() == [])
 
 
 def test_poison_fails_alone(place: Place) -> None:

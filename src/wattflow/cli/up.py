@@ -378,13 +378,14 @@ def _wait_for_server(place: Home, process: subprocess.Popen[bytes], quiet: bool,
     began_s, told, log = time.monotonic(), quiet, place.folder / "server.log"
     # The server writes the file when it listens.
     while (about := place.server()) is None:
-        waited_s = time.monotonic() - began_s
+        # Before its log is read: what it wrote before it ended is in there then.
+        is_over = process.poll() is not None or time.monotonic() - began_s > START_S
         with log.open("rb") as file:
             file.seek(begun)
             if not told and SERVER_COMPILES.encode() in file.read():
                 remark(SERVER_COMPILES)
                 told = True
-        if process.poll() is not None or waited_s > START_S:
+        if is_over:
             process.terminate()  # a server that comes up later would hold the port and belong to nobody
             # The last line of its log is its own error message.
             lines = log.read_text(errors="replace").strip().splitlines()

@@ -44,12 +44,14 @@ def test_the_best_found_is_never_above_a_policy_that_ends_in_time() -> None:
         assert row["above_upper"] is None or row["above_upper"] >= 0.0
 
 
+@pytest.mark.slow  # compiles what only the search for bounds needs
 def test_the_table_names_what_the_bounds_are() -> None:
     result = wattflow("bounds", "chain:tasks=4", "-p", "fifo", "--slack", "0", "--evaluations", 200)
     assert result.exit_code == 0, result.output
     assert "lower bound" in result.stdout and "best found" in result.stdout and "a second" in result.stdout
 
 
+@pytest.mark.slow  # compiles what only the search for bounds needs
 def test_compare_shows_the_distance_of_every_policy() -> None:
     result = wattflow("compare", "chain:tasks=4", "-p", "fifo,eft", "--seeds", 1, "--bounds")
     assert result.exit_code == 0, result.output

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from wattflow.cli import completion
 from wattflow.cli.main import app
 from wattflow.policy import registry
 
@@ -43,11 +44,12 @@ def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
     [("wattflow comp", "compare"), ("wattflow compare x.json -p fifo,hpe-d", "fifo,hpe-dial"),
      ("wattflow compare x.json -c mi", "mixed"), ("wattflow simulate monta", "montage")],
 )  # fmt: skip
-def test_the_shell_is_answered(words: str, expected: str) -> None:
-    environment = {**os.environ, "_WATTFLOW_COMPLETE": "complete_bash", "COMP_WORDS": words,
-                   "COMP_CWORD": str(words.count(" "))}  # fmt: skip
-    done = subprocess.run([sys.executable, "-m", "wattflow"], env=environment, capture_output=True, text=True)
-    assert expected in done.stdout.split()
+def test_the_shell_is_answered(words: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(completion.VARIABLE, "complete_bash")
+    completion.prepare()
+    asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = runner.invoke(app, [], env=asked, prog_name="wattflow")
+    assert expected in done.output.split()
 
 
 def test_the_script_works_in_a_real_bash(tmp_path: Path) -> None:

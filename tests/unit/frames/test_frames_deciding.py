@@ -18,6 +18,8 @@ from wattflow.model.workload import Workload
 from wattflow.policy import view
 from wattflow.policy.base import Policy
 
+pytestmark = pytest.mark.slow  # the frames' kernel is compiled for no fast test: 18 s
+
 
 def cluster(count: int = 3) -> Cluster:
     power = PowerProfile.from_form("linear", 2, 10.0, 20.0)

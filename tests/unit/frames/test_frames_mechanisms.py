@@ -19,6 +19,7 @@ from wattflow.model.run import OUTCOMES, Run
 from wattflow.model.workflow import Variant
 from wattflow.model.workload import Shape, Workload
 
+pytestmark = pytest.mark.slow  # the frames' kernel is compiled for no fast test: 18 s
 PUSH = Frame("push", placers=frames.Placers(binding="early"), hosts=frames.Hosts(queue=True))
 
 

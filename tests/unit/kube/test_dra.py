@@ -316,6 +316,12 @@ async def writing(*claims: ResourceClaim) -> AsyncIterator[tuple[SmallApi, Book,
         yield api, book, writer
 
 
+async def until_allocated(api: SmallApi, key: str) -> None:
+    async with asyncio.timeout(60):
+        while api.items[CLAIMS][key]["status"].get("allocation") is None:
+            await asyncio.sleep(0.01)
+
+
 async def write(writer: ClaimWriter, book: Book, uid: str) -> str | None:
     said: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
     await writer.write(book.records[uid].pod, said.set_result)
@@ -398,7 +404,8 @@ def test_a_pod_is_bound_when_its_device_is_attached(
             book.on_pod("ADDED", wants("p", "c"))
             assert book.assume("uid-p", "x") is None
             writing_it = asyncio.create_task(write(writer, book, "uid-p"))
-            await asyncio.sleep(0.2)
+            await until_allocated(api, "default/c")
+            await asyncio.sleep(0.05)  # for several looks at the claim
             assert not writing_it.done(), "it waits for the driver"
             stored = api.items[CLAIMS]["default/c"]
             (result,) = stored["status"]["allocation"]["devices"]["results"]
@@ -420,12 +427,12 @@ def test_a_pod_that_goes_while_its_device_is_attached_waits_no_longer(monkeypatc
     monkeypatch.setattr("wattflow.kube.dra.claim_writer._ATTACHED_LOOK_S", 0.01)
 
     async def whole() -> None:
-        async with writing(claim("c")) as (_, book, writer):
+        async with writing(claim("c")) as (api, book, writer):
             writer.devices.put_slice(gpus("x", gpu("a", **SLOW)))
             book.on_pod("ADDED", wants("p", "c"))
             assert book.assume("uid-p", "x") is None
             writing_it = asyncio.create_task(write(writer, book, "uid-p"))
-            await asyncio.sleep(0.2)
+            await until_allocated(api, "default/c")
             book.on_pod("DELETED", book.records["uid-p"].pod)
             assert "gone" in str(await writing_it)
 

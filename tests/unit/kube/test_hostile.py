@@ -121,10 +121,10 @@ def test_a_filter_that_fails_on_one_pod_costs_that_pod_alone(where: str, monkeyp
 
 def test_a_template_that_calls_itself_twice_is_refused_in_no_time() -> None:
     twice = {"name": "t", "steps": [[{"name": "a", "template": "t"}, {"name": "b", "template": "t"}]]}
-    began_s = time.monotonic()
+    began_s = time.process_time()
     with pytest.raises(InvalidInput, match="more than"):
         Graph.of({"metadata": {"name": "w"}, "spec": {"entrypoint": "t", "templates": [twice]}})
-    assert time.monotonic() - began_s < 20
+    assert time.process_time() - began_s < 20
     wide = {"name": "t", "steps": [[{"name": "a", "template": "l", "withSequence": {"count": "9" * 18}}]]}
     leaf = {"name": "l", "container": {"image": "i"}}
     graph = Graph.of({"metadata": {"name": "w"}, "spec": {"entrypoint": "t", "templates": [wide, leaf]}})

@@ -192,9 +192,10 @@ def test_many_nodes_that_wake_read_few_leases(tmp_path: Path, monkeypatch: pytes
             sleeper.seen("ADDED", marked(node(f"n{i}"), is_ready=False))
             sleeper.wake(f"n{i}")
         await until(lambda: len(calls(tmp_path)) == 50)
-        before = len(reads)
+        before, began_s = len(reads), time.monotonic()
         await asyncio.sleep(1.0)
-        assert len(reads) - before <= 2 * sleeping._LEASES_PER_S
+        passed_s = time.monotonic() - began_s  # on a busy machine more than the one that was asked for
+        assert len(reads) - before <= 2 * passed_s * sleeping._LEASES_PER_S
         for task in sleeper._tasks:
             task.cancel()
 

@@ -319,6 +319,16 @@ def test_a_variant_row_has_its_needs_counts_and_nothing_of_the_shape_before() ->
     assert not state.variant_counts[0].any() and row.device == tables.NO_DEVICE
 
 
+def test_a_shape_in_the_rows_of_one_that_is_gone_leaves_its_neighbours_as_they_are() -> None:
+    engine = Engine("fifo")
+    first = engine.shape([Variant(cores=1)])
+    engine.shape([Variant(cores=2, memory_bytes=GIB)], counts={"ports": 3})
+    before = engine.state.variants[1:2].tobytes()
+    engine.drop(first)
+    engine.shape([Variant(cores=3)])
+    assert engine.state.variants.need_u[0] == 3_000_000 and engine.state.variants[1:2].tobytes() == before
+
+
 def test_variants_that_need_the_same_are_alike_across_shapes_and_others_are_not() -> None:
     engine = Engine("fifo")
     engine.shape([Variant(cores=1), Variant(cores=2)])

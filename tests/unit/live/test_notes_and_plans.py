@@ -108,6 +108,17 @@ def test_a_deadline_that_cannot_be_met_leaves_no_slack_and_not_less() -> None:
     assert (engine.state.extra.start_at[row], engine.state.extra.slack[row]) == (5.0, 0.0)
 
 
+def test_what_comes_after_others_begins_after_them_also_where_the_deadline_cannot_be_met() -> None:
+    engine = one_node(SLACK, 4)
+    shape, flow = one_core(engine), engine.workflow(submit_s=10.0, deadline_s=12.0)
+    tasks = [engine.put(TASK, shape, workflow=flow, estimate_s=s) for s in (5.0, 20.0)]
+    engine.put(EDGE, *tasks)
+    engine.step(10.0)
+    rows = [row_of(task) for task in tasks]
+    assert engine.state.extra.start_at[rows].tolist() == [10.0, 15.0]
+    assert engine.state.extra.slack[rows].tolist() == [0.0, 0.0]
+
+
 def test_a_rank_is_asked_for_each_change_and_told_all_that_is_open() -> None:
     seen: list[tuple[list[float], int]] = []
 

@@ -41,12 +41,13 @@ def read(viewer: StreamViewer) -> list[tuple[str, str, dict[str, Any]]]:
     return [(line["event"], line["id"], json.loads(line["data"])) for line in lines]
 
 
-async def settled(service: Service) -> None:
+async def settled(service: Service, told: Events) -> None:
     """Until what was gathered is told."""
     await service.stored()
-    await asyncio.sleep(hub.EVERY_S + 0.1)
-    await service.stored()
-    await asyncio.sleep(0.05)
+    while told._planned is not None:
+        await asyncio.sleep(0.01)
+    await service.stored()  # the writer answers in order: by now it has had what was gathered published
+    await asyncio.gather(*told._tasks)
 
 
 def test_a_viewer_resumes_after_a_restart_and_sees_its_own(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_a_viewer_resumes_after_a_restart_and_sees_its_own(tmp_path: Path) -> No
         assert [name for name, _, _ in read(mine)] == ["hello"]
         await service.submit(submission("of-ann"), "ann")
         await service.submit(submission("of-ben"), "ben")
-        await settled(service)
+        await settled(service, told)
         seen = read(mine)
         assert [one["id"] for _, _, body in seen for one in body.get("workflows", ())] == ["of-ann", "of-ann"]
         assert {one["workflow"] for _, _, body in seen for one in body["tasks"] if "key" in one} == {"of-ann"}

@@ -202,7 +202,7 @@ def test_time_limit_ends_it_with_its_children(isolate: bool) -> None:
     async def body(executor: ProcessExecutor) -> None:
         began = time.monotonic()
         finish = await executor.run(call(1, forever, timeout_s=0.3, isolate=isolate))
-        assert finish.outcome == "time_limit" and time.monotonic() - began < 5
+        assert finish.outcome == "time_limit" and time.monotonic() - began < 60
         after = await executor.run(call(2, lambda: "alive", isolate=isolate))
         assert value(after) == "alive"
 
@@ -272,7 +272,7 @@ def test_a_dead_zygote_fails_its_tasks_and_is_started_again() -> None:
             await asyncio.sleep(0.01)
         assert executor.zygote._process is not None
         executor.zygote._process.kill()
-        finish = await asyncio.wait_for(running, 10)
+        finish = await asyncio.wait_for(running, 60)
         assert finish.outcome == "failed" and "zygote" in (finish.reason or "")
         assert value(await executor.run(call(6, lambda: 1))) == 1
 
@@ -315,10 +315,10 @@ def test_what_is_no_answer_fails_the_task_alone(isolate: bool, how: bytes) -> No
                     os.write(fd, how)
             except OSError:
                 continue
-        time.sleep(20)
+        time.sleep(600)
 
     async def body(executor: ProcessExecutor) -> None:
-        finish = await asyncio.wait_for(executor.run(call(1, garbage, how, isolate=isolate)), 15)
+        finish = await asyncio.wait_for(executor.run(call(1, garbage, how, isolate=isolate)), 60)
         assert finish.outcome == "failed" and "no answer on its channel" in str(finish.reason)
         assert value(await executor.run(call(2, abs, -1, isolate=isolate))) == 1
 
@@ -333,7 +333,7 @@ def test_a_result_that_is_too_large_fails_its_task_alone(isolate: bool, monkeypa
     monkeypatch.setattr(zygote, "RESULT_BYTES", 1 << 20)  # the agent's own limit: a child may not keep its
 
     async def body(executor: ProcessExecutor) -> None:
-        finish = await asyncio.wait_for(executor.run(call(1, bytes, 2 << 20, isolate=isolate)), 15)
+        finish = await asyncio.wait_for(executor.run(call(1, bytes, 2 << 20, isolate=isolate)), 60)
         assert finish.outcome == "failed" and "its result has 2097" in str(finish.reason)
         assert value(await executor.run(call(2, abs, -1, isolate=isolate))) == 1
 
@@ -402,7 +402,7 @@ def test_what_an_earlier_life_left_in_its_groups_is_ended() -> None:
         for path in groups.hold().joins:
             Path(path).write_text(str(child.pid))
         again = ControlGroups.find(name)
-        assert again is not None and child.wait(5) == -signal.SIGKILL
+        assert again is not None and child.wait(30) == -signal.SIGKILL
         again.close()
     assert not list(Path("/sys/fs/cgroup").glob(f"*/wattflow-{name}"))
 
@@ -428,7 +428,7 @@ asyncio.run(main())
         os.kill(agent.pid, signal.SIGSTOP)  # nobody reads what the zygote says
         for pid in (agent.pid, zygote):
             os.kill(pid, signal.SIGKILL)
-        end_s = time.monotonic() + 5
+        end_s = time.monotonic() + 30
         while started(child) is not None and time.monotonic() < end_s:
             time.sleep(0.01)
         assert started(child) is None and started(zygote) is None

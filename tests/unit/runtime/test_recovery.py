@@ -113,6 +113,49 @@ def test_a_refusal_is_final_where_no_node_could_ever_run_the_task(tmp_path: Path
     asyncio.run(body())
 
 
+def test_ends_are_told_after_a_restart_as_they_were_before(tmp_path: Path) -> None:
+    """With the reason of what failed, and none where a second try was done."""
+
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        tasks = [task("again", retries=1), task("broken")]
+        await service.submit(m.Submission(workflow="w", tasks=tasks), "me")
+        service.announce(NODE)
+        await service.stored()
+        for lease in driver.leases[:2]:
+            service.ended(m.Ended(fence=lease.fence, outcome="failed", reason="exit status 3"))
+        await service.stored()
+        service.ended(m.Ended(fence=driver.leases[2].fence, outcome="done"))
+        await service.stored()
+        before = (await service.outcomes("w", 0, 0)).outcomes
+        assert {one.key: (one.state, one.reason) for one in before} == {
+            "broken": ("failed", "exit status 3"), "again": ("done", None),
+        }  # fmt: skip
+        await closed(service, writer)
+        service, _, writer = await opened(tmp_path)
+        assert (await service.outcomes("w", 0, 0)).outcomes == before
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("queues", [True, False, None])
+def test_calls_are_sent_ahead_only_where_a_driver_says_that_its_nodes_queue(
+    queues: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if queues is None:
+        monkeypatch.delattr(Hand, "queues")  # a driver of another package, from before it could be said
+    else:
+        monkeypatch.setattr(Hand, "queues", queues)
+
+    async def body() -> None:
+        service, _, writer = await opened(tmp_path)
+        assert service.learning.ahead.held_back == bool(queues)
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
 def test_a_token_and_its_entry_in_the_audit_log_are_one_commit(tmp_path: Path) -> None:
     async def body() -> None:
         service, _, writer = await opened(tmp_path)

@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -179,7 +180,7 @@ def test_a_server_that_compiles_is_told_by_its_own_word(tmp_path: Path, capsys: 
     begun = log.stat().st_size
 
     def run(text: str) -> str:
-        script = f"import time; print({text!r}, flush=True); time.sleep(0.3); raise SystemExit(2)"
+        script = f"print({text!r}, flush=True); raise SystemExit(2)"
         with log.open("ab") as out:
             process = subprocess.Popen([sys.executable, "-c", script], stdout=out, stderr=out)
         with pytest.raises(InvalidInput, match="the server did not start"):
@@ -188,3 +189,22 @@ def test_a_server_that_compiles_is_told_by_its_own_word(tmp_path: Path, capsys: 
 
     assert run("something else") == ""
     assert run(SERVER_COMPILES) == f"{SERVER_COMPILES}\n"
+
+
+def test_what_a_server_says_right_before_it_ends_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Between a look at its log and a look at the process a busy machine may do anything."""
+    log = tmp_path / "server.log"
+    log.touch()
+
+    class Ending:
+        def poll(self) -> int:
+            log.write_text(f"{SERVER_COMPILES}\nerror: no room\n")
+            return 2
+
+        def terminate(self) -> None:
+            return None
+
+    process: Any = Ending()
+    with pytest.raises(InvalidInput, match="no room"):
+        up._wait_for_server(Home(tmp_path), process, False, 0)
+    assert capsys.readouterr().err == f"{SERVER_COMPILES}\n"

@@ -622,6 +622,25 @@ def test_a_policy_that_breaks_is_put_aside_for_a_plain_one(own: bool, monkeypatc
         decider.step(2.0)
 
 
+@pytest.mark.parametrize("capped", [False, True])
+def test_the_end_of_a_cap_brings_no_policy_back_that_broke(capped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where what kept the cap broke, the policy of before the cap decides again."""
+    decider = JournaledEngine("fifo")
+    if capped:
+        decider.cap("power-cap:watts=90")
+
+    def broken(now_s: float) -> Step:
+        raise BrokenPolicy("nan")
+
+    monkeypatch.setattr(decider.engine, "step", broken)
+    monkeypatch.setattr(decider.engine, "step_on", lambda policy: Step([], [], 7.0, [], []))
+    decider.step(1.0)
+    assert decider.policy == deciding.FALLBACK
+    decider.cap("power-cap:watts=100")
+    decider.cap(None)
+    assert decider.policy == ("fifo" if capped else deciding.FALLBACK)
+
+
 def test_a_call_that_the_engine_refuses_is_not_noted() -> None:
     decider = JournaledEngine("fifo")
     noted = list(decider.entries)
