@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
+import threading
 import time
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -231,7 +233,8 @@ class Shielding:
 
     def _process(self) -> Executor:
         if self._executor is None:
-            self._executor = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+            context = multiprocessing.get_context("spawn")
+            self._executor = ProcessPoolExecutor(1, mp_context=context, initializer=end_with_parent)
         return self._executor
 
     def close(self) -> None:
@@ -239,6 +242,18 @@ class Shielding:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
+
+
+def end_with_parent() -> None:
+    """End this process once its parent has ended, SIGKILL included: a worker of a pool would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 __all__ = ["Adviser", "Answer", "Remembered", "Shielding", "advise", "adviser", "is_meant", "typed"]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -232,3 +236,35 @@ def test_a_process_that_knows_nothing_says_so() -> None:
     shielding._shields.clear()
     with pytest.raises(AssertionError):
         shielding.advise(POLICY, 0.0, ArrivedNews(0, 0, {}, {}, False), None, [], PORTFOLIO.settings)
+
+
+_KEEPER = """
+import os, time
+from wattflow.live.shielding import Shielding
+
+if __name__ == "__main__":
+    pool = Shielding._process(type("Bare", (), {"_executor": None})())
+    print(pool.submit(os.getpid).result(), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_its_process_ends_with_a_server_that_was_killed(tmp_path: Path) -> None:
+    """A worker of a pool holds both ends of its queue: without its parent it would wait for ever."""
+    (tmp_path / "keeper.py").write_text(_KEEPER, encoding="utf-8")
+    with subprocess.Popen([sys.executable, tmp_path / "keeper.py"], stdout=subprocess.PIPE, text=True) as keeper:
+        assert keeper.stdout is not None
+        advising = int(keeper.stdout.readline())
+        keeper.kill()
+    end = time.monotonic() + 30
+    while is_alive(advising):
+        assert time.monotonic() < end, "the shield's process outlives its server"
+        time.sleep(0.05)
+
+
+def is_alive(process: int) -> bool:
+    """Tell whether a process runs: one that nobody has collected yet has ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text("utf-8").rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
