@@ -43,7 +43,11 @@ from wattflow.runtime.connection import Connection
 from wattflow.runtime.home import Home
 
 EACH_S, PLAYED_S, SLACK, LOOK_S = 4.0, 0.2, 1.3, 0.05
-POLICIES = {"default": "wattflow:levels=off", "levels": "wattflow", "deadline": "wattflow:wait=inf:shield=none"}
+POLICIES = {
+    "default": "wattflow:levels=off:shield=kubernetes",
+    "levels": "wattflow",
+    "deadline": "wattflow:wait=inf:shield=none",
+}
 CLOCKS, CAPS = (1485, 1290), (600, 500, 400)
 RIVALS = tuple(f"clock:{mhz}" for mhz in CLOCKS) + tuple(f"cap:{watts}" for watts in CAPS)
 MODES = (*POLICIES, *RIVALS)
