@@ -64,8 +64,9 @@ a standard error of a good estimate (20 %), and the error of a path, which is th
 OF_SPREAD = 0.3
 """Part of the spread of the cores' pace by which one who does not look at speeds ends later than a path of mean
 seconds: a stage of many tasks waits for the slowest core."""
-SCARCE = 4.0
-"""Times of what the cluster has that those who wait and run must need for slack not to be free any more."""
+SCARCE, QUEUED = 4.0, 1.0
+"""Times of what the cluster has that those who wait and run must need for slack not to be free any more, and for such a
+scheduler to lose nothing more on slow cores."""
 CORES, DEVICES, SPREAD = 1, 2, 3
 NOTES = view.notes("idle_w", "kept")
 """The cluster's idle watts, cores and devices; what is known of the candidates that were priced last (`pricing`)."""
@@ -100,16 +101,16 @@ def longer_s(state, task, variant, candidate, run_s):
 
 
 @jit
-def is_scarce(state, variant):
-    """Tell whether those that wait and run, were they all like this one, would need much more than the cluster has.
+def is_scarce(state, variant, times):
+    """Tell whether those that wait and run, were they all like this one, would need so many times what the cluster has.
 
     Then somebody waits for what a slower task holds longer: slack is not free.
     """
     tasks = float(view.waiting(state) + view.running(state))
     if view.variant_needs_device(state, variant):
         share = view.variant_share_u(state, variant) / view.WHOLE_U * view.variant_devices(state, variant)
-        return tasks * share > SCARCE * view.recall(state, NOTES.idle_w, DEVICES)
-    return tasks * view.variant_cores(state, variant) > SCARCE * view.recall(state, NOTES.idle_w, CORES)
+        return tasks * share > times * view.recall(state, NOTES.idle_w, DEVICES)
+    return tasks * view.variant_cores(state, variant) > times * view.recall(state, NOTES.idle_w, CORES)
 
 
 @jit
@@ -134,7 +135,8 @@ def left_idle_j(state, variant, candidate, until_s):
 def doubt_s(state, task, variant):
     """Return seconds of a path that nobody is sure of: its error, less what such a scheduler loses on slow cores."""
     part = DOUBT_OF_PATH
-    if not view.variant_needs_device(state, variant):
+    # In a queue it is the place that decides and not the pace.
+    if not view.variant_needs_device(state, variant) and not is_scarce(state, variant, QUEUED):
         part -= OF_SPREAD * view.recall(state, NOTES.idle_w, SPREAD)
     return part * view.path_s(state, task)
 
@@ -157,7 +159,7 @@ def price_j(state, task, variant, candidate, due):
         more_s = longer_s(state, task, variant, candidate, run_s)
         # The due time is as uncertain as the path that it comes from.
         if more_s > 0.0:
-            slack_s = 0.0 if is_scarce(state, variant) else more_s - late_s - doubt_s(state, task, variant)
+            slack_s = 0.0 if is_scarce(state, variant, SCARCE) else more_s - late_s - doubt_s(state, task, variant)
             if overdraws(more_s, slack_s, run_s):
                 memory[at + pricing.PRICE] = math.inf
                 return math.inf
