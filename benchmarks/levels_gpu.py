@@ -7,10 +7,13 @@
 - ``sweep``    every kernel at every level of a grid (exhaustive)
 - ``profile``  the profiler against that sweep: joules lost, predictions of levels that were never run
 - ``kills``    an owner of levels killed again and again: clocks and limits as before, and how soon
+- ``dags``     DAGs of the nine kernels through a real server and agent, beside opponents (`levels_gpu_dags`)
 
+``look``, ``sweep`` and ``dags`` build on each other, in this order; ``dags`` is called again until all is there.
 All but ``look`` change clocks. They need root, a GPU that nobody else uses, and ``--set-clocks``, which says that
 whoever runs the machine allows it: a shared machine's operator may forbid it. FILE holds raw rows; what it has is not
-measured again. Needs torch and NVML. Ends with one line per figure.
+measured again. Needs torch and NVML. Ends with one line per figure; what was not run is said to be short. ``--played``
+tries ``dags`` without a card, on a played driver library: such rows have figures of their own.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import levels_gpu_dags
 from levels_kernels import KERNELS, default_rounds
 
 from wattflow.energy.meters.nvml import NvmlMeter
@@ -44,11 +48,29 @@ KILLS = 50
 DEADLINE_S = 500.0
 """A part stops in time for the nine minutes that a call may have; the next call goes on."""
 BEGAN_S = time.monotonic()
+LAST_DAG_S = 420.0
+"""No DAG begins later in a part: one takes about a minute."""
+GOALS = {
+    "saved": "≥ 10", "makespan": "≤ 1.02", "saved_with_deadlines": "≥ 18", "deadlines_missed": "0",
+    "predicted_median": "≤ 5", "joules_lost": "≤ 2", "as_before_after_kills": f"{KILLS} of {KILLS}",
+    "one_clock_in_hindsight.any_makespan": "none", "one_cap_in_hindsight.any_makespan": "none", "zeus_by_sweep": "none",
+}  # fmt: skip
+"""Figures of a card whose clocks may be set."""
+TOLD: set[str] = set()
 
 
 def figure(name: str, value: float, unit: str, goal: str, ok: bool) -> None:
     """Print one figure."""
+    TOLD.add(name)
     print(f"figure {name} {value:.4g} {unit} goal {goal} {'ok' if ok else 'short'}", flush=True)
+
+
+def tell_missing() -> None:
+    """Print the figures that nobody has measured here."""
+    for name, goal in GOALS.items():
+        if f"levels.gpu.{name}" not in TOLD:
+            why = "not measured: `make bench-levels-gpu` on a card whose clocks may be set"
+            print(f"figure levels.gpu.{name} nan goal {goal} short ({why})")
 
 
 class Rows:
@@ -201,6 +223,21 @@ def left_out(levels: dict[float, LevelRun], idle_w: float) -> list[float]:
     return errors
 
 
+def zeus_by_sweep(kernels: dict[str, dict[float, LevelRun]]) -> None:
+    """Print what Zeus' optimum of each kernel by itself saves of the kernels' own joules, each a ninth of the time."""
+    spent = {"base": [0.0, 0.0], "zeus": [0.0, 0.0]}
+    for levels in kernels.values():
+        full = levels[max(levels)]
+        most_w = max(run.joules / run.seconds for run in levels.values())
+        best = min(levels.values(), key=lambda run: 0.5 * run.joules + 0.5 * most_w * run.seconds)
+        for name, run in (("base", full), ("zeus", best)):
+            spent[name][0] += run.joules / full.seconds
+            spent[name][1] += run.seconds / full.seconds
+    longer = spent["zeus"][1] / spent["base"][1]
+    saved = 100 * (1 - spent["zeus"][0] / spent["base"][0])
+    figure("levels.gpu.zeus_by_sweep", saved, f"% at {longer:.3f} × the time", "none", True)
+
+
 OWNER = """
 import time
 from wattflow.levels.actuators import find_actuators, notes_folder
@@ -252,6 +289,10 @@ def tell(rows: Rows) -> None:
         figure("levels.gpu.foreign_seen", len(told["seen"]), "processes", "≥ 1", len(told["seen"]) >= 1)
     if swept(rows):
         against_sweep(swept(rows), rows.all["look"]["idle_with_context_w"], "gpu")
+        zeus_by_sweep(swept(rows))
+    for ground, played in (("gpu", False), ("played_gpu", True)):
+        ran = {key: row for key, row in rows.all.get("dags", {}).items() if row["played"] == played}
+        levels_gpu_dags.tell_dags(ran, figure, ground)
     done = rows.all.get("kills", {})
     if done:
         good = sum(row["limit_as_before"] and row["seconds"] <= 5 for row in done.values())
@@ -264,18 +305,23 @@ PARTS: dict[str, Callable[[Rows], None]] = {"look": look, "sweep": sweep, "kills
 def main() -> None:
     """Run parts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("parts", nargs="+", choices=[*PARTS, "profile"])
+    parser.add_argument("parts", nargs="+", choices=[*PARTS, "profile", "dags"])
     parser.add_argument("--out", type=Path, default=Path("out/levels_gpu.json"))
     parser.add_argument("--set-clocks", action="store_true", help="whoever runs this machine allows it")
+    parser.add_argument("--repeats", type=int, default=5, help="of dags")
+    parser.add_argument("--played", action="store_true", help="dags on a played driver library: tries the benchmark")
     chosen = parser.parse_args()
-    changing = [part for part in chosen.parts if part in ("sweep", "kills")]
-    if changing and not (chosen.set_clocks and os.geteuid() == 0):
+    changing = [part for part in chosen.parts if part in ("sweep", "kills", "dags")]
+    if changing and not chosen.played and not (chosen.set_clocks and os.geteuid() == 0):
         raise SystemExit(f"{', '.join(changing)}: changes clocks; needs root and --set-clocks (see the file's head)")
     rows = Rows(chosen.out)
     for part in chosen.parts:
         if part in PARTS:
             PARTS[part](rows)
+    if "dags" in chosen.parts:
+        levels_gpu_dags.dags(rows.all, rows.keep, BEGAN_S + LAST_DAG_S, chosen.repeats, chosen.played)
     tell(rows)
+    tell_missing()
 
 
 if __name__ == "__main__":

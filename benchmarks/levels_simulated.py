@@ -2,11 +2,12 @@
 
     python benchmarks/levels_simulated.py [--minutes 40] [--draws 4] [--workflows 60] [--out FOLDER]
 
-Streams of the promise's ground, its reference and its horizon (`research.judge`), on nodes that may not sleep:
-`mixed` with the levels of its file; `equal` and `gpus` with `mixed`'s levels of processors; GPUs with what three
-kernels lose and save on an H200 (`research/data/h200_clocks.csv`, measured), each function one of them by its name. The
-part of a function's time on processors that follows the clock is assumed, 0.4 to 1 by its name. What a call finds is
-kept in OUT/levels.jsonl by the sources that made it, and a later call goes on. Ends with one line per figure.
+Streams of the promise's ground, its reference and its horizon (`research.judge`), on nodes that may not sleep: `mixed`
+with the levels of its file; `equal` and `gpus` with `mixed`'s levels of processors; GPUs with what three kernels lose
+and save on an H200 (`research/data/h200_clocks.csv`, measured), each function one of them by its name. `gpu-thirds` are
+the same streams on GPUs, with a third of each workflow's time bound by arithmetic, memory and launching each, by task.
+The part of a function's time on processors that follows the clock is assumed, 0.4 to 1 by its name. What a call finds
+is kept in OUT/levels.jsonl by the sources that made it, and a later call goes on. Ends with one line per figure.
 """
 
 from __future__ import annotations
@@ -46,6 +47,11 @@ IDLE_W, FULL_W = 122.0, 700.0
 APPLICATIONS = ("map-reduce", "pycbc", "eht-imaging", "nanoseq")
 LOADS = (0.5, 0.2, 0.9)
 GOALS = {"mixed": 8.0, "equal": 3.0, "gpus": 8.0}
+THIRDS = "gpu-thirds"
+KINDS = {"bf16_matmul": 1 / 6, "fft": 1 / 6, "memory_copy": 1 / 3, "launch": 1 / 3}
+"""Parts of each workflow's time. How those bound by launching respond was never measured: they are unknown."""
+LAUNCH_W = 134.0
+"""Of kernels bound by launching, as seen on an H200 (`research/data/h200_kernels.json`)."""
 Row = dict[str, Any]
 
 
@@ -64,7 +70,8 @@ def places() -> list[Place]:
     """Every stream; those of the first application and the middle load first, so that a first part has all clusters."""
     return [
         Place(cluster, app, load, 0, sleeps)
-        for app in APPLICATIONS for load in LOADS for sleeps in (False, True) for cluster in GOALS
+        for app in APPLICATIONS for load in LOADS for sleeps in (False, True) for cluster in (*GOALS, THIRDS)
+        if not (sleeps and cluster == THIRDS)
     ]  # fmt: skip
 
 
@@ -74,21 +81,23 @@ def chance(name: str) -> float:
 
 
 def responses(functions: Iterable[str]) -> tuple[FunctionLevels, ...]:
-    """Seconds and joules of functions at `CLOCKS`, each as one of the recorded kernels."""
-    kernels = sorted(recorded().items())
-    rows = []
-    for name in sorted(set(functions)):
-        _, runs = kernels[int(chance(name) * len(kernels))]
-        full = runs[CLOCKS[0]]
-        seconds, joules = ([getattr(runs[mhz], key) / getattr(full, key) for mhz in CLOCKS[1:]]
-                           for key in ("seconds", "joules"))  # fmt: skip
-        rows.append(FunctionLevels(name, (1.0, *seconds), (1.0, *joules)))
-    return tuple(rows)
+    """Seconds and joules of functions, each as one of the recorded kernels."""
+    kernels = sorted(recorded())
+    return tuple(of_kernel(name, kernels[int(chance(name) * len(kernels))]) for name in sorted(set(functions)))
 
 
-def with_levels(cluster: Cluster, functions: Iterable[str]) -> Cluster:
+def of_kernel(function: str, kernel: str) -> FunctionLevels:
+    """Seconds and joules of a function at `CLOCKS`, as one of the recorded kernels."""
+    runs = recorded()[kernel]
+    full = runs[CLOCKS[0]]
+    seconds, joules = ([getattr(runs[mhz], key) / getattr(full, key) for mhz in CLOCKS[1:]]
+                       for key in ("seconds", "joules"))  # fmt: skip
+    return FunctionLevels(function, (1.0, *seconds), (1.0, *joules))
+
+
+def with_levels(cluster: Cluster, known: tuple[FunctionLevels, ...]) -> Cluster:
     """The cluster with levels where its file has none."""
-    levels = DeviceLevels("clock_mhz", CLOCKS, responses(functions))
+    levels = DeviceLevels("clock_mhz", CLOCKS, known)
 
     def clocked(device: Device) -> Device:
         return replace(device, levels=levels) if device.kind == "gpu" else device
@@ -108,8 +117,37 @@ def bound_by_name(part: Workload) -> Workload:
 
 def on_gpus(part: Workload) -> Workload:
     """The workflow with every task on half a GPU and one core."""
-    half = Variant("gpu", cores=1.0, device="gpu", devices=1, device_share=0.5)
-    return replace(part, shapes=tuple(replace(shape, variants=(half,)) for shape in part.shapes))
+    return replace(part, shapes=tuple(replace(shape, variants=(half_gpu(),)) for shape in part.shapes))
+
+
+def in_thirds(part: Workload) -> Workload:
+    """The workflow with every task as one of `KINDS`, the longest first to where most of its part is missing."""
+    missing = {kind: share * float(part.runtime_s.sum()) for kind, share in KINDS.items()}
+    kinds, of_task = list(KINDS), np.zeros(len(part), np.int64)
+    for task in np.argsort(-part.runtime_s, kind="stable").tolist():
+        kind = max(kinds, key=missing.__getitem__)
+        missing[kind] -= float(part.runtime_s[task])
+        of_task[task] = kinds.index(kind)
+    count, names = len(part.functions), len(part.shapes)
+    shapes = tuple(
+        replace(shape, function=n * count + shape.function, variants=(half_gpu(duty_of(kind)),))
+        for n, kind in enumerate(kinds) for shape in part.shapes
+    )  # fmt: skip
+    functions = tuple(replace(one, name=f"{one.name}/{kind}") for kind in kinds for one in part.functions)
+    shape = (of_task * names + part.shape).astype(part.shape.dtype)
+    return replace(part, shapes=shapes, functions=functions, shape=shape)
+
+
+def duty_of(kind: str) -> float:
+    """The part of a run for which a kernel keeps its GPU busy, by its watts at full clock."""
+    run = recorded()[kind][CLOCKS[0]] if kind != "launch" else None
+    watts = LAUNCH_W if run is None else min(FULL_W, run.joules / run.seconds)
+    return (watts - IDLE_W) / (FULL_W - IDLE_W)
+
+
+def half_gpu(duty: float = 1.0) -> Variant:
+    """Half a GPU and one core."""
+    return Variant("gpu", cores=1.0, device="gpu", devices=1, device_share=0.5, device_duty=duty)
 
 
 def gpu_cluster(cluster: Cluster) -> Cluster:
@@ -123,14 +161,19 @@ def gpu_cluster(cluster: Cluster) -> Cluster:
 def stream_of(place: Place, workflows: int) -> Stream:
     """The stream, not yet drawn."""
     parts = tuple(map(bound_by_name, ground.parts_of(place.application)))
-    cluster, load = ground.cluster_of(place.cluster), place.load
-    if place.cluster == "gpus":
-        cluster, parts = gpu_cluster(cluster), tuple(map(on_gpus, parts))
+    thirds, load = place.cluster == THIRDS, place.load
+    cluster = ground.cluster_of("gpus" if thirds else place.cluster)
+    if thirds or place.cluster == "gpus":
+        cluster, parts = gpu_cluster(cluster), tuple(map(in_thirds if thirds else on_gpus, parts))
         # A stream's load is of cores: two tasks for each GPU are a whole one.
         load *= 2 * sum(len(node.devices) for node in cluster.nodes) / joining.capacity(cluster)
     cluster = cluster if place.sleeps else cluster.without_sleep()
-    cluster = with_levels(cluster, (one.name for part in parts for one in part.functions))
-    return Stream(parts, cluster, load, place.seed, workflows=workflows, levels=True)
+    names = sorted({one.name for part in parts for one in part.functions})
+    known = responses(names)
+    if thirds:
+        kinds = {name: name.rpartition("/")[2] for name in names}
+        known = tuple(of_kernel(name, kind) for name, kind in kinds.items() if kind != "launch")
+    return Stream(parts, with_levels(cluster, known), load, place.seed, workflows=workflows, levels=True)
 
 
 def rivals() -> dict[str, Policy]:
@@ -173,7 +216,7 @@ def tell_cluster(name: str, rows: Sequence[Row]) -> None:
     saved = 100 * (1 - geometric(verdict(row, ON).energy for row in rows))
     plain = 100 * (1 - geometric(verdict(row, OFF).energy for row in rows))
     kept, kept_off = (sum(verdict(row, one).kept for row in rows) for one in (ON, OFF))
-    goal = GOALS[name]
+    goal = GOALS.get(name, GOALS["gpus"])
     figure(f"levels.simulated.{name}.saved", saved, "%", f"≥ {goal:g}", saved >= goal)
     figure(f"levels.simulated.{name}.saved_levels_off", plain, "%", "none", True)
     figure(f"levels.simulated.{name}.streams_kept", kept, f"of {len(rows)}", "all", bool(rows) and kept == len(rows))
@@ -196,6 +239,8 @@ def tell_rivals(name: str, rows: Sequence[Row]) -> None:
 def tell_sleeping(rows: Sequence[Row]) -> None:
     """Levels on against off where nodes sleep."""
     less = 100 * (1 - geometric(verdict(row, ON).energy / verdict(row, OFF).energy for row in rows))
+    longer = geometric(verdict(row, ON).mean / verdict(row, OFF).mean for row in rows)
+    figure("levels.simulated.with_sleep.mean_response_over_off", longer, "times", "none", True)
     shares = [sum(verdict(row, name).kept for row in rows) for name in (ON, OFF)]
     figure("levels.simulated.with_sleep.less_than_off", less, "%", "≥ 3", less >= 3)
     figure(
@@ -225,7 +270,7 @@ def main() -> None:
                 )
                 file.write(json.dumps(rows[place] | {"stamp": stamp}) + "\n")
                 file.flush()
-    for name in GOALS:
+    for name in (*GOALS, THIRDS):
         tell_cluster(name, [row for place, row in rows.items() if place.cluster == name and not place.sleeps])
     tell_sleeping([row for place, row in rows.items() if place.sleeps])
     figure("levels.simulated.streams", len(rows), "streams", f"{len(places())}", len(rows) == len(places()))

@@ -39,7 +39,10 @@ from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime.addresses import segment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from wattflow.runtime.levelling import AgentLevels
+    from wattflow.runtime.messages import Node
 
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's number, or WORKFLOW/KEY.")]
@@ -213,6 +216,10 @@ def agent(
     levels: Annotated[
         bool, typer.Option("--levels", help="Let the server set clocks and power limits here, as far as they can be.")
     ] = False,
+    level_profile: Annotated[
+        list[Path] | None,
+        typer.Option("--level-profile", metavar="FILE", help="What `levels profile` measured on a GPU like these."),
+    ] = None,
     ca: Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="Certificate of a TLS server.")] = None,
 ) -> None:
     """Run work of a server on this machine until stopped.
@@ -226,6 +233,8 @@ def agent(
 
     token = read_token(token_file)
     check_address(server)
+    if level_profile and not levels:
+        raise InvalidInput("--level-profile", "tells what clocks do, and without --levels none is set here")
     keep_alive_s = o.measured("--keep-alive", keep_alive, units.duration_s)
     memory_bytes = o.measured("--memory", memory, units.size_bytes) if memory is not None else None
     if memory_bytes is not None and not 0 < memory_bytes <= MOST_BYTES:
@@ -268,13 +277,13 @@ def agent(
             lineage=lineage.id,
         )
         made.boot = lineage.boot()
-        if levels:
-            made.levels = _levels()
-        running = asyncio.ensure_future(made.run())
-        # Cancelled, not killed: attempts are told and children ended.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
         try:
+            if levels:
+                made.levels = _levels(level_profile or (), made.node)
+            running = asyncio.ensure_future(made.run())
+            # Cancelled, not killed: attempts are told and children ended.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, running.cancel)
             with contextlib.suppress(asyncio.CancelledError):
                 await running
         finally:
@@ -289,13 +298,16 @@ def agent(
         asyncio.run(main())
 
 
-def _levels() -> AgentLevels:
+def _levels(profiles: Sequence[Path], node: Node) -> AgentLevels:
     """Find what can be set here, and give back what an agent that was killed has left."""
     from wattflow.levels.actuators import find_actuators, notes_folder
     from wattflow.levels.holder import Holder
+    from wattflow.runtime.level_profiles import read_profiles
     from wattflow.runtime.levelling import AgentLevels
 
-    return AgentLevels(Holder(find_actuators(), notes_folder()))
+    # Before anything is held: a profile of another model is one message.
+    known = read_profiles(profiles, [device.model for device in node.devices if device.kind == "gpu"])
+    return AgentLevels(Holder(find_actuators(), notes_folder()), profiles=known)
 
 
 def warm(

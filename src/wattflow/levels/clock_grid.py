@@ -1,4 +1,4 @@
-"""The clocks that a node's processors are offered at, and what whoever decides may count on at each of them."""
+"""The clocks that processors and GPUs are offered at, and what whoever decides may count on at each of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from wattflow.model.cluster import Frequency
 
 SIZE, LOWEST = 8, 0.5
 """Clocks from full to half of it, evenly spaced: below, idle watts for longer cost more than is saved."""
+OF_GPUS = (1.0, 0.75, 0.65, 0.55)
+"""Of a GPU's full clock. Few, since policies look at the first three of a device: those of an H200 at which a copy
+loses nothing yet, at which arithmetic saves most for a quarter more time, and below which all kernels lose."""
 
 
 def grid(low: float, high: float) -> list[float]:
     """Return the clocks that are offered of a range, the highest first."""
     floor = max(low, LOWEST * high)
     return [float(round(high - (high - floor) * i / (SIZE - 1))) for i in range(SIZE)]
+
+
+def gpu_grid(low: float, high: float) -> list[float]:
+    """Return the clocks of a GPU that are offered of a range, the highest first."""
+    return list(dict.fromkeys(float(round(max(low, share * high))) for share in OF_GPUS))
 
 
 def frequencies_of(clocks_mhz: Sequence[float]) -> tuple[Frequency, ...]:

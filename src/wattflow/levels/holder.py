@@ -222,7 +222,7 @@ class Holder:
         self._by_knob = {knob.id: (actuator, knob) for actuator in actuators for knob in actuator.knobs()}
         self._actuators = tuple(actuators)
         self._watchdog = Watchdog(folder) if watched else None
-        self._pid, self._started = os.getpid(), started(os.getpid()) or ""
+        self._pid, self._started, self._closed = os.getpid(), started(os.getpid()) or "", False
         # First of all: a process that was killed may have left a knob that this one would take for
         # "before".
         self.recover()
@@ -252,6 +252,9 @@ class Holder:
         actuator, found = self._find(knob)
         found.check(value)
         with self.notes.lock():
+            # A thread that was at it when its owner let go must not turn the knob after everything was given back.
+            if self._closed:
+                raise LevelRefused(f"{knob}: its holder is closed; not touched")
             prior = self.notes.of(knob)
             # What it was before anybody of us turned it: a note that stands already knows better than the knob.
             note = Note(knob, self._may(actuator, found, prior), value, self._pid, self._started)
@@ -291,6 +294,8 @@ class Holder:
 
     def close(self) -> None:
         """Give everything back and let go."""
+        with self.notes.lock():
+            self._closed = True
         self.give_back_all()
         # What could not be given back is left to the watchdog, which tries once more when this process is gone.
         if self._watchdog is not None and not any(map(self._mine, self.notes.all())):

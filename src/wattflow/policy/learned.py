@@ -282,7 +282,7 @@ def prepare(state: Any, cluster: Cluster, theta: Any = None) -> None:
     view.lay_out(
         state,
         NOTES,
-        idle_w=wattflow.totals(state),
+        idle_w=wattflow.totals(state, cluster),
         kept=np.zeros(pricing.SIZE),
         theta=np.zeros(weights.SIZE),
         facts=placing.facts_of(state),

@@ -7,6 +7,7 @@ mean the same. O(tasks + edges), compiled.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,6 +112,16 @@ def _pace(nodes: tuple[Node, ...]) -> tuple[float, set[str | None]]:
 def mean_pace(cluster: Cluster) -> float:
     """Return the mean seconds per second of work over the cluster's cores."""
     return _pace(cluster.nodes)[0]
+
+
+def pace_spread(cluster: Cluster) -> float:
+    """Return the standard deviation of seconds per second of work over the cluster's cores, as a part of their mean."""
+    cores = np.array([node.cores for node in cluster.nodes], np.float64)
+    if cores.sum() <= 0:
+        return 0.0
+    pace = np.array([1.0 / node.speed for node in cluster.nodes])
+    mean = float(np.average(pace, weights=cores))
+    return math.sqrt(float(np.average((pace - mean) ** 2, weights=cores))) / mean
 
 
 def estimated_seconds(workload: Workload, cluster: Cluster) -> Floats:

@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 SETTINGS = ("sleep", "queue", "order", "levels", "shield")
 """Keys that every policy takes, `shield` where it does not plan ahead: idle seconds before a node sleeps; what happens
 when the first task does not fit; the queue by workflow, least work or shortest critical path first; lower clocks, `off`
-for none; the scheduler that bounds what anybody waits."""
+for none or how many levels; the scheduler that bounds what anybody waits."""
+MOST_LEVELS = 8
 
 
 def split(text: str) -> list[str]:
@@ -79,9 +80,7 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
         elif key == "order":
             policy = ordered(policy, value)
         elif key == "levels":
-            if value != "off":
-                raise InvalidInput(text, f"levels is off or not written, not {value!r}")
-            policy = policy.with_settings(frequencies=(0,))
+            policy = policy.with_settings(frequencies=_levels(policy, text, value))
         elif key == "shield":
             # An empty value is a variable that nobody set, not the wish to go without.
             if not value:
@@ -102,6 +101,17 @@ def configured(policy: Policy, text: str, settings: list[str]) -> Policy:
     if shield not in ("", "none"):  # last: it has to know what else was asked for
         policy = importlib.import_module("wattflow.plan.guard").shielded(policy, shield)
     return replace(policy, name=text)
+
+
+def _levels(policy: Policy, text: str, value: str) -> tuple[int, ...]:
+    """Return the levels that are offered: none but full clock, or the first so many."""
+    if value == "off":
+        return (0,)
+    if not (value.isdecimal() and 2 <= int(value) <= MOST_LEVELS):
+        raise InvalidInput(text, f"levels is off, or how many are looked at (2 to {MOST_LEVELS}), not {value!r}")
+    if len(policy.settings.frequencies) == 1:
+        raise InvalidInput(text, f"{policy.name} uses no levels, so levels can only be off")
+    return tuple(range(int(value)))
 
 
 def _tell_of_idle(policy: Policy) -> None:

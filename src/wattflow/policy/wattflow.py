@@ -58,12 +58,16 @@ LIMITS = {**dict.fromkeys(DIAL.defaults, (0.0, math.inf)), "margin": (-10.0, 10.
 """Nobody is paid for waiting, waking or being late: below 0 the rule would seek what it is to avoid."""
 LENIENT = 0.01
 """A lower clock may make a task late by this part of its run: less than estimates err, so it counts as no time."""
-DOUBT, DOUBT_OF_PATH = 0.25, 0.15
+DOUBT, DOUBT_OF_PATH = 0.2, 0.16
 """Parts of a run at a lower clock, and of its workflow's critical path, that must fit into the slack besides: more than
 a standard error of a good estimate (20 %), and the error of a path, which is the longest of several by estimates."""
-SCARCE = 4.0
-"""Times of what the cluster has that those who wait and run must need for slack not to be free any more."""
-CORES, DEVICES = 1, 2
+OF_SPREAD = 0.3
+"""Part of the spread of the cores' pace by which one who does not look at speeds ends later than a path of mean
+seconds: a stage of many tasks waits for the slowest core."""
+SCARCE, QUEUED = 4.0, 1.0
+"""Times of what the cluster has that those who wait and run must need for slack not to be free any more, and for such a
+scheduler to lose nothing more on slow cores."""
+CORES, DEVICES, SPREAD = 1, 2, 3
 NOTES = view.notes("idle_w", "kept")
 """The cluster's idle watts, cores and devices; what is known of the candidates that were priced last (`pricing`)."""
 
@@ -97,16 +101,16 @@ def longer_s(state, task, variant, candidate, run_s):
 
 
 @jit
-def is_scarce(state, variant):
-    """Tell whether those that wait and run, were they all like this one, would need much more than the cluster has.
+def is_scarce(state, variant, times):
+    """Tell whether those that wait and run, were they all like this one, would need so many times what the cluster has.
 
     Then somebody waits for what a slower task holds longer: slack is not free.
     """
     tasks = float(view.waiting(state) + view.running(state))
     if view.variant_needs_device(state, variant):
         share = view.variant_share_u(state, variant) / view.WHOLE_U * view.variant_devices(state, variant)
-        return tasks * share > SCARCE * view.recall(state, NOTES.idle_w, DEVICES)
-    return tasks * view.variant_cores(state, variant) > SCARCE * view.recall(state, NOTES.idle_w, CORES)
+        return tasks * share > times * view.recall(state, NOTES.idle_w, DEVICES)
+    return tasks * view.variant_cores(state, variant) > times * view.recall(state, NOTES.idle_w, CORES)
 
 
 @jit
@@ -128,6 +132,16 @@ def left_idle_j(state, variant, candidate, until_s):
 
 
 @jit
+def doubt_s(state, task, variant):
+    """Return seconds of a path that nobody is sure of: its error, less what such a scheduler loses on slow cores."""
+    part = DOUBT_OF_PATH
+    # In a queue it is the place that decides and not the pace.
+    if not view.variant_needs_device(state, variant) and not is_scarce(state, variant, QUEUED):
+        part -= OF_SPREAD * view.recall(state, NOTES.idle_w, SPREAD)
+    return part * view.path_s(state, task)
+
+
+@jit
 def price_j(state, task, variant, candidate, due):
     """Price a candidate wholly, but for what it takes from those that run there. What the price is made of is kept."""
     memory = state.memory
@@ -144,10 +158,11 @@ def price_j(state, task, variant, candidate, due):
         late_s = view.now_s(state) + finish_s - due
         more_s = longer_s(state, task, variant, candidate, run_s)
         # The due time is as uncertain as the path that it comes from.
-        slack_s = more_s - late_s - DOUBT_OF_PATH * view.path_s(state, task)
-        if more_s > 0.0 and overdraws(more_s, 0.0 if is_scarce(state, variant) else slack_s, run_s):
-            memory[at + pricing.PRICE] = math.inf
-            return math.inf
+        if more_s > 0.0:
+            slack_s = 0.0 if is_scarce(state, variant, SCARCE) else more_s - late_s - doubt_s(state, task, variant)
+            if overdraws(more_s, slack_s, run_s):
+                memory[at + pricing.PRICE] = math.inf
+                return math.inf
         # Up to the due time slack is free: what a lower clock adds is not priced as seconds.
         joules += view.param(state, DIAL.second) * (finish_s - more_s)
         if late_s > 0.0:
@@ -380,17 +395,18 @@ def merits(state: Any, cluster: Cluster) -> NDArray[np.float64]:
     return found
 
 
-def totals(state: Any) -> list[float]:
-    """Sum up the cluster: idle watts, cores (without those of platforms), devices."""
+def totals(state: Any, cluster: Cluster) -> list[float]:
+    """Sum up the cluster: idle watts, cores (without those of platforms), devices, spread of the cores' pace."""
     classes = state.classes
     cores = np.where(classes.serverless == 1, 0.0, classes.cores * classes.count)
-    return [float((classes.idle_w * classes.count).sum()), float(cores.sum()), float(state.nodes.device_n.sum())]
+    idle_w = float((classes.idle_w * classes.count).sum())
+    return [idle_w, float(cores.sum()), float(state.nodes.device_n.sum()), levels.pace_spread(cluster)]
 
 
 def prepare(state: Any, cluster: Cluster) -> None:
     """Lay out the idle watts; set when nodes go to sleep, unless the cluster file or the run says when."""
     classes = state.classes
-    view.lay_out(state, NOTES, idle_w=totals(state), kept=np.zeros(pricing.SIZE))
+    view.lay_out(state, NOTES, idle_w=totals(state, cluster), kept=np.zeros(pricing.SIZE))
     saved_w = classes.idle_w - classes.sleep_w
     lost_j = (classes.wake_s + classes.enter_s) * classes.wake_w
     if state.params[DIAL.wait] == np.inf:

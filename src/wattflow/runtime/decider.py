@@ -20,6 +20,7 @@ from wattflow.live import Engine, Kind, fork, journal
 from wattflow.live.protocol import Step, Why
 from wattflow.model.errors import BrokenPolicy
 from wattflow.model.workflow import Function, Variant
+from wattflow.policy import registry
 from wattflow.policy.base import Policy
 from wattflow.policy.weighted import packed
 from wattflow.runtime import facts
@@ -281,8 +282,8 @@ class JournaledEngine:
         """Go on from a snapshot."""
         self.engine, notes = fork.load(path)
         self.shield = notes.get(SHIELD, {})
-        # Before the journal is replayed, whose calls it decides. What it notes follows from the nodes alone.
-        if self.engine.policy.name.partition(":")[0] == KEEPER:
+        # Before the journal is replayed, whose calls it decides. What these note follows from the nodes alone.
+        if self.engine.policy.name.partition(":")[0] in (KEEPER, registry.SHIELDED):
             fork.note_anew(self.engine)
 
     def _call(self, name: str, *arguments: Any, **fields: Any) -> Any:

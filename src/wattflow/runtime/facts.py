@@ -201,8 +201,13 @@ def _levels(told: m.Device, power: DeviceProfile) -> DeviceLevels:
     """Return what can be set, and what it does to the functions of which that is known."""
     clocks, full_w = tuple(told.clocks_mhz), power.at(1.0)
     idle_share = power.idle_w / full_w if full_w > 0 else 0.0
-    rows = []
+    rows = [
+        FunctionLevels(function, tuple(costs.seconds), tuple(costs.joules))
+        for function, costs in told.responses.items()
+    ]
     for function, share in told.compute_bound.items():
+        if function in told.responses:
+            continue
         # Of a device whose functions are all alike this one is a row: seconds and joules by the clock.
         alike = DeviceLevels("clock_mhz", clocks, compute_share=share)
         costs = [alike.cost(function, level, idle_share) or (1.0, 1.0) for level in range(len(clocks))]

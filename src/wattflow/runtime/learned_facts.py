@@ -204,6 +204,9 @@ class LevelLearning:
     def trial_mhz(self, function: str, device: m.Device, number: int) -> float:
         """Return the clock that this attempt is to try; 0 for none."""
         seen = len(self._of_function(function, device.model).full_s)
+        # With a profile there is nothing left to learn.
+        if function in device.responses:
+            return 0.0
         if device.sharing != "exclusive" or seen < ENOUGH_RUNS or number % GPU_EVERY or len(device.clocks_mhz) <= TRIED:
             return 0.0
         return device.clocks_mhz[TRIED]
@@ -410,7 +413,9 @@ class Learning:
         attempt.slow_down(placement, node)
         lease, flow = attempt.lease, attempt.task.workflow
         late = flow.about.get("deadline_s") is not None or attempt.task.spec.deadline_s is not None
-        if lease.level is None and not late and 0 <= lease.device < len(node.devices):
+        # A policy that uses no levels, or was told not to, has no use for what a slower run would teach.
+        useful = any(self._decider.engine.policy.settings.frequencies)
+        if useful and lease.level is None and not late and 0 <= lease.device < len(node.devices):
             tried = self.levels.trial_mhz(attempt.task.spec.function_name, node.devices[lease.device], lease.fence)
             if tried > 0:
                 attempt.lease = msgspec.structs.replace(lease, level=m.Level("clock_mhz", tried))

@@ -11,14 +11,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from wattflow.levels.clock_grid import grid
+from wattflow.levels.clock_grid import gpu_grid, grid
+from wattflow.levels.function_profile import FunctionProfile
 from wattflow.levels.holder import Holder
 from wattflow.levels.port import Knob, LevelRefused
 from wattflow.runtime import messages as m
+from wattflow.runtime.level_profiles import with_responses
 
 log = logging.getLogger(__name__)
 LOOK_S, SILENT_S, TRY_AGAIN_S = 0.5, 3.0, 300.0
@@ -31,10 +33,16 @@ class AgentLevels:
 
     Args:
         now: A clock that never goes back.
+        profiles: What was measured of functions on GPUs like those here.
     """
 
-    def __init__(self, holder: Holder | None = None, now: Callable[[], float] = time.monotonic) -> None:
-        self._holder, self._now, self._heard_s = holder, now, now()
+    def __init__(
+        self,
+        holder: Holder | None = None,
+        now: Callable[[], float] = time.monotonic,
+        profiles: Sequence[FunctionProfile] = (),
+    ) -> None:
+        self._holder, self._now, self._heard_s, self._profiles = holder, now, now(), profiles
         self._turning = asyncio.Lock()
         self._orders: dict[tuple[int, str], float] = {}
         self._wanted: dict[tuple[int, str], dict[int, float]] = {}
@@ -44,7 +52,7 @@ class AgentLevels:
     def describe(self, node: m.Node) -> m.Node:
         """Say with the node what can be set on it now."""
         devices = [
-            msgspec.structs.replace(device, clocks_mhz=self._clocks(number))
+            with_responses(msgspec.structs.replace(device, clocks_mhz=self._clocks(number)), self._profiles)
             for number, device in enumerate(node.devices)
         ]
         caps = bool(self._knobs(-1, "cap_w"))
@@ -148,7 +156,8 @@ class AgentLevels:
         knobs = self._knobs(device, "clock_mhz")
         if not knobs:
             return []
-        return grid(max(knob.low for knob in knobs), min(knob.high for knob in knobs))
+        offered = grid if device < 0 else gpu_grid
+        return offered(max(knob.low for knob in knobs), min(knob.high for knob in knobs))
 
     async def _turn(self, device: int, kind: str) -> None:
         """Bring knobs to what is wanted now. What is refused leaves full clock, and is not tried again for a while."""

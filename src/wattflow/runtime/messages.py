@@ -28,6 +28,7 @@ Fence = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Bytes = Annotated[int, Meta(ge=0, le=2**60)]
 Cpus = Annotated[float, Meta(gt=0, le=1e5)]
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
+Times = Annotated[float, Meta(gt=0, le=1e6)]
 LONGEST_S = 1e12
 """More than any time that a message may name."""
 Joules = Annotated[float, Meta(ge=-1e18, le=1e18)]
@@ -220,12 +221,20 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
     level: Level | None = None
 
 
+class LevelCosts(Struct, frozen=True):
+    """Seconds and joules of a function at each clock of a device, over those at full clock: as a profile has them."""
+
+    seconds: Annotated[list[Times], Meta(min_length=1, max_length=32)]
+    joules: Annotated[list[Times], Meta(min_length=1, max_length=32)]
+
+
 class Device(Struct, frozen=True, omit_defaults=True):
     """A GPU or FPGA of a node, as its agent found it; watts where somebody knows or guesses them.
 
     ``busy`` and ``watts`` are the points of its curve over the busy share; without them ``idle_w`` and ``full_w`` are.
     ``clocks_mhz`` are the ceilings that its agent can set, falling, the first of them full; empty: none.
-    ``compute_bound`` is the part of a function's time that follows the clock, where that is known.
+    ``compute_bound`` is the part of a function's time that follows the clock, where that is known; ``responses`` are
+    what was measured there, which goes before it.
     """
 
     kind: Literal["gpu", "fpga"]
@@ -244,6 +253,7 @@ class Device(Struct, frozen=True, omit_defaults=True):
     provenance: Literal["measured", "attributed", "modelled", "guessed"] = "modelled"
     clocks_mhz: Annotated[list[Seconds], Meta(max_length=32)] = []
     compute_bound: dict[str, Annotated[float, Meta(ge=0, le=1)]] = {}
+    responses: dict[str, LevelCosts] = {}
 
 
 class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):

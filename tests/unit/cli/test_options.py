@@ -345,3 +345,11 @@ def test_a_machine_is_measured_beside_a_load_where_that_was_asked(
     monkeypatch.setattr(machine_commands, "_measure", measure)
     assert "enough was seen" in typed("machine", "profile", str(tmp_path / "p.json"), "--virtual", *words, code=2)
     assert seen == [bool(words)]
+
+
+def test_profiles_of_levels_need_levels(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    (tmp_path / "token").chmod(0o600)
+    said = typed("server", "agent", "--server", "http://127.0.0.1:1", "--token-file", str(tmp_path / "token"),
+                 "--level-profile", "copy.json", code=2)  # fmt: skip
+    assert "without --levels none is set here" in said

@@ -42,3 +42,33 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *count, Process *f
     found[0] = (Process){(unsigned)s.pid, 0, 0, 0};
     return 0;
 }
+/* What a meter and an agent ask for: joules since the first question, 122 W and the cube of the clock (a process on it
+   or not), in a file beside the other; a name, memory and load. */
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+int nvmlDeviceGetTotalEnergyConsumption(void *h, unsigned long long *mj) {
+    char path[4096];
+    struct timespec now;
+    double last = 0, joules = 0, share;
+    State s = load();
+    snprintf(path, sizeof path, "%s.joules", getenv("PLAYED_NVML"));
+    FILE *f = fopen(path, "a+");
+    if (!f) return 999;
+    flock(fileno(f), LOCK_EX); /* until it is closed: several processes read the meter */
+    rewind(f);
+    if (fscanf(f, "%lf %lf", &last, &joules) != 2) last = 0;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    double at = now.tv_sec + now.tv_nsec * 1e-9;
+    share = (s.lock && !s.deaf ? s.lock : 1980) / 1980.0;
+    if (last > 0) joules += (at - last) * (122.0 + 400.0 * share * share * share);
+    if (ftruncate(fileno(f), 0) || fprintf(f, "%.6f %.6f\n", at, joules) < 0) return 999;
+    fclose(f);
+    *mj = (unsigned long long)(joules * 1e3);
+    return 0;
+}
+int nvmlDeviceGetName(void *h, char *name, unsigned length) { snprintf(name, length, "Played GPU"); return 0; }
+int nvmlSystemGetDriverVersion(char *version, unsigned length) { snprintf(version, length, "0"); return 0; }
+int nvmlDeviceGetEnforcedPowerLimit(void *h, unsigned *mw) { *mw = load().limit; return 0; }
+typedef struct { unsigned gpu, memory; } Load;
+int nvmlDeviceGetUtilizationRates(void *h, Load *found) { *found = (Load){90, 20}; return 0; }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import shutil
 import signal
@@ -85,6 +86,48 @@ def test_a_lock_that_is_ignored_is_noticed(holder: Holder, state: Path, monkeypa
     with pytest.raises(LevelRefused, match="1305 MHz was ignored: 1980 MHz is read back"):
         holder.set(CLOCK, 1305.0)
     assert numbers(state)[1] == 0
+
+
+def test_a_card_that_forgets_its_lock_is_told_and_held_no_more(holder: Holder, state: Path) -> None:
+    holder.set(CLOCK, 1305.0)
+    state.write_text("700000 0 0 0\n")  # a reset of the driver
+    assert holder.check() == {CLOCK: "it is 1980 MHz now, not 1305 MHz"}
+    assert holder.check() == {} and not holder.notes.all() and numbers(state) == [700_000, 0, 0, 0]
+
+
+class Nonsense(SettingDriver):
+    """A card whose answers are no numbers from some time on."""
+
+    __slots__ = ("failed",)
+    failed: bool
+
+    def nvmlDeviceGetClockInfo(self, handle: object, clock: int) -> int:
+        return math.nan if self.failed else super().nvmlDeviceGetClockInfo(handle, clock)  # type: ignore[return-value]
+
+    def nvmlDeviceGetPowerManagementLimit(self, handle: object) -> int:
+        return math.nan if self.failed else super().nvmlDeviceGetPowerManagementLimit(handle)  # type: ignore[return-value]
+
+    def nvmlDeviceGetPowerManagementLimitConstraints(self, handle: object) -> list[int]:
+        return [math.nan, math.nan] if self.failed else [200_000, 700_000]  # type: ignore[list-item]
+
+
+def test_nan_of_nvml_is_no_answer_and_leaves_nothing_behind(
+    library: Path, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wattflow.levels.holder.SETTLE_S", 0.0)
+    calls = Nonsense(ctypes.CDLL(str(library)))
+    calls.failed = False
+    holder = Holder([NvmlActuator(calls)], tmp_path / "notes", watched=False)
+    holder.set(LIMIT, 400.0)
+    calls.failed = True
+    # Held: told, and given back to what it was.
+    assert holder.check() == {LIMIT: "it cannot be read any more"}
+    for knob, told in ((CLOCK, "nothing is read back"), (LIMIT, "cannot be read")):
+        with pytest.raises(LevelRefused, match=told):
+            holder.set(knob, 1305.0 if knob == CLOCK else 400.0)
+    assert numbers(state)[:2] == [700_000, 0] and not holder.notes.all()
+    # From the first moment on: nothing that could be set.
+    assert [knob.id for knob in NvmlActuator(calls).knobs()] == [CLOCK]
 
 
 def test_the_watchdog_lifts_a_lock_after_sigkill(library: Path, state: Path, tmp_path: Path) -> None:

@@ -144,6 +144,16 @@ def test_a_foreign_process_that_comes_later_gets_the_device_at_full_clock(tmp_pa
     assert "process 1 of somebody else came" in holder.check()["gpu-0.cap_w"] and device.asked == [400.0, 400.0]
 
 
+def test_nothing_is_set_any_more_once_everything_was_given_back(tree: Path, tmp_path: Path) -> None:
+    holder = Holder([sysfs.cpufreq(tree)], tmp_path / "notes", watched=False)
+    holder.set("cpu-policy0.clock_mhz", 1200.0)
+    holder.close()
+    # As a thread of an agent that was stopped while the server's order was on its way.
+    with pytest.raises(LevelRefused, match="its holder is closed"):
+        holder.set("cpu-policy0.clock_mhz", 1200.0)
+    assert ceiling_khz(tree) == FULL_KHZ and not list((tmp_path / "notes").glob("*.json"))
+
+
 def test_levels_off_is_one_switch(holder: Holder, tree: Path) -> None:
     holder.set(KNOB, 2000.0)
     holder.notes.switch(on=False)

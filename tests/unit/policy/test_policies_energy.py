@@ -470,6 +470,12 @@ def test_nobody_waits_under_wattflow(family: str) -> None:
 # Levels
 
 
+def test_the_spread_of_the_pace_is_that_of_seconds_over_cores() -> None:
+    assert levels.pace_spread(Cluster("alike", (node("a"), node("b")))) == 0.0
+    # Two cores at 1 s and two at 2 s of a second's work: half a second about 1.5.
+    assert levels.pace_spread(Cluster("two", (node("a", 2), node("b", 2, speed=0.5)))) == pytest.approx(1 / 3)
+
+
 def test_levels_of_a_diamond() -> None:
     workload = jobs([1, 10, 2, 1], edges=edges((0, 1), (0, 2), (1, 3), (2, 3)))
     found = levels.levels(workload, Cluster("one", (node("a", speed=2.0),)))

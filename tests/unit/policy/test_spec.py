@@ -76,8 +76,12 @@ def test_settings_that_do_not_exist_name_those_that_do() -> None:
 def test_levels_are_off_or_as_the_policy_has_them() -> None:
     assert registry.load("wattflow").settings.frequencies == (0, 1, 2)
     assert registry.load("wattflow:levels=off").settings.frequencies == (0,)
-    with pytest.raises(InvalidInput, match="levels is off or not written, not 'on'"):
-        registry.load("wattflow:levels=on")
+    assert registry.load("wattflow:levels=5").settings.frequencies == (0, 1, 2, 3, 4)
+    for many in ("on", "1", "9", "-2", "2.0", ""):
+        with pytest.raises(InvalidInput, match=r"levels is off, or how many are looked at \(2 to 8\), not"):
+            registry.load(f"wattflow:levels={many}")
+    with pytest.raises(InvalidInput, match="fifo uses no levels, so levels can only be off"):
+        registry.load("fifo:levels=4")
 
 
 def test_the_queue_may_go_by_latest_start() -> None:

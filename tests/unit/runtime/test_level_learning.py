@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from wattflow.runtime import facts
@@ -129,3 +130,22 @@ def test_a_restart_knows_what_was_learned_and_goes_on_learning(tmp_path: Path) -
         assert [key for key in settings if "H200" in key] == [KEPT_AS + '["f","H200"]'], "one row of a function"
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize(("policy", "tried"), [("wattflow", True), ("wattflow:levels=off", False), ("fifo", False)])
+def test_a_slower_run_is_tried_only_where_the_policy_uses_levels(policy: str, tried: bool, tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path, policy)
+        service.announce(NODE)
+        for n in range(ENOUGH_RUNS + EVERY):
+            await ran(service, driver.leases, f"a{n}", 10.0, used(None))
+        asked = [one.level for one in driver.leases if one.level is not None]
+        assert [one.value for one in asked] == ([1600.0] if tried else [])
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_a_function_with_a_profile_is_not_tried() -> None:
+    known = msgspec.structs.replace(CARD, responses={"f": m.LevelCosts([1.0, 1.1, 1.2], [1.0, 0.9, 0.8])})
+    assert not any(learned().trial_mhz("f", known, number) for number in range(2 * EVERY))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wattflow.model.cluster import Cluster, Device, DeviceLevels, FunctionLevels, Node
+from wattflow.model.cluster import Cluster, Device, DeviceLevels, Frequency, FunctionLevels, Node
 from wattflow.model.profile import DeviceProfile, PowerProfile
 from wattflow.model.run import Run
 from wattflow.model.workflow import Function, Task, Variant, Workflow
@@ -142,3 +142,20 @@ def test_levels_off_equals_a_device_without_levels() -> None:
     bare = simulate(jobs, gpus(None), registry.load("wattflow"), options=options)
     assert off.attempts.tobytes() == bare.attempts.tobytes()
     assert off.total_j == bare.total_j
+
+
+def on_cores(other: float) -> Cluster:
+    """A node with levels, and one that is so much slower."""
+    power = PowerProfile((0.0, 1.0), (50.0, 150.0))
+    quick = Node("quick", 1, 1 << 34, power=power, frequencies=(Frequency(), Frequency(0.8, 0.61)))
+    return Cluster("two", (quick, Node("other", 1, 1 << 34, power=power, speed=1 / other)))
+
+
+@pytest.mark.parametrize(("other", "ends_s"), [(2.7, 125.0), (1.0, 100.0)])
+def test_where_cores_differ_a_scheduler_that_does_not_look_is_later_than_a_mean_path(
+    other: float, ends_s: float
+) -> None:
+    # Of 185 s on the mean core the task takes 100 s, and 125 s at the lower clock. A fifth of that and 16 % of the
+    # path would leave 21 s of 25; three tenths of the spread of the pace (46 %) are its due, so it may.
+    jobs = Workload.of([Workflow("w", (Task("t", "t", "f", 100.0, (Variant(cores=1.0),)),))])
+    assert simulate(jobs, on_cores(other), "wattflow").end_s_by_task().tolist() == pytest.approx([ends_s])
