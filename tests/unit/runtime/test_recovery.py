@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from wattflow.live import Engine
+from wattflow.live.protocol import Ended, Outcome
 from wattflow.model.errors import InvalidInput
 from wattflow.runtime import compaction
 from wattflow.runtime import messages as m
@@ -134,6 +135,24 @@ def test_ends_are_told_after_a_restart_as_they_were_before(tmp_path: Path) -> No
         await closed(service, writer)
         service, _, writer = await opened(tmp_path)
         assert (await service.outcomes("w", 0, 0)).outcomes == before
+        await closed(service, writer)
+
+    asyncio.run(body())
+
+
+def test_the_end_of_a_task_counts_once_and_that_of_one_nobody_knows_not_at_all(tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        await service.submit(m.Submission(workflow="w", tasks=[task("a"), task("b")]), "me")
+        service.announce(NODE)
+        await service.stored()
+        service.ended(m.Ended(fence=driver.leases[0].fence, outcome="done"))
+        await service.stored()
+        open_now = service.workflows["w"].open
+        assert (open_now, service.tasks[driver.leases[0].task].state) == (1, "done")
+        for tag in (driver.leases[0].task, 999):
+            assert service._end_task(Ended(0, tag, Outcome.CANCELLED), 1.0) == []
+        assert service.workflows["w"].open == open_now and service.tasks[driver.leases[0].task].state == "done"
         await closed(service, writer)
 
     asyncio.run(body())
