@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from kuberig import volcano
@@ -27,7 +27,7 @@ CLAIMS = QUICK_LEASE + "[shared]\nclaim = true\nsettle_s = 3\nrelease_s = 6\n"
 
 
 @pytest.fixture(scope="module")
-def beside() -> Iterator[Cluster]:
+def started() -> Iterator[Cluster]:
     """Volcano over eight nodes of four cores; no kube-scheduler."""
     rig = Rig.start(Options(scheduler=False), die_with_parent=True)
     try:
@@ -41,10 +41,22 @@ def beside() -> Iterator[Cluster]:
         rig.stop()
 
 
-def template(scheduler: str, seconds: float, **notes: str) -> JSON:
-    """The pods of a job, of one core each."""
+@pytest.fixture
+def beside(started: Cluster) -> Iterator[Cluster]:
+    """The same with nothing on it, before each test."""
+    yield started
+    api = started.api
+    for one in api.items(JOBS):
+        api.request("DELETE", f"{JOBS}/{one['metadata']['name']}?propagationPolicy=Background")
+    until(lambda: not api.items(JOBS), "its jobs stay")
+    api.request("DELETE", f"{PODS}?gracePeriodSeconds=0")
+    api.await_none(PODS, 120)
+
+
+def template(scheduler: str, seconds: float, cpu: str = "1", **notes: str) -> JSON:
+    """The pods of a job."""
     about = {"annotations": {"rig.wattflow.io/seconds": str(seconds), **notes}}
-    return {"metadata": about, "spec": pod("any", "1", scheduler)["spec"]}
+    return {"metadata": about, "spec": pod("any", cpu, scheduler)["spec"]}
 
 
 def of_job(api: Api, name: str) -> list[JSON]:
@@ -57,20 +69,21 @@ def told(one: JSON) -> str:
     return str(said[0].get("message", "")) if said else ""
 
 
-def clean(api: Api, *jobs: str) -> None:
-    for name in jobs:
-        api.request("DELETE", f"{JOBS}/{name}?propagationPolicy=Background")
-    api.request("DELETE", f"{PODS}?gracePeriodSeconds=0")
-    api.await_none(PODS, 120)
+def until(true: Callable[[], bool], what: str) -> None:
+    ends = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < ends, what
+        time.sleep(0.1)
 
 
 def test_both_fill_the_same_nodes_at_once_without_overcommit(beside: Cluster) -> None:
     """Half of what is asked fits: gangs of two by Volcano, single pods by us."""
-    api, gangs = beside.api, [f"gang{i}" for i in range(16)]
+    api = beside.api
     with OurScheduler(beside.own(), text=CLAIMS):
-        for i, name in enumerate(gangs):
-            api.create(JOBS, volcano.job(name, 2, 2, template(THEIRS, 600)))
+        for i in range(NODES * CORES // 2):
+            api.create(JOBS, volcano.job(f"gang{i}", 2, 2, template(THEIRS, 600)))
             api.create_many(PODS, [pod(f"ours{2 * i + j}", "1", OURS) for j in (0, 1)])
+            time.sleep(0.5)  # Volcano decides once a second: both have something under way all along
         ends, most, by = time.monotonic() + 180, Counter[str](), Counter[str]()
         while sum(by.values()) < NODES * CORES and time.monotonic() < ends:
             found = api.items(PODS)
@@ -82,40 +95,34 @@ def test_both_fill_the_same_nodes_at_once_without_overcommit(beside: Cluster) ->
     assert set(most.values()) == {1000 * CORES} and len(most) == NODES, most
     assert min(by[THEIRS], by[OURS]) >= 4, by
     print(f"bound by each: {dict(by)}")
-    clean(api, *gangs)
 
 
 def test_a_job_of_its_that_names_us_is_placed_by_us_and_ends(beside: Cluster) -> None:
     api = beside.api
     with OurScheduler(beside.own()):
         api.create(JOBS, volcano.job("named", 3, 1, template(OURS, 2)))
-        ends = time.monotonic() + 120
-        while volcano.phase(api, "default", "named") != "Completed":
-            assert time.monotonic() < ends, (volcano.phase(api, "default", "named"), of_job(api, "named"))
-            time.sleep(0.2)
+        until(lambda: volcano.phase(api, "default", "named") == "Completed", "it did not end")
         made = of_job(api, "named")
         assert len(made) == 3 and all("wattflow.io/decision" in one["metadata"]["annotations"] for one in made)
-    clean(api, "named")
 
 
 def test_its_pods_start_together_by_our_annotations_alone(beside: Cluster) -> None:
-    """Two of three fit: minAvailable is Volcano's own and told not to be read; our gang holds all three back."""
+    """Its queue has room for all; the nodes have it for two pods of three, later for three of four."""
     api = beside.api
-    api.create_many(PODS, [pod(f"fills{i}", str(CORES), THEIRS) for i in range(NODES - 1)])
-    api.create(PODS, pod("leaves-two", "2", THEIRS))
-    api.await_each(PODS, bound, NODES, 120)
+    api.create_many(PODS, [pod(f"fills{i}", "3", THEIRS) for i in range(NODES - 1)])
+    api.await_each(PODS, bound, NODES - 1, 120)
     gang = {"wattflow.io/gang": "whole", "wattflow.io/gang-size": "3"}
     with OurScheduler(beside.own()):
-        api.create(JOBS, volcano.job("whole", 3, 3, template(OURS, 600, **gang)))
-        api.await_each(PODS, lambda one: one["metadata"]["name"].startswith("whole") and bool(told(one)), 3, 120)
-        assert not any(map(bound, of_job(api, "whole")))
-        api.delete(f"{PODS}/leaves-two", grace_s=0)
-        api.await_each(PODS, lambda one: one["metadata"]["name"].startswith("whole") and bound(one), 3, 120)
-        api.create(PODS, pod("again", "1", THEIRS))  # the fourth core
-        api.await_one(PODS, "again", bound, 120)
+        api.create(JOBS, volcano.job("whole", 3, 3, template(OURS, 600, "2", **gang)))
+        until(lambda: len([one for one in of_job(api, "whole") if told(one)]) == 3, "not all were told")
+        assert not any(map(bound, of_job(api, "whole"))), "all or none"
         api.delete(f"{PODS}/fills0", grace_s=0)
-        api.create(JOBS, volcano.job("apart", 6, 6, template(OURS, 600)))
-        api.await_each(PODS, lambda one: one["metadata"]["name"].startswith("apart") and bound(one), 4, 120)
-        said = [one["note"] for one in api.items("/apis/events.k8s.io/v1/namespaces/default/events")]
-        assert any("scheduling.k8s.io/group-name is not read" in one for one in said), said
-    clean(api, "whole", "apart")
+        until(lambda: all(map(bound, of_job(api, "whole"))), "the third has room now")
+        api.delete(f"{PODS}/fills1", grace_s=0)
+        api.create(JOBS, volcano.job("apart", 4, 4, template(OURS, 600, "2")))
+        until(lambda: len([one for one in of_job(api, "apart") if bound(one)]) == 3, "minAvailable is not ours to read")
+
+        def notes() -> list[str]:
+            return [one["note"] for one in api.items("/apis/events.k8s.io/v1/namespaces/default/events")]
+
+        until(lambda: any("scheduling.k8s.io/group-name is not read" in one for one in notes()), "it was not told")

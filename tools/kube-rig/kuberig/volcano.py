@@ -47,12 +47,16 @@ def start(rig: Rig) -> None:
     folder.mkdir()
     configuration = folder / "scheduler.conf"
     configuration.write_text(_CONFIGURATION)
-    more = {"scheduler": [f"--scheduler-conf={configuration}", "--cache-dumper=false"]}
+    more = {
+        "scheduler": [f"--scheduler-conf={configuration}", "--cache-dumper=false"],
+        # flows are defined elsewhere, and every controller waits for the definitions of all that are on
+        "controller-manager": ["--controllers=*,-sharding-controller,-jobflow-controller,-jobtemplate-controller"],
+    }
     for name in ("controller-manager", "scheduler"):
         (health,) = free_ports(1)
         words = [program(name), f"--kubeconfig={rig.kubeconfig}", "--leader-elect=false", "--enable-healthz"]
         words += [f"--healthz-address=127.0.0.1:{health}", "--kube-api-qps=500", "--kube-api-burst=1000"]
-        process = rig.processes.start(f"volcano-{name}", [*words, *more.get(name, [])])
+        process = rig.processes.start(f"volcano-{name}", [*words, *more[name]])
         until_ready(process, lambda at=health: _healthy(at), 120)
 
 
