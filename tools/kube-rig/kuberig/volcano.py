@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import urllib.error
 import urllib.request
 
@@ -54,10 +55,10 @@ def start(rig: Rig) -> None:
     }
     for name in ("controller-manager", "scheduler"):
         (health,) = free_ports(1)
-        words = [program(name), f"--kubeconfig={rig.kubeconfig}", "--leader-elect=false", "--enable-healthz"]
+        words = [str(program(name)), f"--kubeconfig={rig.kubeconfig}", "--leader-elect=false", "--enable-healthz"]
         words += [f"--healthz-address=127.0.0.1:{health}", "--kube-api-qps=500", "--kube-api-burst=1000"]
         process = rig.processes.start(f"volcano-{name}", [*words, *more[name]])
-        until_ready(process, lambda at=health: _healthy(at), 120)
+        until_ready(process, functools.partial(_healthy, health), 120)
 
 
 def job(name: str, count: int, least: int, template: JSON) -> JSON:
