@@ -3,7 +3,7 @@
 Each part is a run of its own (`--part stateful --seed 3 --sequences 60`); without one, all are run, and one that has a
 portion against the same sources already is not run again, so a run that was cut short goes on where it stopped
 (`--again` runs all anew). The end prints a line for every row of the table, measured in the portions of the same
-sources or said not to be.
+sources or said not to be: also after a part that failed, which costs its own rows alone and the exit code.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -135,7 +136,9 @@ SEQUENCES = 300
 def _done(name: str, known: Sequence[Portion]) -> bool:
     """Tell whether a part's portions against these sources are enough for its row."""
     own = [one for one in known if one.part == name and one.sources == SOURCES]
-    return sum(one.counts.get("sequences", 0) for one in own) >= SEQUENCES if name == "stateful" else bool(own)
+    if name == "stateful":
+        return sum(one.counts.get("sequences", 0) for one in own) >= SEQUENCES
+    return any(one.worst for one in own)  # one that brought no figure is tried again
 
 
 def figure(name: str, value: float | None, unit: str, goal: str, ok: bool) -> None:
@@ -162,7 +165,7 @@ def report(record: Path) -> None:
     found = summed.get("curves")
     off = max(found.worst.values()) if found is not None else None
     figure("curves_off_at_most", off, "%", "≤5", off is not None and off <= 5)
-    _rig_lines({one.part: one.worst for one in known if one.part in ON_RIG})
+    _rig_lines({one.part: one.worst for one in known if one.part in ON_RIG and one.worst})
     for one in summed.values():
         for failure in one.failures[:5]:
             print(f"failure {one.part}: {failure[:600]}")
@@ -226,13 +229,28 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="run parts that have been measured, too")
     parser.add_argument("--record", type=Path, default=RECORD)
     options = parser.parse_args()
+    failed: list[str] = []
+    try:
+        for name in [options.part] if options.part else PARTS:
+            done = not options.part and not options.again and _done(name, trust_tally.read(options.record))
+            if name != "report" and not done and not _ran(name, options):
+                failed.append(name)
+    finally:
+        report(options.record)
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def _ran(name: str, options: argparse.Namespace) -> bool:
+    """Run one part and record its portion; tell whether it came to its end."""
     limits = {"stateful": 12.0, "sleep": 12.0, "offline": 12.0}
-    for name in [options.part] if options.part else PARTS:
-        done = not options.part and not options.again and _done(name, trust_tally.read(options.record))
-        if name != "report" and not done:
-            chosen = argparse.Namespace(**(vars(options) | {"minutes": options.minutes or limits.get(name, 0.0)}))
-            trust_tally.recorded(options.record, PARTS[name](chosen))
-    report(options.record)
+    chosen = argparse.Namespace(**(vars(options) | {"minutes": options.minutes or limits.get(name, 0.0)}))
+    try:
+        trust_tally.recorded(options.record, PARTS[name](chosen))
+    except (Exception, SystemExit):  # whatever it was: the other rows do not depend on it
+        print(f"{name} failed:", traceback.format_exc(), sep="\n", flush=True)
+        return False
+    return True
 
 
 if __name__ == "__main__":

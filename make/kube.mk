@@ -27,6 +27,11 @@ test-kueue: $(BIN)/.dev kube-rig ## Beside a real Kueue: gates, quotas, its topo
 	$(KUBERIG) build kueue
 	WATTFLOW_KUEUE=1 $(BIN)/pytest -n 0 tests/cluster/test_kueue.py
 
+.PHONY: test-volcano
+test-volcano: $(BIN)/.dev kube-rig ## Beside a real Volcano on the same nodes: no overcommit, its jobs placed by us, gangs (builds it: ten minutes)
+	$(KUBERIG) build volcano
+	WATTFLOW_VOLCANO=1 $(BIN)/pytest -n 0 tests/cluster/test_volcano.py
+
 .PHONY: test-versions
 OTHER_KUBE ?= 1.35.8
 OTHER_ARGO ?= 3.6.12

@@ -28,6 +28,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return True  # `make test-karpenter` builds it first: what runs must not depend on what was built before
     if collection_path.name == "test_kueue.py" and not os.environ.get("WATTFLOW_KUEUE"):
         return True  # likewise `make test-kueue`
+    if collection_path.name == "test_volcano.py" and not os.environ.get("WATTFLOW_VOLCANO"):
+        return True  # likewise `make test-volcano`
     return None if named else True
 
 

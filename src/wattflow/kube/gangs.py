@@ -17,6 +17,8 @@ GANG, SIZE, STARTED = f"{tenant.PREFIX}gang", f"{tenant.PREFIX}gang-size", f"{te
 """The third is written by the binding: when the newest of those that started together was made."""
 MOST = 10_000
 """Pods of one gang."""
+POD_GROUP = "scheduling.k8s.io/group-name"
+"""Volcano's word for a gang; its size stands in an object of Volcano's, which is not read."""
 
 
 @dataclass(slots=True)

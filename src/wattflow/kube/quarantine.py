@@ -60,9 +60,9 @@ class Aside:
             self.binder.event_of(kind, metadata, "Warning", _REASON, why)
 
     def unread(self, kind: str, metadata: objects.Metadata) -> None:
-        """Tell of annotations of ours that cannot be read."""
+        """Tell of annotations of ours that cannot be read, and of a gang in another's words."""
         notes: Mapping[str, str] = metadata.annotations
-        if any(key.startswith(tenant.PREFIX) for key in notes):
+        if any(key.startswith(tenant.PREFIX) or key == gangs.POD_GROUP for key in notes):
             for what in unread(notes):
                 self.of(kind, metadata, what)
 
@@ -97,3 +97,5 @@ def unread(notes: Mapping[str, str]) -> Iterator[str]:
     for key, (reads, what) in readers.items():
         if key in notes and not reads(notes[key]):
             yield f"{key} is {notes[key][:60]!r}, not {what}: it is left out"
+    if gangs.POD_GROUP in notes and gangs.GANG not in notes:
+        yield f"{gangs.POD_GROUP} is not read: only {gangs.GANG} and {gangs.SIZE} let its pods start together"

@@ -14,7 +14,7 @@ from wattflow.kube import objects
 from wattflow.kube.book import Book
 from wattflow.kube.client import Client
 from wattflow.kube.dra import cel
-from wattflow.kube.dra.claim_writer import GUARD, ClaimWriter
+from wattflow.kube.dra.claim_writer import GROUP, GUARD, ClaimWriter
 from wattflow.kube.dra.device_ledger import Devices
 from wattflow.kube.dra.device_objects import DeviceClass, ResourceClaim, ResourceSlice
 from wattflow.kube.engine_decider import EngineDecider
@@ -22,7 +22,7 @@ from wattflow.kube.filters import feasible
 from wattflow.kube.filters.snapshot import Snapshot
 
 from .making import node, pod
-from .small_api import SmallApi, small_api
+from .small_api import SmallApi, refusal, small_api
 
 DRIVER = "gpu.example.com"
 
@@ -496,3 +496,26 @@ def test_a_claim_that_cannot_be_read_any_more_ends_nothing() -> None:
             assert "could not be written" in str(await write(writer, book, "uid-p"))
 
     asyncio.run(whole())
+
+
+def test_an_api_server_without_devices_is_told_once_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("wattflow.kube.dra.claim_writer._LOOK_S", 0.01)
+
+    async def whole() -> None:
+        async with writing() as (api, book, writer):
+            book.cluster.devices = None
+            book.on_pod("ADDED", wants("p", "c"))
+            api.items |= {f"{GROUP}/{kind}": {} for kind in ("resourceclaims", "resourceslices", "deviceclasses")}
+            api.faults += [(GROUP, lambda: refusal(404, "NotFound"))] * 5
+            task = asyncio.create_task(writer.run(lambda: False))
+            async with asyncio.timeout(30):
+                while book.cluster.devices is None:
+                    await asyncio.sleep(0.01)
+            task.cancel()
+
+    asyncio.run(whole())
+    assert [one.getMessage() for one in caplog.records if "resource.k8s.io" in one.getMessage()] == [
+        "resource.k8s.io/v1 is not served (Kubernetes 1.34 or later): pods with claims wait"
+    ]

@@ -69,6 +69,13 @@ def test_a_gang_whose_size_cannot_be_read_is_none_and_is_told(text: str) -> None
     assert told.startswith(f"{gangs.SIZE} is ") and len(told) < 200
 
 
+def test_a_gang_in_words_of_volcano_is_named_as_not_read_unless_ours_stand_beside() -> None:
+    notes = {gangs.POD_GROUP: "job-1"}
+    (told,) = quarantine.unread(notes)
+    assert told.startswith(f"{gangs.POD_GROUP} is not read") and gangs.GANG in told
+    assert not list(quarantine.unread(notes | {gangs.GANG: "g", gangs.SIZE: "2"}))
+
+
 def test_requests_of_a_hostile_pod_stay_within_64_bits() -> None:
     one = pod("p", containers=[{"name": str(i), "resources": {"requests": {"memory": "1e40"}}} for i in range(4)])
     assert accounting.pod_requests(one)["memory"] < 2**63

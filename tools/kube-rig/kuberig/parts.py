@@ -18,11 +18,13 @@ HELM = "3.19.0"
 VERSITYGW = "1.8.0"
 KARPENTER = "1.14.1"
 KUEUE = "0.16.1"
+VOLCANO = "1.14.1"
 
 HERE = Path(__file__).resolve().parents[1]
 ARGO_MODULE = f"github.com/argoproj/argo-workflows/v{ARGO.split('.')[0]}"
 KARPENTER_MODULE = "sigs.k8s.io/karpenter"
 KUEUE_MODULE = "sigs.k8s.io/kueue"
+VOLCANO_MODULE = "volcano.sh/volcano"
 _STAMP = "k8s.io/component-base/version"
 # Without the stamp clients read the version as 0.0 and switch features off.
 _MINOR = KUBERNETES.split(".")[1]
@@ -129,6 +131,15 @@ PARTS = (
         (f"{KUEUE_MODULE}/cmd/kueue",),
         "kueue",
         definitions=(KUEUE_MODULE, "config/components/crd/bases/*.yaml", "config/components/webhook/manifests.yaml"),
+        on_demand=True,
+    ),
+    Part(
+        "volcano",
+        VOLCANO,
+        ("controller-manager", "scheduler"),
+        (f"{VOLCANO_MODULE}/cmd/controller-manager", f"{VOLCANO_MODULE}/cmd/scheduler"),
+        "volcano",
+        definitions=(VOLCANO_MODULE, "config/crd/volcano/bases/*.yaml"),
         on_demand=True,
     ),
 )

@@ -62,6 +62,7 @@ class ClaimWriter:
         """Follow all collections from the first pod with a claim on; the book sees none before all are listed."""
         # Most clusters have none: nothing is followed before the first pod asks.
         await self.book.asked_devices.wait()
+        await self._served()
         kinds: tuple[tuple[str, type[Any], Receiver[Any]], ...] = (
             (f"{GROUP}/resourceclaims", ResourceClaim, self.on_claim),
             (f"{GROUP}/resourceslices", ResourceSlice, self.on_slice),
@@ -79,6 +80,20 @@ class ClaimWriter:
             tasks.create_task(self._release_forever(may_write))
             while True:
                 tasks.create_task(self.write(*await self._jobs.get()))
+
+    async def _served(self) -> None:
+        """Wait until the API server has devices; told once where it has none."""
+        told = False
+        while True:
+            try:
+                await self.client.call("GET", GROUP)
+            except _LOST as error:
+                if not told and isinstance(error, ApiError) and error.code == 404:
+                    told = True
+                    log.warning("resource.k8s.io/v1 is not served (Kubernetes 1.34 or later): pods with claims wait")
+            else:
+                return
+            await asyncio.sleep(_LOOK_S)
 
     def makes(self, pod: objects.Pod, node: str, done: Callable[[str | None], None]) -> bool:
         """Have the claims of an assumed pod written; ``done`` hears None, or why not. False where it has none."""
