@@ -9,7 +9,7 @@ out=$(cd "$2" && pwd)
 tools=$here/build/dist-tools
 if ! "$tools/bin/python" -c 'import build, zopfli' 2>/dev/null; then
   "$python" -m venv "$tools"
-  "$tools/bin/pip" install -q --disable-pip-version-check build zopfli
+  "$tools/bin/pip" install -q --disable-pip-version-check -c "$here/constraints.txt" build zopfli
 fi
 # From the files that git knows: what lies about in the folder must not travel.
 source=$(mktemp -d)

@@ -94,7 +94,7 @@ class _Noted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ArrivedNews:
-    """What has changed since the last, for an `ArrivedWindow`.
+    """Tell an `ArrivedWindow` of all that has changed since the last news.
 
     Attributes:
         forgotten: Workflows that are not kept any more.
@@ -331,7 +331,7 @@ class Arrived:
 
 
 class ArrivedWindow:
-    """What an `Arrived` keeps, from what it told."""
+    """Hold a copy of what an `Arrived` keeps, made from its news."""
 
     def __init__(self) -> None:
         self._flows: dict[int, list[tuple[NDArray[np.int64], Workload]]] = {}

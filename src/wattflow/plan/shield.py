@@ -437,7 +437,7 @@ def time_out(dials: race.Dials) -> float:
 
 
 def _plain(dials: race.Dials) -> tuple[float, ...] | None:
-    """What a plain rule without a pool goes by; None for others."""
+    """Return the numbers of a plain rule without a pool; None for others."""
     if dials.get("rule", FLAGSHIP) == FLAGSHIP or dials.get("reserve", -1.0) >= 0.0:
         return None
     return dials["rule"], dials.get("tolerance", 0.0) if dials["rule"] == THRIFT else 0.0, time_out(dials)
