@@ -223,6 +223,7 @@ class Holder:
         self._actuators = tuple(actuators)
         self._watchdog = Watchdog(folder) if watched else None
         self._pid, self._started = os.getpid(), started(os.getpid()) or ""
+        self._over = False
         # First of all: a process that was killed may have left a knob that this one would take for
         # "before".
         self.recover()
@@ -252,6 +253,8 @@ class Holder:
         actuator, found = self._find(knob)
         found.check(value)
         with self.notes.lock():
+            if self._over:
+                raise LevelRefused(f"{knob}: this process has given its levels back and sets none any more")
             prior = self.notes.of(knob)
             # What it was before anybody of us turned it: a note that stands already knows better than the knob.
             note = Note(knob, self._may(actuator, found, prior), value, self._pid, self._started)
@@ -291,6 +294,8 @@ class Holder:
 
     def close(self) -> None:
         """Give everything back and let go."""
+        # Before the lock is taken: an order under way in another thread is either given back below, or refused.
+        self._over = True
         self.give_back_all()
         # What could not be given back is left to the watchdog, which tries once more when this process is gone.
         if self._watchdog is not None and not any(map(self._mine, self.notes.all())):

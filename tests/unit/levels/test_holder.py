@@ -57,6 +57,15 @@ def test_a_level_is_set_read_back_and_given_back(holder: Holder, knob: str, valu
     assert not holder.give_back(knob), "it is held no more"
 
 
+def test_an_order_that_comes_after_all_was_given_back_leaves_nothing(holder: Holder, tree: Path) -> None:
+    """An agent that stops cannot call back an order that one of its threads is about to carry out."""
+    holder.set(KNOB, 2000.0)
+    holder.close()
+    with pytest.raises(LevelRefused, match="has given its levels back"):
+        holder.set(KNOB, 2000.0)
+    assert ceiling_khz(tree) == FULL_KHZ and not holder.notes.all()
+
+
 @pytest.mark.parametrize("value", [799.0, 3601.0, math.nan, math.inf, -1.0])
 def test_a_level_out_of_range_changes_nothing(holder: Holder, tree: Path, value: float) -> None:
     with pytest.raises(LevelRefused, match="800 to 3600 MHz is allowed"):
