@@ -12,7 +12,7 @@ from setuptools.command.build_py import build_py
 DOCS = Path(__file__).parent / "docs"
 LEFT_OUT = (
     "changelog", "commands", "contributing", "design", "experiments", "experiments-traces", "frames-notes", "kernel",
-    "kube-rig", "measured", "page-routes", "prediction-notes", "promise", "research-notes", "where",
+    "kube-rig", "measured", "page-routes", "prediction-notes", "promise", "research-notes", "weaknesses", "where",
 )  # fmt: skip
 """Pages for those who have the source, and one that `--help` says as well: the wheel stays small without them."""
 
