@@ -123,3 +123,12 @@ def test_a_decider_of_0_1_0_loads_its_snapshot_and_replays_its_entries(earlier: 
         last_s = decider.replay(msgspec.msgpack.decode((earlier / "entries").read_bytes()))
         assert last_s == HALF - 1
         assert served(decider, HALF, END) == expected
+
+
+def test_a_cold_start_of_0_1_0_keeps_what_else_is_known_of_its_function() -> None:
+    """An entry says one fact of a function, by name; another one's would be taken, or all others lost."""
+    decider = JournaledEngine("fifo")
+    decider.engine.function(Function("known", compute_bound=0.5))
+    decider.replay(msgspec.msgpack.encode(["cold start", *fact]) for fact in (("known", 3.0), ("new", 2.0)))
+    known, new = Function("known", cold_start_s=3.0, compute_bound=0.5), Function("new", cold_start_s=2.0)
+    assert decider.engine.functions == {"known": known, "new": new}
