@@ -46,6 +46,20 @@ def test_designs_and_pages_ship(installed: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_dashboards_script_is_packed_and_read_all_the_same(installed: Path, tmp_path: Path) -> None:
+    here = ROOT / "src" / "wattflow" / "data" / "web" / "assets"
+    script = "from wattflow.lab.show import page, viewer; import sys; name = '/assets/' + sys.argv[1]; " \
+        "print(len(page.page_asset('js')), viewer.page(name).status)"  # fmt: skip
+    (source,) = here.glob("*.js")
+    assert not list((installed / "wattflow" / "data" / "web" / "assets").glob("*.js"))
+    done = subprocess.run(
+        [sys.executable, "-c", script, source.name], capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+    )  # fmt: skip
+    assert done.stdout.split() == [str(len(source.read_text(encoding="utf-8"))), "200"], done.stderr
+
+
+@pytest.mark.slow
 def test_research_does_not_ship(installed: Path) -> None:
     assert [path.name for path in installed.iterdir() if path.is_dir()] == ["wattflow"]
     data = installed / "wattflow" / "data"

@@ -86,7 +86,7 @@ def test_slack_is_free_until_four_times_the_cluster_is_asked_for() -> None:
     state = state_of(nodes(node(4), node(4)), [1.0])
     for waiting, scarce in ((32, False), (33, True)):
         state.counts["waiting"] = waiting
-        assert wattflow.is_scarce(state.handle(), 0) is scarce
+        assert wattflow.is_scarce(state.handle(), 0, wattflow.SCARCE) is scarce
 
 
 def test_those_that_wait_share_the_waking_of_a_node() -> None:

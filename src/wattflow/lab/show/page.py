@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import lzma
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -19,6 +20,7 @@ from wattflow.model.run import Run
 MOST_BYTES = 2_600_000
 """Of all runs of a report together, packed: with the page around them it stays a mail attachment."""
 
+_WEB = resources.files("wattflow") / "data" / "web"
 _LEFT_OUT = frozenset({"lane", "part", "marginal_j", "message", "wake", "cold", "data", "hold"})
 _FORMS = {
     # Neighbours on a node start soon after each other, and stages lie close to the start.
@@ -69,9 +71,16 @@ def _column(values: Values | Sequence[str], form: str) -> Column:
 
 def page_asset(ending: str) -> str:
     """Return the dashboard's script (``js``) or style sheet (``css``), which a report has within itself."""
-    folder = resources.files("wattflow") / "data" / "web" / "assets"
-    found = [entry for entry in folder.iterdir() if entry.name.endswith(f".{ending}")]
-    return found[0].read_text(encoding="utf-8")
+    names = [entry.name.removesuffix(".xz") for entry in (_WEB / "assets").iterdir()]
+    return web_file(next(f"assets/{name}" for name in names if name.endswith(f".{ending}"))).decode()
+
+
+def web_file(path: str) -> bytes:
+    """Return a file of the dashboard; a wheel holds its script packed by xz (`setup.py`)."""
+    try:
+        return _WEB.joinpath(path).read_bytes()
+    except FileNotFoundError:
+        return lzma.decompress(_WEB.joinpath(f"{path}.xz").read_bytes())
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -24,6 +23,7 @@ from urllib.parse import quote, unquote, urlsplit
 from wattflow.files.columns import MEDIA_TYPE, unpack
 from wattflow.lab.figures.metrics import metrics
 from wattflow.lab.run.run_file import is_run, read_run
+from wattflow.lab.show.page import web_file
 from wattflow.lab.show.run_columns import view_of
 from wattflow.model.errors import InvalidInput, WattflowError
 
@@ -83,12 +83,9 @@ def _answer(path: str, caching: str) -> ViewerAnswer | None:
 
 @functools.lru_cache(maxsize=64)
 def _compressed(path: str) -> bytes | None:
-    file = resources.files("wattflow") / "data" / "web"
-    for part in path.split("/"):
-        file = file / part
     try:
         # Without a time, so that a cache can compare answers.
-        return gzip.compress(file.read_bytes(), 9, mtime=0)
+        return gzip.compress(web_file(path), 9, mtime=0)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
 
