@@ -72,6 +72,12 @@ def up(
         str | None, typer.Option("--cluster", "-c", metavar="NAME|FILE", help="What --driver simulated plays.")
     ] = None,
     partition: Annotated[str | None, typer.Option("--partition", help="Of Slurm.")] = None,
+    clocks_mhz: Annotated[
+        str | None, typer.Option("--clocks-mhz", metavar="MHZ,…", help="Clocks of Slurm's nodes, full one first.")
+    ] = None,
+    gpu_clocks_mhz: Annotated[
+        str | None, typer.Option("--gpu-clocks-mhz", metavar="MHZ,…", help="Clocks of their GPUs, full one first.")
+    ] = None,
     store: Annotated[
         str | None, typer.Option("--store", metavar="URL", help="postgresql://… instead of a file.")
     ] = None,
@@ -137,6 +143,7 @@ def up(
 
     Everything lies in one folder; `wattflow down` ends both, and what was open goes on at the next `up`.
     """
+    from wattflow.levels.clock_grid import read_clocks
     from wattflow.runtime import processes
     from wattflow.runtime.drivers import registry as drivers
     from wattflow.server.settings import ServerSettings, listen
@@ -162,11 +169,15 @@ def up(
     apart = privileges.choose(tasks_as)
     check_agent(cpus, gpu_sharing, preload, apart.contained)
     _check_driver(driver, {
-        "dask": {"--scheduler": scheduler}, "slurm": {"--partition": partition}, "simulated": {"--cluster": cluster},
+        "dask": {"--scheduler": scheduler}, "simulated": {"--cluster": cluster},
+        "slurm": {"--partition": partition, "--clocks-mhz": clocks_mhz, "--gpu-clocks-mhz": gpu_clocks_mhz},
         "agents": {"--suspend-command": suspend_command, "--resume-command": resume_command,
                    "--wake-on-lan": wake_on_lan, "--watts-command": watts_command, "--redfish": redfish,
                    "--redfish-login": redfish_login, "--redfish-ca": redfish_ca},
     })  # fmt: skip
+    for option, clocks in (("--clocks-mhz", clocks_mhz), ("--gpu-clocks-mhz", gpu_clocks_mhz)):
+        if clocks is not None:
+            read_clocks(option, clocks)
     if not agent or driver != "agents":
         _check_no_agent({"--cpus": cpus is not None, "--gpu-sharing": gpu_sharing != "exclusive",
                          "--fpgas": fpgas > 0, "--preload": preload != "cloudpickle"})  # fmt: skip
@@ -221,6 +232,7 @@ def up(
         for name, value in options.items():
             command += [f"{name}={value}"] if value is not None else []
         for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
+                            ("clocks_mhz", clocks_mhz), ("gpu_clocks_mhz", gpu_clocks_mhz),
                             ("suspend_command", suspend_command), ("resume_command", resume_command),
                             ("wake_on_lan", wake_on_lan), ("redfish", redfish), ("redfish_login", redfish_login),
                             ("redfish_ca", redfish_ca), ("watts_command", watts_command),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from wattflow.model.cluster import Frequency
+from wattflow.model.errors import InvalidInput
 
 SIZE, LOWEST = 8, 0.5
 """Clocks from full to half of it, evenly spaced: below, idle watts for longer cost more than is saved."""
@@ -29,3 +31,24 @@ def frequencies_of(clocks_mhz: Sequence[float]) -> tuple[Frequency, ...]:
     with). One level where there are none."""
     shares = [clock / clocks_mhz[0] for clock in clocks_mhz] or [1.0]
     return tuple(Frequency(share, share * (1 + share**3) / 2) for share in shares)
+
+
+MOST, HIGHEST_MHZ = 32, 1e6
+"""As the announcement of a node holds them."""
+
+
+def read_clocks(option: str, text: str) -> list[float]:
+    """Read clocks that an operator states: ``MHZ,MHZ,…``, falling, the first of them full.
+
+    Raises:
+        InvalidInput: What is no such list.
+    """
+    try:
+        clocks = [float(word) for word in text.split(",")]
+    except ValueError:
+        clocks = []
+    # Written so that NaN fails: every comparison with it is false.
+    falling = all(before > after for before, after in itertools.pairwise(clocks))
+    if not (2 <= len(clocks) <= MOST and falling and clocks[-1] >= 1 and clocks[0] <= HIGHEST_MHZ):
+        raise InvalidInput(option, f"{text!r} is not MHZ,MHZ,…: 2 to {MOST} clocks, falling, the first of them full")
+    return clocks

@@ -85,13 +85,13 @@ class AgentLevels:
     def _wants(self, lease: m.Lease) -> dict[tuple[int, str], float]:
         """Say what an attempt wants of each knob of its device; of processors only what it names, the rest is the
         node's order."""
-        level = lease.level
-        kinds = KINDS if lease.device >= 0 else () if level is None else (level.kind,)
         if self._holder is None:
             return {}
-        return {
-            (lease.device, kind): level.value if level is not None and level.kind == kind else 0.0 for kind in kinds
-        }
+        wants = {(lease.device, kind): 0.0 for kind in KINDS if lease.device >= 0}
+        if (level := lease.level) is not None:
+            # A clock of processors is none of the GPU that the attempt has besides.
+            wants[lease.device if level.device >= 0 else -1, level.kind] = level.value
+        return wants
 
     def heard(self) -> None:
         """The server has answered: its orders stand."""

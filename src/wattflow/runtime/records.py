@@ -296,11 +296,12 @@ class AttemptRecord:
 
     def slow_down(self, placement: Placement, node: Node) -> None:
         """Give its lease the clock of its device's or its cores' level, where its node announced that level."""
-        level, clocks = placement.frequency, node.clocks_mhz
+        level, clocks, device = placement.frequency, node.clocks_mhz, -1
         if placement.level > 0 and 0 <= self.device_of(placement) < len(node.devices):
-            level, clocks = placement.level, node.devices[self.device_of(placement)].clocks_mhz
+            level, device = placement.level, self.device_of(placement)
+            clocks = node.devices[device].clocks_mhz
         if 0 < level < len(clocks):
-            self.lease = structs.replace(self.lease, level=Level("clock_mhz", clocks[level]))
+            self.lease = structs.replace(self.lease, level=Level("clock_mhz", clocks[level], device))
 
 
 class Attempts(dict[int, AttemptRecord]):

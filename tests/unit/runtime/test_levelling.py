@@ -311,4 +311,13 @@ def test_the_level_of_a_device_becomes_the_clock_of_its_lease() -> None:
         attempt = AttemptRecord(1, 1, task, 1, "n", 0.0, lease(1))
         attempt.slow_down(Placement(1, 1, 1, 1, 0, 0, 0, devices, 0, 1.0, level), node)
         asked = attempt.lease.level
-        assert (asked and asked.value) == clock_mhz
+        assert (asked and (asked.value, asked.device)) == (clock_mhz and (clock_mhz, 1))
+
+
+def test_a_clock_of_processors_is_none_of_the_gpu_beside_them(tree: Path) -> None:
+    async def work(levels: AgentLevels) -> None:
+        async with levels.held(lease(1, m.Level("clock_mhz", 2000.0), device=0)):
+            assert ceiling_khz(tree) == 2_000_000
+        assert ceiling_khz(tree) == FULL_KHZ
+
+    on(tree, work)

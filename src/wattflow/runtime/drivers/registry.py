@@ -63,10 +63,15 @@ def _simulated(site: Site) -> Driver:
 
 
 def _slurm(site: Site) -> Driver:
-    from wattflow.runtime.drivers.slurm import SlurmDriver
+    from wattflow.levels.clock_grid import read_clocks
+    from wattflow.runtime.drivers.slurm import SlurmDriver, StatedClocks
 
+    nodes, gpus = (
+        read_clocks(option, site.options[name]) if name in site.options else ()
+        for option, name in (("--clocks-mhz", "clocks_mhz"), ("--gpu-clocks-mhz", "gpu_clocks_mhz"))
+    )
     folder = Path(site.options.get("folder", str(site.folder / "slurm")))
-    return SlurmDriver(site.objects, folder, site.options.get("partition"))
+    return SlurmDriver(site.objects, folder, site.options.get("partition"), StatedClocks(nodes, gpus))
 
 
 def _dask(site: Site) -> Driver:
