@@ -13,6 +13,8 @@ SIZE, LOWEST = 8, 0.5
 OF_GPUS = (1.0, 0.75, 0.65, 0.55)
 """Of a GPU's full clock. Few, since policies look at the first three of a device: those of an H200 at which a copy
 loses nothing yet, at which arithmetic saves most for a quarter more time, and below which all kernels lose."""
+CAPS_OF_GPUS = (1.0, 0.86, 0.72, 0.58)
+"""Of a GPU's highest limit: 600, 500 and 400 W of an H200, below which first arithmetic, then copies lose."""
 
 
 def grid(low: float, high: float) -> list[float]:
@@ -24,6 +26,11 @@ def grid(low: float, high: float) -> list[float]:
 def gpu_grid(low: float, high: float) -> list[float]:
     """Return the clocks of a GPU that are offered of a range, the highest first."""
     return list(dict.fromkeys(float(round(max(low, share * high))) for share in OF_GPUS))
+
+
+def cap_grid(low: float, high: float) -> list[float]:
+    """Return the power limits of a GPU that are offered of a range, the highest first."""
+    return list(dict.fromkeys(float(round(max(low, share * high))) for share in CAPS_OF_GPUS))
 
 
 def frequencies_of(clocks_mhz: Sequence[float]) -> tuple[Frequency, ...]:

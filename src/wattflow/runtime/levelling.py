@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from wattflow.levels.clock_grid import gpu_grid, grid
+from wattflow.levels.clock_grid import cap_grid, gpu_grid, grid
 from wattflow.levels.function_profile import FunctionProfile
 from wattflow.levels.holder import Holder
 from wattflow.levels.port import Knob, LevelRefused
@@ -47,12 +47,13 @@ class AgentLevels:
         self._orders: dict[tuple[int, str], float] = {}
         self._wanted: dict[tuple[int, str], dict[int, float]] = {}
         self._refused: dict[tuple[int, str], float] = {}
+        self._limit_w: dict[str, float] = {}
         self.changed = asyncio.Event()
 
     def describe(self, node: m.Node) -> m.Node:
         """Say with the node what can be set on it now."""
         devices = [
-            with_responses(msgspec.structs.replace(device, clocks_mhz=self._clocks(number)), self._profiles)
+            with_responses(self._with_levels(number, device), self._profiles)
             for number, device in enumerate(node.devices)
         ]
         caps = bool(self._knobs(-1, "cap_w"))
@@ -151,6 +152,21 @@ class AgentLevels:
             and knob.kind == kind
             and (knob.device.startswith(prefix) if device < 0 else knob.device == f"gpu-{device}")
         ]
+
+    def _with_levels(self, number: int, device: m.Device) -> m.Device:
+        """Say what can be set on a device: clocks, or limits where it has none."""
+        clocks = self._clocks(number)
+        # One kind of level, which a policy can compare; of clocks more is known.
+        caps = [] if len(clocks) > 1 else self._limits(number)
+        return msgspec.structs.replace(device, clocks_mhz=clocks, caps_w=caps)
+
+    def _limits(self, number: int) -> list[float]:
+        knobs = self._knobs(number, "cap_w")
+        if not knobs or self._holder is None:
+            return []
+        # An administrator's limit is full: no level of ours is above it. Asked before anything was set by us.
+        full_w = self._limit_w.setdefault(knobs[0].id, self._holder.read(knobs[0].id) or knobs[0].high)
+        return cap_grid(knobs[0].low, min(full_w, knobs[0].high))
 
     def _clocks(self, device: int) -> list[float]:
         knobs = self._knobs(device, "clock_mhz")

@@ -295,13 +295,15 @@ class AttemptRecord:
             self.lease = structs.replace(self.lease, adopts=before)
 
     def slow_down(self, placement: Placement, node: Node) -> None:
-        """Give its lease the clock of its device's or its cores' level, where its node announced that level."""
-        level, clocks, device = placement.frequency, node.clocks_mhz, -1
+        """Give its lease the clock or limit of its device's or cores' level, where its node announced that level."""
+        level, values, device, caps = placement.frequency, node.clocks_mhz, -1, False
         if placement.level > 0 and 0 <= self.device_of(placement) < len(node.devices):
             level, device = placement.level, self.device_of(placement)
-            clocks = node.devices[device].clocks_mhz
-        if 0 < level < len(clocks):
-            self.lease = structs.replace(self.lease, level=Level("clock_mhz", clocks[level], device))
+            told = node.devices[device]
+            values, caps = told.clocks_mhz or told.caps_w, not told.clocks_mhz
+        if 0 < level < len(values):
+            asked = Level("cap_w" if caps else "clock_mhz", values[level], device)
+            self.lease = structs.replace(self.lease, level=asked)
 
 
 class Attempts(dict[int, AttemptRecord]):
