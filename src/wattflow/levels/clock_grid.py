@@ -40,7 +40,7 @@ def frequencies_of(clocks_mhz: Sequence[float]) -> tuple[Frequency, ...]:
     return tuple(Frequency(share, share * (1 + share**3) / 2) for share in shares)
 
 
-MOST, HIGHEST_MHZ = 32, 1e6
+MOST, HIGHEST_MHZ, HIGHEST_W = 32, 1e6, 1e6
 """As the announcement of a node holds them."""
 
 
@@ -59,3 +59,18 @@ def read_clocks(option: str, text: str) -> list[float]:
     if not (2 <= len(clocks) <= MOST and falling and clocks[-1] >= 1 and clocks[0] <= HIGHEST_MHZ):
         raise InvalidInput(option, f"{text!r} is not MHZ,MHZ,…: 2 to {MOST} clocks, falling, the first of them full")
     return clocks
+
+
+def read_watts(option: str, text: str) -> list[float]:
+    """Read idle and full watts that an operator states: ``IDLE,FULL``.
+
+    Raises:
+        InvalidInput: What is no such pair.
+    """
+    try:
+        watts = [float(word) for word in text.split(",")]
+    except ValueError:
+        watts = []
+    if len(watts) != 2 or not 0 <= watts[0] <= watts[1] <= HIGHEST_W or watts[1] == 0:
+        raise InvalidInput(option, f"{text!r} is not IDLE,FULL in watts, the full ones not below the idle ones")
+    return watts

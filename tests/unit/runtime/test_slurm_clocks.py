@@ -12,10 +12,13 @@ from wattflow.live.protocol import Placement
 from wattflow.runtime import messages as m
 from wattflow.runtime.drivers import registry, slurm
 from wattflow.runtime.drivers.base import Levelling, Site
-from wattflow.runtime.drivers.slurm import gpus_of
+from wattflow.runtime.drivers.slurm import Stated, gpus_of
 from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 
-STATED = {"clocks_mhz": "2600,2000", "gpu_clocks_mhz": "1980,1485,1305"}
+from .test_recovery import closed, opened
+
+STATED = {"clocks_mhz": "2600,2000", "gpu_clocks_mhz": "1980,1485,1305", "watts": "50,200",
+          "gpu_watts": "80,700"}  # fmt: skip
 CLOCKS, GPU_CLOCKS = [2600.0, 2000.0], [1980.0, 1485.0, 1305.0]
 
 
@@ -73,10 +76,25 @@ def test_the_level_of_a_policy_is_a_clock_that_its_job_asks_for(played: Played, 
     driver = driver_of(played, tmp_path, STATED)
     (node,) = played.announced
     assert node.clocks_mhz == CLOCKS
-    assert node.devices == [m.Device(kind="gpu", model="h200", clocks_mhz=GPU_CLOCKS)] * 2
+    assert (node.busy, node.watts, node.provenance) == ([0.0, 8.0], [50.0, 200.0], "guessed")
+    assert node.devices == [m.Device(kind="gpu", model="h200", idle_w=80.0, full_w=700.0, clocks_mhz=GPU_CLOCKS)] * 2
     assert flags(played, driver) == []
     assert flags(played, driver, frequency=1) == ["--cpu-freq=2000000"]
     assert flags(played, driver, level=2) == ["--gpu-freq=1305"]
+
+
+def test_a_policy_takes_a_lower_clock_of_a_node_as_it_is_announced(played: Played, tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path, "dewts")
+        service.announce(played.announced[-1])
+        spec = m.Task(key="a", name="a", function_name="f", command=["true"], estimate_s=100.0)
+        await service.submit(m.Submission(workflow="w", tasks=[spec], seal=True, deadline_s=4000.0), "me")
+        await service.stored()
+        assert [lease.level for lease in driver.leases] == [m.Level("clock_mhz", 2000.0)]
+        await closed(service, writer)
+
+    driver_of(played, tmp_path / "slurm", STATED)
+    asyncio.run(body())
 
 
 def test_an_order_for_a_whole_node_is_full_clock_from_then_on(played: Played, tmp_path: Path) -> None:
@@ -100,5 +118,4 @@ def test_an_order_for_a_whole_node_is_full_clock_from_then_on(played: Played, tm
     ],
 )  # fmt: skip
 def test_gpus_are_read_from_generic_resources(gres: str, models: list[str]) -> None:
-    assert [device.model for device in gpus_of(gres, GPU_CLOCKS)] == models
-    assert gpus_of(gres, []) == []
+    assert [device.model for device in gpus_of(gres, Stated(GPU_CLOCKS))] == models

@@ -95,16 +95,16 @@ _ENDED: dict[str, tuple[m.Ending, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class StatedClocks:
-    """Clocks in MHz that jobs may ask for, falling, the first of them full; of no effect where empty.
+class Stated:
+    """Facts of nodes, or of GPUs, that `sinfo` does not tell and an operator states.
 
     Attributes:
-        nodes: Of every node's processors.
-        gpus: Of every GPU that `sinfo` tells.
+        clocks: In MHz, falling, the first of them full; empty: jobs ask for none.
+        watts: Idle and full; empty: unknown.
     """
 
-    nodes: Sequence[float] = ()
-    gpus: Sequence[float] = ()
+    clocks: Sequence[float] = ()
+    watts: Sequence[float] = ()
 
 
 class SlurmDriver(Reporting):
@@ -113,17 +113,23 @@ class SlurmDriver(Reporting):
     Args:
         folder: Seen by all nodes under the same path.
         partition: Slurm's default one where None.
-        clocks: What `sinfo` does not tell: at which clocks jobs may run.
+        nodes: What is stated of each node's processors.
+        gpus: What is stated of each GPU; without it none is announced.
     """
 
     name = "slurm"
     queues = False
 
     def __init__(
-        self, objects: Objects, folder: Path, partition: str | None = None, clocks: StatedClocks | None = None
+        self,
+        objects: Objects,
+        folder: Path,
+        partition: str | None = None,
+        nodes: Stated | None = None,
+        gpus: Stated | None = None,
     ) -> None:
         self._objects, self._folder, self._partition = objects, folder.absolute(), partition
-        self._clocks = clocks or StatedClocks()
+        self._stated, self._gpus = nodes or Stated(), gpus
         self._refused: set[str] = set()
         self._jobs: dict[int, str] = {}
         self._missing: dict[int, float] = {}
@@ -305,8 +311,8 @@ class SlurmDriver(Reporting):
     # ---- nodes
 
     async def _look_at_nodes(self) -> None:
-        # GPUs without clocks are not announced, so nobody asks for their names.
-        command = ["sinfo", "-h", "-N", "-o", "%N|%c|%m|%T|" + ("%G" if self._clocks.gpus else "")]
+        # GPUs of which nothing is stated are not announced, so nobody asks for them.
+        command = ["sinfo", "-h", "-N", "-o", "%N|%c|%m|%T|" + ("%G" if self._gpus else "")]
         code, out = await _run(*command, *(["-p", self._partition] if self._partition else []))
         if code != 0:
             log.warning("sinfo: %s", out.strip()[:300])
@@ -316,14 +322,22 @@ class SlurmDriver(Reporting):
             self._cpus[name] = float(cpus)
             up = not (state.endswith("*") or any(word in state for word in _DOWN))
             if up and not self._nodes.get(name):
-                # Whoever ordered a clock that was refused would order it again.
-                clocks = [] if name in self._refused else list(self._clocks.nodes)
-                node = m.Node(name=name, cpus=float(cpus), memory_bytes=int(memory) << 20, keep_alive_s=0.0,
-                              clocks_mhz=clocks, devices=gpus_of(gres, self._clocks.gpus))  # fmt: skip
-                self.sink.announce(node)
+                self.sink.announce(self._node(name, int(cpus), int(memory), gres))
             elif not up and self._nodes.get(name, True):
                 self.sink.gone(name, f"Slurm says {state}")
             self._nodes[name] = up
+
+    def _node(self, name: str, cpus: int, memory_mib: int, gres: str) -> m.Node:
+        """Make the announcement of a node."""
+        # Whoever ordered a clock that was refused would order it again.
+        clocks = [] if name in self._refused else list(self._stated.clocks)
+        node = m.Node(name=name, cpus=float(cpus), memory_bytes=memory_mib << 20, keep_alive_s=0.0,
+                      clocks_mhz=clocks, devices=gpus_of(gres, self._gpus) if self._gpus else [])  # fmt: skip
+        if not self._stated.watts:
+            return node
+        return msgspec.structs.replace(
+            node, busy=[0.0, float(cpus)], watts=list(self._stated.watts), provenance="guessed"
+        )
 
     async def _power(self, node: str, on: bool) -> None:
         state = "POWER_UP" if on else "POWER_DOWN"
@@ -346,13 +360,12 @@ class SlurmDriver(Reporting):
         return self._folder / f"attempt-{fence}"
 
 
-def gpus_of(gres: str, clocks: Sequence[float]) -> list[m.Device]:
-    """Return the GPUs of a node's generic resources (``gpu:h200:4(S:0-1),shard:8``) with the clocks stated of them;
-    none where no clocks are."""
-    found = re.findall(r"(?:^|,)gpu(?::([^:,(]+))??:(\d+)(?=[,(]|$)", gres) if clocks else []
+def gpus_of(gres: str, stated: Stated) -> list[m.Device]:
+    """Return the GPUs of a node's generic resources (``gpu:h200:4(S:0-1),shard:8``) with what is stated of them."""
+    idle_w, full_w = stated.watts or (None, None)
     return [
-        m.Device(kind="gpu", model=model or "generic", clocks_mhz=list(clocks))
-        for model, count in found
+        m.Device(kind="gpu", model=model or "generic", idle_w=idle_w, full_w=full_w, clocks_mhz=list(stated.clocks))
+        for model, count in re.findall(r"(?:^|,)gpu(?::([^:,(]+))??:(\d+)(?=[,(]|$)", gres)
         for _ in range(int(count))
     ]
 
