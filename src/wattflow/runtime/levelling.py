@@ -12,15 +12,17 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from wattflow.levels.clock_grid import cap_grid, gpu_grid, grid
-from wattflow.levels.function_profile import FunctionProfile
 from wattflow.levels.holder import Holder
 from wattflow.levels.port import Knob, LevelRefused
 from wattflow.runtime import messages as m
-from wattflow.runtime.level_profiles import with_responses
+
+if TYPE_CHECKING:
+    from wattflow.levels.function_profile import FunctionProfile
 
 log = logging.getLogger(__name__)
 LOOK_S, SILENT_S, TRY_AGAIN_S = 0.5, 3.0, 300.0
@@ -52,10 +54,7 @@ class AgentLevels:
 
     def describe(self, node: m.Node) -> m.Node:
         """Say with the node what can be set on it now."""
-        devices = [
-            with_responses(self._with_levels(number, device), self._profiles)
-            for number, device in enumerate(node.devices)
-        ]
+        devices = [self._with_levels(number, device) for number, device in enumerate(node.devices)]
         caps = bool(self._knobs(-1, "cap_w"))
         return msgspec.structs.replace(node, clocks_mhz=self._clocks(-1), caps=caps, devices=devices)
 
@@ -158,7 +157,13 @@ class AgentLevels:
         clocks = self._clocks(number)
         # One kind of level, which a policy can compare; of clocks more is known.
         caps = [] if len(clocks) > 1 else self._limits(number)
-        return msgspec.structs.replace(device, clocks_mhz=clocks, caps_w=caps)
+        told = msgspec.structs.replace(device, clocks_mhz=clocks, caps_w=caps)
+        if not self._profiles:
+            return told
+        # Loads linear algebra, for which an agent without profiles does not wait.
+        from wattflow.runtime.level_profiles import with_responses
+
+        return with_responses(told, self._profiles)
 
     def _limits(self, number: int) -> list[float]:
         knobs = self._knobs(number, "cap_w")
