@@ -9,7 +9,7 @@ import typer
 
 from wattflow.cli import options as o
 from wattflow.cli.live import show
-from wattflow.cli.screen import check_outputs, guarded, remark
+from wattflow.cli.screen import check_outputs, check_target, guarded, never_onto, remark
 from wattflow.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -68,35 +68,63 @@ def on(quiet: o.Quiet = False) -> None:
 
 
 def profile(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run; after -- with options.")],
-    function: Annotated[str, typer.Option("--function", help="Name of the function that the command runs.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Profile to write.")],
+    work: Annotated[
+        list[str], typer.Argument(metavar="FILE.py:FUNCTION…|COMMAND", help="What to run; a command after --.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Profile to write; of several functions a folder.")
+    ],
+    function: Annotated[str | None, typer.Option("--function", help="Name of the function that COMMAND runs.")] = None,
     device: Annotated[str, typer.Option("--device", help="Whose clock: gpu-0, …, or cpu for all of the node.")] = "",
-    runs: Annotated[int, typer.Option("--runs", min=2, max=20, help="Runs at most.")] = 6,
+    runs: Annotated[int, typer.Option("--runs", min=2, max=20, help="Runs at most, of each function.")] = 6,
     force: o.Force = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Run a command at a few clocks, chosen as it learns, and keep how its seconds and joules respond.
+    """Run functions or a command at a few clocks, chosen as it learns; keep how seconds and joules respond.
 
-    The clock is as before afterwards, whatever happens.
+    Each run is a process of its own, its loading included. The clock is as before afterwards, whatever happens.
 
+    Example: wattflow levels profile work.py:copy work.py:matmul --out profiles
     Example: wattflow levels profile --function matmul --out matmul.json -- python3 matmul.py
     """
-    if not function.strip():
-        raise InvalidInput("--function", "is empty; write the name that workflows call the function by")
-    check_outputs(force, out)
-    holder = _holder()
+    commands = _commands(work, function)
+    places = {name: out / f"{name}.json" if len(commands) > 1 else out for name in commands}
+    several = len(commands) > 1
+    if several and out.is_file():
+        raise InvalidInput(str(out), "is a file; profiles of several functions need a folder")
+    never_onto([word.rpartition(":")[0] for word in work if function is None], out)
+    (check_target if several else check_outputs)(force, out)
+    holder, done = _holder(), []
     knobs = _clocks(holder, device)
     meter, model, driver = _meter_of(knobs)
     try:
-        idle_w, measured = _measure(holder, knobs, meter, command, runs)
+        for name, command in commands.items():
+            idle_w, measured = _measure(holder, knobs, meter, command, runs)
+            done.append(_document(name, (model, driver), idle_w, measured, meter.name))
+            # At once: what another function does later takes nothing away.
+            places[name].parent.mkdir(parents=True, exist_ok=True)
+            done[-1].write(places[name])
+            _tell(done[-1], places[name], quiet)
     # The clock is given back before anything else may fail.
     finally:
         holder.close()
         meter.close()
-    done = _document(function, (model, driver), idle_w, measured, meter.name)
-    done.write(out)
-    _tell(done, out, quiet)
+    remark(f"for a cluster file: {_as_toml(done)}", quiet)
+
+
+def _commands(work: list[str], function: str | None) -> dict[str, list[str]]:
+    """Return what to run for each function."""
+    from wattflow.levels.function_profile import command_of
+
+    if function is not None:
+        if not function.strip():
+            raise InvalidInput("--function", "is empty; write the name that workflows call the function by")
+        return {function: work}
+    found = [command_of(word) for word in work]
+    twice = next((name for at, (name, _) in enumerate(found) if name in dict(found[:at])), None)
+    if twice is not None:
+        raise InvalidInput("levels profile", f"two of the functions are called {twice!r}; profile them apart")
+    return dict(found)
 
 
 def _measure(
@@ -167,22 +195,26 @@ def _tell(done: FunctionProfile, out: Path, quiet: bool) -> None:
             f"{joules.value / base[1]:.3f} × joules ({joules.low / base[1]:.2f} to {joules.high / base[1]:.2f})",
             quiet,
         )
-    remark(f"for a cluster file: {_as_toml(done)}", quiet)
     remark(f"wrote {out}: {done.function} on {done.model}, {len(done.runs)} runs, {done.meter}", quiet)
 
 
-def _as_toml(done: FunctionProfile) -> str:
-    """Write the levels that were run as the key of a device in a cluster file."""
+def _as_toml(done: list[FunctionProfile]) -> str:
+    """Write the levels that were run, of several functions those of all, as the key of a device in a cluster file."""
+    ran = [{run.level for run in one.runs} for one in done]
+    levels = sorted(set.intersection(*ran), reverse=True)
+    known = ", ".join(_row_of(one, levels) for one in done)
+    return f'levels = {{ knob = "clock_mhz", values = {levels}, functions = {{ {known} }} }}'
+
+
+def _row_of(done: FunctionProfile, levels: list[float]) -> str:
     import json
 
-    levels = sorted({run.level for run in done.runs}, reverse=True)
     took = [done.response.seconds(level).value for level in levels]
     drawn = [done.response.joules(level).value for level in levels]
     # At least 1: a lower clock makes nothing quicker, so what looks like it is noise.
     seconds = [max(1.0, round(one / took[0], 4)) for one in took]
     joules = [round(one / drawn[0], 4) for one in drawn]
-    known = f"{json.dumps(done.function)} = {{ seconds = {seconds}, joules = {joules} }}"
-    return f'levels = {{ knob = "clock_mhz", values = {levels}, functions = {{ {known} }} }}'
+    return f"{json.dumps(done.function)} = {{ seconds = {seconds}, joules = {joules} }}"
 
 
 def _holder() -> Holder:

@@ -72,6 +72,18 @@ def up(
         str | None, typer.Option("--cluster", "-c", metavar="NAME|FILE", help="What --driver simulated plays.")
     ] = None,
     partition: Annotated[str | None, typer.Option("--partition", help="Of Slurm.")] = None,
+    clocks_mhz: Annotated[
+        str | None, typer.Option("--clocks-mhz", metavar="MHZ,…", help="Clocks of Slurm's nodes, full one first.")
+    ] = None,
+    watts: Annotated[
+        str | None, typer.Option("--watts", metavar="IDLE,FULL", help="Watts of each of Slurm's nodes.")
+    ] = None,
+    gpu_clocks_mhz: Annotated[
+        str | None, typer.Option("--gpu-clocks-mhz", metavar="MHZ,…", help="Clocks of their GPUs, full one first.")
+    ] = None,
+    gpu_watts: Annotated[
+        str | None, typer.Option("--gpu-watts", metavar="IDLE,FULL", help="Watts of each of their GPUs.")
+    ] = None,
     store: Annotated[
         str | None, typer.Option("--store", metavar="URL", help="postgresql://… instead of a file.")
     ] = None,
@@ -162,11 +174,17 @@ def up(
     apart = privileges.choose(tasks_as)
     check_agent(cpus, gpu_sharing, preload, apart.contained)
     _check_driver(driver, {
-        "dask": {"--scheduler": scheduler}, "slurm": {"--partition": partition}, "simulated": {"--cluster": cluster},
+        "dask": {"--scheduler": scheduler}, "simulated": {"--cluster": cluster},
+        "slurm": {"--partition": partition, "--clocks-mhz": clocks_mhz, "--watts": watts,
+                  "--gpu-clocks-mhz": gpu_clocks_mhz, "--gpu-watts": gpu_watts},
         "agents": {"--suspend-command": suspend_command, "--resume-command": resume_command,
                    "--wake-on-lan": wake_on_lan, "--watts-command": watts_command, "--redfish": redfish,
                    "--redfish-login": redfish_login, "--redfish-ca": redfish_ca},
     })  # fmt: skip
+    stated = {"clocks_mhz": clocks_mhz, "watts": watts, "gpu_clocks_mhz": gpu_clocks_mhz, "gpu_watts": gpu_watts}
+    for name, text in stated.items():
+        if text is not None:
+            drivers.STATED[name](text)
     if not agent or driver != "agents":
         _check_no_agent({"--cpus": cpus is not None, "--gpu-sharing": gpu_sharing != "exclusive",
                          "--fpgas": fpgas > 0, "--preload": preload != "cloudpickle"})  # fmt: skip
@@ -221,6 +239,7 @@ def up(
         for name, value in options.items():
             command += [f"{name}={value}"] if value is not None else []
         for name, value in (("scheduler", scheduler), ("partition", partition), ("cluster", cluster),
+                            *stated.items(),
                             ("suspend_command", suspend_command), ("resume_command", resume_command),
                             ("wake_on_lan", wake_on_lan), ("redfish", redfish), ("redfish_login", redfish_login),
                             ("redfish_ca", redfish_ca), ("watts_command", watts_command),

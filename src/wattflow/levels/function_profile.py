@@ -7,16 +7,18 @@ A document holds the runs, not the curve.
 
 from __future__ import annotations
 
+import ast
 import json
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from wattflow.energy.meters.port import Energy, Meter, difference, node_j
-from wattflow.files.whole import write_text
+from wattflow.files.whole import small_text, write_text
 from wattflow.levels.holder import Holder
 from wattflow.levels.port import Knob
 from wattflow.levels.response import LevelRun, Response
@@ -100,6 +102,36 @@ class CommandRuns:
 
     def _node(self, spent: Energy) -> float | None:
         return node_j(spent.joules, self.meter.domains)
+
+
+CALL = (
+    "import os, runpy, sys; sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[1]))); "
+    "runpy.run_path(sys.argv[1], run_name=sys.argv[2])[sys.argv[2]]()"
+)
+"""Loads a script as its own tests would, not as the main program, and calls one of its functions."""
+
+
+def command_of(word: str) -> tuple[str, list[str]]:
+    """Return the name of a function that is written ``FILE.py:FUNCTION``, and a command that calls it.
+
+    Raises:
+        InvalidInput: Where it cannot be called: it is not there, or needs arguments.
+    """
+    file, _, name = word.rpartition(":")
+    if not file.endswith(".py") or not name.isidentifier():
+        raise InvalidInput(word, "is no FILE.py:FUNCTION; with --function NAME it would be a command")
+    try:
+        body = ast.parse(small_text(Path(file), "script")).body
+    except (SyntaxError, ValueError) as error:
+        raise InvalidInput(file, f"is no script of Python: {error}") from error
+    # Looked for and not loaded: what a script does when it is loaded belongs to the runs.
+    there = {one.name: one.args for one in body if isinstance(one, ast.FunctionDef)}
+    if name not in there:
+        raise InvalidInput(word, f"{file} defines no function {name!r}; it has: {', '.join(there) or 'none'}")
+    takes = there[name]
+    if len(takes.posonlyargs) + len(takes.args) > len(takes.defaults) or None in takes.kw_defaults:
+        raise InvalidInput(word, f"{name} needs arguments; give them defaults, or write a function that calls it")
+    return name, [sys.executable, "-c", CALL, file, name]
 
 
 VERSION = 1

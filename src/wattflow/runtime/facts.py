@@ -193,18 +193,21 @@ def device_of(told: m.Device) -> model.Device:
         kind=told.kind, model=told.model, memory_bytes=told.memory_bytes, sharing=told.sharing, slots=told.slots,
         speed=told.speed, interference=told.interference, reconfigure_s=told.reconfigure_s,
         switch_loss=told.switch_loss, power=power,
-        levels=_levels(told, power) if len(told.clocks_mhz) > 1 else None,
+        levels=_levels(told, power),
     )  # fmt: skip
 
 
-def _levels(told: m.Device, power: DeviceProfile) -> DeviceLevels:
-    """Return what can be set, and what it does to the functions of which that is known."""
+def _levels(told: m.Device, power: DeviceProfile) -> DeviceLevels | None:
+    """Return what can be set, and what it does to the functions of which that is known; None where nothing can."""
     clocks, full_w = tuple(told.clocks_mhz), power.at(1.0)
     idle_share = power.idle_w / full_w if full_w > 0 else 0.0
     rows = [
         FunctionLevels(function, tuple(costs.seconds), tuple(costs.joules))
         for function, costs in told.responses.items()
     ]
+    if len(clocks) < 2:
+        # A limit does not say which clock results: only what was measured counts.
+        return DeviceLevels("cap_w", tuple(told.caps_w), tuple(rows)) if len(told.caps_w) > 1 else None
     for function, share in told.compute_bound.items():
         if function in told.responses:
             continue

@@ -418,13 +418,15 @@ class Learning:
         if useful and lease.level is None and not late and 0 <= lease.device < len(node.devices):
             tried = self.levels.trial_mhz(attempt.task.spec.function_name, node.devices[lease.device], lease.fence)
             if tried > 0:
-                attempt.lease = msgspec.structs.replace(lease, level=m.Level("clock_mhz", tried))
+                attempt.lease = msgspec.structs.replace(lease, level=m.Level("clock_mhz", tried, lease.device))
 
     def _at_its_clock(self, attempt: AttemptRecord, end: m.Ended, node: m.Node) -> None:
         """Learn from a run that had its GPU to itself."""
         lease, level = attempt.lease, attempt.lease.level
         known = end.started_s is not None and end.ended_s is not None and 0 <= lease.device < len(node.devices)
-        if not known or node.devices[lease.device].sharing != "exclusive" or (level and level.kind != "clock_mhz"):
+        # Under a limit, or beside slower processors, nobody knows which clock the run had.
+        foreign = level is not None and (level.kind != "clock_mhz" or level.device < 0)
+        if not known or node.devices[lease.device].sharing != "exclusive" or foreign:
             return
         device, name = node.devices[lease.device], attempt.task.spec.function_name
         assert end.started_s is not None and end.ended_s is not None

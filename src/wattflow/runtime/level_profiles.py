@@ -9,9 +9,11 @@ import msgspec
 
 from wattflow.files.whole import small_text
 from wattflow.levels.function_profile import VERSION, FunctionProfile
-from wattflow.levels.response import Estimate
 from wattflow.model.errors import InvalidInput, Problem
 from wattflow.runtime import messages as m
+
+NEVER = 1e3
+"""Times the seconds and joules at full clock."""
 
 
 class _Version(msgspec.Struct):
@@ -60,22 +62,40 @@ def _read(path: Path) -> FunctionProfile:
 
 
 def with_responses(device: m.Device, profiles: Sequence[FunctionProfile]) -> m.Device:
-    """Say with a device what was measured of functions on its model, at the clocks that can be set now."""
-    known = {one.function: _costs(one, device.clocks_mhz) for one in profiles if one.model == device.model}
-    return msgspec.structs.replace(device, responses=known) if known and len(device.clocks_mhz) > 1 else device
+    """Say with a device what was measured of functions on its model, at the levels that can be set now."""
+    at, levels = (_at_clock, device.clocks_mhz) if len(device.clocks_mhz) > 1 else (_under_cap, device.caps_w)
+    if len(levels) < 2:
+        return device
+    # The first level is the device as it runs by itself, whatever its limit is called.
+    known = {
+        one.function: _costs([_at_clock(one, one.response.full), *(at(one, level) for level in levels[1:])])
+        for one in profiles
+        if one.model == device.model
+    }
+    return msgspec.structs.replace(device, responses=known) if known else device
 
 
-def _costs(profile: FunctionProfile, clocks: Sequence[float]) -> m.LevelCosts:
-    """Return seconds and joules at each clock over those at full clock.
+def _costs(told: Sequence[tuple[float, float]]) -> m.LevelCosts:
+    """Return seconds and joules at each level over those at the first."""
+    full_s, full_j = told[0]
+    # A lower level makes nothing quicker: what looks like it is noise.
+    return m.LevelCosts([max(1.0, seconds / full_s) for seconds, _ in told], [joules / full_j for _, joules in told])
 
-    Below the lowest clock that was run the curve is not believed: there the upper ends of its intervals count.
-    """
-    response, lowest = profile.response, min(run.level for run in profile.runs)
 
-    def told(estimate: Estimate, clock: float) -> float:
-        return estimate.value if clock >= lowest else estimate.high
+def _at_clock(profile: FunctionProfile, clock: float) -> tuple[float, float]:
+    """Return seconds and joules; below the lowest clock that was run the curve is not believed, and the upper ends of
+    its intervals count."""
+    both = profile.response.seconds(clock), profile.response.joules(clock)
+    ran = clock >= min(run.level for run in profile.runs)
+    seconds, joules = (one.value if ran else one.high for one in both)
+    return seconds, joules
 
-    seconds = [told(response.seconds(clock), clock) for clock in clocks]
-    joules = [told(response.joules(clock), clock) for clock in clocks]
-    # A lower clock makes nothing quicker: what looks like it is noise.
-    return m.LevelCosts([max(1.0, one / seconds[0]) for one in seconds], [one / joules[0] for one in joules])
+
+def _under_cap(profile: FunctionProfile, cap_w: float) -> tuple[float, float]:
+    """Return seconds and joules; under limits that no run reached nothing is known, and nobody is to choose them."""
+    response, full = profile.response, profile.response.full
+    told = response.under_cap(cap_w)
+    times = 1.0
+    if told is None:
+        told, times = (response.seconds(full), response.joules(full)), NEVER
+    return times * told[0].value, times * told[1].value

@@ -12,15 +12,17 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from wattflow.levels.clock_grid import gpu_grid, grid
-from wattflow.levels.function_profile import FunctionProfile
+from wattflow.levels.clock_grid import cap_grid, gpu_grid, grid
 from wattflow.levels.holder import Holder
 from wattflow.levels.port import Knob, LevelRefused
 from wattflow.runtime import messages as m
-from wattflow.runtime.level_profiles import with_responses
+
+if TYPE_CHECKING:
+    from wattflow.levels.function_profile import FunctionProfile
 
 log = logging.getLogger(__name__)
 LOOK_S, SILENT_S, TRY_AGAIN_S = 0.5, 3.0, 300.0
@@ -47,14 +49,12 @@ class AgentLevels:
         self._orders: dict[tuple[int, str], float] = {}
         self._wanted: dict[tuple[int, str], dict[int, float]] = {}
         self._refused: dict[tuple[int, str], float] = {}
+        self._limit_w: dict[str, float] = {}
         self.changed = asyncio.Event()
 
     def describe(self, node: m.Node) -> m.Node:
         """Say with the node what can be set on it now."""
-        devices = [
-            with_responses(msgspec.structs.replace(device, clocks_mhz=self._clocks(number)), self._profiles)
-            for number, device in enumerate(node.devices)
-        ]
+        devices = [self._with_levels(number, device) for number, device in enumerate(node.devices)]
         caps = bool(self._knobs(-1, "cap_w"))
         return msgspec.structs.replace(node, clocks_mhz=self._clocks(-1), caps=caps, devices=devices)
 
@@ -85,13 +85,13 @@ class AgentLevels:
     def _wants(self, lease: m.Lease) -> dict[tuple[int, str], float]:
         """Say what an attempt wants of each knob of its device; of processors only what it names, the rest is the
         node's order."""
-        level = lease.level
-        kinds = KINDS if lease.device >= 0 else () if level is None else (level.kind,)
         if self._holder is None:
             return {}
-        return {
-            (lease.device, kind): level.value if level is not None and level.kind == kind else 0.0 for kind in kinds
-        }
+        wants = {(lease.device, kind): 0.0 for kind in KINDS if lease.device >= 0}
+        if (level := lease.level) is not None:
+            # A clock of processors is none of the GPU that the attempt has besides.
+            wants[lease.device if level.device >= 0 else -1, level.kind] = level.value
+        return wants
 
     def heard(self) -> None:
         """The server has answered: its orders stand."""
@@ -151,6 +151,27 @@ class AgentLevels:
             and knob.kind == kind
             and (knob.device.startswith(prefix) if device < 0 else knob.device == f"gpu-{device}")
         ]
+
+    def _with_levels(self, number: int, device: m.Device) -> m.Device:
+        """Say what can be set on a device: clocks, or limits where it has none."""
+        clocks = self._clocks(number)
+        # One kind of level, which a policy can compare; of clocks more is known.
+        caps = [] if len(clocks) > 1 else self._limits(number)
+        told = msgspec.structs.replace(device, clocks_mhz=clocks, caps_w=caps)
+        if not self._profiles:
+            return told
+        # Loads linear algebra, for which an agent without profiles does not wait.
+        from wattflow.runtime.level_profiles import with_responses
+
+        return with_responses(told, self._profiles)
+
+    def _limits(self, number: int) -> list[float]:
+        knobs = self._knobs(number, "cap_w")
+        if not knobs or self._holder is None:
+            return []
+        # An administrator's limit is full: no level of ours is above it. Asked before anything was set by us.
+        full_w = self._limit_w.setdefault(knobs[0].id, self._holder.read(knobs[0].id) or knobs[0].high)
+        return cap_grid(knobs[0].low, min(full_w, knobs[0].high))
 
     def _clocks(self, device: int) -> list[float]:
         knobs = self._knobs(device, "clock_mhz")

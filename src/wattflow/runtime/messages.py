@@ -222,7 +222,7 @@ class Lease(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class LevelCosts(Struct, frozen=True):
-    """Seconds and joules of a function at each clock of a device, over those at full clock: as a profile has them."""
+    """Seconds and joules of a function at each level of a device, over those at the first: as a profile has them."""
 
     seconds: Annotated[list[Times], Meta(min_length=1, max_length=32)]
     joules: Annotated[list[Times], Meta(min_length=1, max_length=32)]
@@ -232,7 +232,8 @@ class Device(Struct, frozen=True, omit_defaults=True):
     """A GPU or FPGA of a node, as its agent found it; watts where somebody knows or guesses them.
 
     ``busy`` and ``watts`` are the points of its curve over the busy share; without them ``idle_w`` and ``full_w`` are.
-    ``clocks_mhz`` are the ceilings that its agent can set, falling, the first of them full; empty: none.
+    ``clocks_mhz`` are the ceilings that its agent can set, falling, the first of them full; empty: none. ``caps_w``
+    are limits of its watts, the same way, where it can set no clock.
     ``compute_bound`` is the part of a function's time that follows the clock, where that is known; ``responses`` are
     what was measured there, which goes before it.
     """
@@ -254,6 +255,7 @@ class Device(Struct, frozen=True, omit_defaults=True):
     clocks_mhz: Annotated[list[Seconds], Meta(max_length=32)] = []
     compute_bound: dict[str, Annotated[float, Meta(ge=0, le=1)]] = {}
     responses: dict[str, LevelCosts] = {}
+    caps_w: Annotated[list[Seconds], Meta(max_length=32)] = []
 
 
 class Node(Struct, frozen=True, omit_defaults=True, kw_only=True):

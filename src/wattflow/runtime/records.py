@@ -295,12 +295,15 @@ class AttemptRecord:
             self.lease = structs.replace(self.lease, adopts=before)
 
     def slow_down(self, placement: Placement, node: Node) -> None:
-        """Give its lease the clock of its device's or its cores' level, where its node announced that level."""
-        level, clocks = placement.frequency, node.clocks_mhz
+        """Give its lease the clock or limit of its device's or cores' level, where its node announced that level."""
+        level, values, device, caps = placement.frequency, node.clocks_mhz, -1, False
         if placement.level > 0 and 0 <= self.device_of(placement) < len(node.devices):
-            level, clocks = placement.level, node.devices[self.device_of(placement)].clocks_mhz
-        if 0 < level < len(clocks):
-            self.lease = structs.replace(self.lease, level=Level("clock_mhz", clocks[level]))
+            level, device = placement.level, self.device_of(placement)
+            told = node.devices[device]
+            values, caps = told.clocks_mhz or told.caps_w, not told.clocks_mhz
+        if 0 < level < len(values):
+            asked = Level("cap_w" if caps else "clock_mhz", values[level], device)
+            self.lease = structs.replace(self.lease, level=asked)
 
 
 class Attempts(dict[int, AttemptRecord]):

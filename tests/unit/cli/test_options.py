@@ -56,7 +56,8 @@ def test_every_option_has_a_line_on_the_page_and_something_that_types_it(monkeyp
     ("driver", "options"),
     [
         ("dask", {"--scheduler": "tcp://127.0.0.1:8786"}),
-        ("slurm", {"--partition": "long"}),
+        ("slurm", {"--partition": "long", "--clocks-mhz": "2600,1800", "--gpu-clocks-mhz": "1980,1300",
+                   "--watts": "90,400", "--gpu-watts": "80,700"}),
         ("simulated", {"--cluster": "mixed"}),
         ("agents", {
             "--suspend-command": "off {node}", "--resume-command": "on {node}",
@@ -94,6 +95,23 @@ def test_what_up_is_told_reaches_the_server(
         said = typed("up", "--home", "other", "--port", "0", "--driver", other, *words[:2], code=2)
         assert said.startswith(f"error: {words[0]}: is of --driver {driver}; the driver here is {other}")
     assert not seen and not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    "clocks", ["", "2600", "2600,2600", "1300,1980", "2600,x", "nan,1", "inf,1", "2600,-1", "2600,0"]
+)
+def test_clocks_that_no_job_could_ask_for_are_one_message(clocks: str, tmp_path: Path) -> None:
+    for option in ("--clocks-mhz", "--gpu-clocks-mhz"):
+        said = typed("up", "--home", str(tmp_path / "h"), "--driver", "slurm", f"{option}={clocks}", code=2)
+        assert said.startswith(f"error: {option}: {clocks!r} is not MHZ,MHZ") and len(said.splitlines()) == 1
+    assert not (tmp_path / "h").exists()
+
+
+@pytest.mark.parametrize("watts", ["", "90", "400,90", "90,x", "nan,1", "1,inf", "-1,2", "0,0", "1,2,3"])
+def test_watts_that_no_node_could_draw_are_one_message(watts: str, tmp_path: Path) -> None:
+    for option in ("--watts", "--gpu-watts"):
+        said = typed("up", "--home", str(tmp_path / "h"), "--driver", "slurm", f"{option}={watts}", code=2)
+        assert said.startswith(f"error: {option}: {watts!r} is not IDLE,FULL") and len(said.splitlines()) == 1
 
 
 WRONG = [("--gpu-sharing", "foo", "time-slice"), ("--cpus", "1e9", "at most 100000"), ("--cpus", "nan", "above 0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from wattflow.clusters import describe_cluster, load_cluster, preset_names, write_cluster
@@ -12,8 +13,12 @@ from wattflow.model.cluster import Cluster, Node
 from wattflow.model.errors import InvalidInput, UnknownName
 from wattflow.model.profile import Scope
 from wattflow.model.units import GIB
+from wattflow.model.workflow import Function, Task, Variant, Workflow
+from wattflow.model.workload import Workload
+from wattflow.sim import simulate
 
-PACKAGED = ["bench-5000", "bench-64x4", "edge-cloud", "equal", "hpe", "hpe-2x96", "ichnos", "mixed"]
+RECORDED = Path(__file__).parents[3] / "research" / "data" / "h200_clocks.csv"
+PACKAGED = ["bench-5000", "bench-64x4", "edge-cloud", "equal", "h200", "hpe", "hpe-2x96", "ichnos", "mixed"]
 
 
 def test_the_names() -> None:
@@ -138,3 +143,25 @@ def test_a_name_or_a_file(tmp_path: Path) -> None:
         load_cluster("mixed.toml")
     with pytest.raises(UnknownName):
         preset_text("alibaba")
+
+
+def test_h200_has_the_rows_that_were_measured() -> None:
+    rows = [line.split(",") for line in RECORDED.read_text().splitlines() if ",clock_mhz," in line]
+    found = {(kernel, float(level)): (float(seconds), float(joules)) for kernel, _, level, seconds, joules, *_ in rows}
+    (levels,) = {device.levels for node in load_cluster("h200").nodes for device in node.devices}
+    assert levels is not None and {one.function for one in levels.functions} == {kernel for kernel, _ in found}
+    for one in levels.functions:
+        for at, value in enumerate(levels.values):
+            measured = np.divide(found[one.function, value], found[one.function, levels.values[0]])
+            assert (one.seconds[at], one.joules[at]) == pytest.approx(tuple(measured), abs=1e-4), (one.function, value)
+
+
+def test_levels_of_h200_save_joules_and_only_of_what_was_measured() -> None:
+    gpu = (Variant("gpu", 1, 0, "gpu", 1),)
+    for function, saved in (("memory_copy", 0.05), ("stranger", 0.0)):
+        work = Workflow("work", (Task("a", "a", function, 100.0, gpu),), functions=(Function(function),))
+        on, off = (
+            simulate(Workload.of(work), load_cluster("h200"), policy).total_j
+            for policy in ("wattflow", "wattflow:levels=off")
+        )
+        assert on <= (1 - saved) * off + 1e-6 and (saved > 0) == (on < off)

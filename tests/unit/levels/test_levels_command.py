@@ -86,3 +86,48 @@ def test_a_command_that_fails_leaves_no_file_and_no_clock(tree: Path, tmp_path: 
     wrong = typed("levels", "profile", "--function", "f", "--out", str(out), "--device", "gpu-3", "true", code=2)
     assert "there are: cpu" in wrong
     assert "is empty" in typed("levels", "profile", "--function", " ", "--out", str(out), "true", code=2)
+
+
+def test_functions_of_a_script_have_a_document_each_and_one_row_together(tree: Path, tmp_path: Path) -> None:
+    """Like `wattflow run` finds them: with modules beside the script, and without its main part."""
+    (tmp_path / "beside.py").write_text(f"def work():\n    exec({COUNTING!r})\n")
+    script = tmp_path / "tasks.py"
+    script.write_text(
+        "from beside import work\n"
+        "def copy(times=1):\n    work()\n"
+        "def fft():\n    work()\n"
+        "def sized(n):\n    pass\n"
+        "if __name__ == '__main__':\n    raise SystemExit('the main part')\n"
+    )
+    words = ("levels", "profile", "--device", "cpu", "--runs", "2", "--out", str(tmp_path / "profiles"))
+    shown = typed(*words, f"{script}:copy", f"{script}:fft")
+    assert ceiling_khz(tree) == FULL_KHZ and shown.count("wrote") == 2
+    documents = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "profiles").iterdir()}
+    assert {name: one["function"] for name, one in documents.items()} == {"copy": "copy", "fft": "fft"}
+    row = next(line for line in shown.splitlines() if "for a cluster file: " in line).partition("file: ")[2]
+    node = f'name = "x"\n[[nodes]]\nname = "n"\ncores = 1\nmemory = 1\ndevices = [{{ kind = "gpu", {row} }}]\n'
+    levels = parse_cluster(node, "x.toml").nodes[0].devices[0].levels
+    assert levels is not None and [one.function for one in levels.functions] == ["copy", "fft"]
+    assert "--force" in typed(*words, f"{script}:copy", f"{script}:fft", code=2)
+    assert "is a file" in typed(*words[:-1], str(script), f"{script}:copy", f"{script}:fft", code=2)
+    assert "is read by this command" in typed(*words[:-1], str(script), "--force", f"{script}:fft", code=2)
+    assert "folder" in typed(*words[:-1], str(tmp_path), "--force", f"{script}:fft", code=2)
+    one = typed(*words[:-1], str(tmp_path / "fft.json"), f"{script}:fft")
+    assert "fft.json" in one and (tmp_path / "fft.json").is_file()
+
+
+def test_functions_that_cannot_be_called_are_one_message(tree: Path, tmp_path: Path) -> None:
+    script, out = tmp_path / "tasks.py", tmp_path / "out"
+    script.write_text("def a(n):\n    pass\ndef b(*, n):\n    pass\ndef c():\n    pass\nd = c\n")
+    broken = tmp_path / "broken.py"
+    broken.write_text("def a(:\n")
+    words = ("levels", "profile", "--device", "cpu", "--out", str(out))
+    for given, said in (
+        ([f"{script}:a"], "a needs arguments"), ([f"{script}:b"], "b needs arguments"),
+        ([f"{script}:d"], "defines no function 'd'; it has: a, b, c"), ([f"{broken}:a"], "is no script of Python"),
+        (["copy"], "is no FILE.py:FUNCTION"), ([f"{script}:"], "is no FILE.py:FUNCTION"),
+        ([str(tmp_path / "none.py:f")], "none.py"), ([f"{script}:c", f"{script}:c"], "two of the functions"),
+    ):  # fmt: skip
+        shown = typed(*words, *given, code=2)
+        assert said in shown and len(shown.strip().splitlines()) == 1, shown
+    assert not out.exists()

@@ -12,6 +12,7 @@ from wattflow.runtime import facts
 from wattflow.runtime import messages as m
 from wattflow.runtime.learned_facts import ENOUGH_RUNS, KEPT_AS, LevelLearning
 from wattflow.runtime.learned_facts import GPU_EVERY as EVERY
+from wattflow.runtime.records import AttemptRecord, TaskRecord, WorkflowRecord
 from wattflow.runtime.service import Service
 from wattflow.store import reads
 from wattflow.store.schema import open_store
@@ -140,7 +141,7 @@ def test_a_slower_run_is_tried_only_where_the_policy_uses_levels(policy: str, tr
         for n in range(ENOUGH_RUNS + EVERY):
             await ran(service, driver.leases, f"a{n}", 10.0, used(None))
         asked = [one.level for one in driver.leases if one.level is not None]
-        assert [one.value for one in asked] == ([1600.0] if tried else [])
+        assert [(one.value, one.device) for one in asked] == ([(1600.0, 0)] if tried else [])
         await closed(service, writer)
 
     asyncio.run(body())
@@ -149,3 +150,22 @@ def test_a_slower_run_is_tried_only_where_the_policy_uses_levels(policy: str, tr
 def test_a_function_with_a_profile_is_not_tried() -> None:
     known = msgspec.structs.replace(CARD, responses={"f": m.LevelCosts([1.0, 1.1, 1.2], [1.0, 0.9, 0.8])})
     assert not any(learned().trial_mhz("f", known, number) for number in range(2 * EVERY))
+
+
+@pytest.mark.parametrize("level", [m.Level("clock_mhz", 1600.0), m.Level("cap_w", 400.0, 0)])
+def test_a_run_beside_slower_processors_or_under_a_limit_teaches_nothing(level: m.Level, tmp_path: Path) -> None:
+    async def body() -> None:
+        service, driver, writer = await opened(tmp_path)
+        service.announce(NODE)
+        for n in range(ENOUGH_RUNS):
+            await ran(service, driver.leases, f"a{n}", 10.0, used(None))
+        for n in range(ENOUGH_RUNS):
+            flow = WorkflowRecord("w", "w", "o", 1, {}, 0.0)
+            task = TaskRecord(1, flow, m.Task(key="a", name="a", function_name="f", command=["true"]), 1, 0.0, 0.0)
+            lease = m.Lease(fence=n, task=1, number=1, node="n", workflow="w", spec=task.spec, device=0, level=level)
+            end = m.Ended(fence=n, outcome="done", started_s=10.0, ended_s=25.0)
+            service.learning.finished(AttemptRecord(n, n, task, 1, "n", 0.0, lease), end, NODE)
+        assert service.learning.levels.bound("f", "H200") is None
+        await closed(service, writer)
+
+    asyncio.run(body())

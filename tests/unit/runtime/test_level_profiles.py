@@ -115,3 +115,48 @@ def test_an_agent_announces_few_clocks_of_a_gpu_and_what_they_do(tmp_path: Path)
     assert told.clocks_mhz == [1980.0, 1485.0, 1287.0, 1089.0] and set(told.responses) == {"copy"}
     assert facts.device_of(told).levels is not None
     levels.close()
+
+
+class Limited(Card):
+    """A GPU with a limit alone, which somebody set below its highest."""
+
+    limit_w = 690.0
+
+    def knobs(self) -> list[Knob]:
+        return [Knob("gpu-0", "cap_w", "played", 200.0, 700.0, 1.0, mine=True)]
+
+    def read(self, knob: Knob) -> float | None:
+        return self.limit_w
+
+    def write(self, knob: Knob, value: float | None) -> None:
+        self.limit_w = 690.0 if value is None else value
+
+
+def test_a_gpu_without_clocks_offers_limits_and_what_its_profile_says_of_them(tmp_path: Path) -> None:
+    runs = (*COPY, LevelRun(1287.0, 2.26, 797.0), LevelRun(1089.0, 2.82, 867.0))
+    profiles = read_profiles([written(tmp_path / "copy.json", runs=runs)], [MODEL])
+    card = Limited()
+    levels = AgentLevels(Holder([card], tmp_path / "notes", watched=False), profiles=profiles)
+    node = m.Node(name="n", cpus=2.0, memory_bytes=1 << 30, devices=[m.Device(kind="gpu", model=MODEL)])
+    told = levels.describe(node).devices[0]
+    assert told.caps_w == [690.0, 593.0, 497.0, 400.0] and not told.clocks_mhz
+    card.limit_w = 400.0
+    assert levels.describe(node).devices[0].caps_w == told.caps_w, "a limit that we set is not the highest now"
+    known = facts.device_of(told).levels
+    assert known is not None and known.knob == "cap_w" and known.cost("other", 1) is None
+    # At full clock it draws 494 W: only the lowest limit changes anything.
+    assert known.cost("copy", 1) == (1.0, 1.0)
+    seconds, joules = known.cost("copy", 3) or (0.0, 0.0)
+    assert 1.0 < seconds < 1.13 and 0.75 < joules < 0.9
+    levels.close()
+
+
+def test_a_limit_that_no_run_reached_is_never_worth_it(tmp_path: Path) -> None:
+    profiles = read_profiles([written(tmp_path / "copy.json")], [MODEL])
+    device = m.Device(kind="gpu", model=MODEL, caps_w=[700.0, 450.0, 300.0])
+    costs = with_responses(device, profiles).responses["copy"]
+    assert costs.joules[1] < 1.0 and costs.joules[2] == costs.seconds[2] == 1000.0
+
+
+def test_a_device_without_levels_has_none() -> None:
+    assert facts.device_of(m.Device(kind="gpu", model=MODEL, caps_w=[700.0])).levels is None

@@ -311,4 +311,28 @@ def test_the_level_of_a_device_becomes_the_clock_of_its_lease() -> None:
         attempt = AttemptRecord(1, 1, task, 1, "n", 0.0, lease(1))
         attempt.slow_down(Placement(1, 1, 1, 1, 0, 0, 0, devices, 0, 1.0, level), node)
         asked = attempt.lease.level
-        assert (asked and asked.value) == clock_mhz
+        assert (asked and (asked.value, asked.device)) == (clock_mhz and (clock_mhz, 1))
+
+
+def test_the_level_of_a_device_without_clocks_becomes_the_limit_of_its_lease(tmp_path: Path) -> None:
+    async def main() -> None:
+        gpu, flow = Gpu(), WorkflowRecord("w", "w", "o", 1, {}, 0.0)
+        levels = AgentLevels(Holder([gpu], tmp_path, watched=False))
+        task = TaskRecord(1, flow, m.Task(key="a", name="a", command=["true"]), 1, 0.0, 0.0)
+        attempt = AttemptRecord(1, 1, task, 1, "n", 0.0, lease(1, device=0))
+        attempt.slow_down(Placement(1, 1, 1, 1, 0, 0, 0, 0b1, 0, 1.0, 2), levels.describe(NODE))
+        async with levels.held(attempt.lease):
+            assert gpu.limit_w == 504.0
+        assert gpu.limit_w == 700.0
+        levels.close()
+
+    asyncio.run(main())
+
+
+def test_a_clock_of_processors_is_none_of_the_gpu_beside_them(tree: Path) -> None:
+    async def work(levels: AgentLevels) -> None:
+        async with levels.held(lease(1, m.Level("clock_mhz", 2000.0), device=0)):
+            assert ceiling_khz(tree) == 2_000_000
+        assert ceiling_khz(tree) == FULL_KHZ
+
+    on(tree, work)

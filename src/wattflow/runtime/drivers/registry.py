@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from wattflow.levels.clock_grid import read_clocks, read_watts
 from wattflow.levels.power_hooks import PowerHook
 from wattflow.model import plugins
 from wattflow.model.errors import WattflowError, unknown_name
@@ -62,11 +64,23 @@ def _simulated(site: Site) -> Driver:
     return SimulatedDriver(site.objects, load_cluster(site.options.get("cluster", "mixed")), site.folder / "simulated")
 
 
-def _slurm(site: Site) -> Driver:
-    from wattflow.runtime.drivers.slurm import SlurmDriver
+STATED: Mapping[str, Callable[[str], Sequence[float]]] = {
+    "clocks_mhz": partial(read_clocks, "--clocks-mhz"),
+    "watts": partial(read_watts, "--watts"),
+    "gpu_clocks_mhz": partial(read_clocks, "--gpu-clocks-mhz"),
+    "gpu_watts": partial(read_watts, "--gpu-watts"),
+}
+"""How what an operator states of Slurm's nodes is read, by the names of its options."""
 
+
+def _slurm(site: Site) -> Driver:
+    from wattflow.runtime.drivers.slurm import SlurmDriver, Stated
+
+    told = {name: list(read(text)) for name, read in STATED.items() if (text := site.options.get(name)) is not None}
+    nodes = Stated(told.get("clocks_mhz", ()), told.get("watts", ()))
+    gpus = Stated(told.get("gpu_clocks_mhz", ()), told.get("gpu_watts", ()))
     folder = Path(site.options.get("folder", str(site.folder / "slurm")))
-    return SlurmDriver(site.objects, folder, site.options.get("partition"))
+    return SlurmDriver(site.objects, folder, site.options.get("partition"), nodes, gpus if gpus != Stated() else None)
 
 
 def _dask(site: Site) -> Driver:

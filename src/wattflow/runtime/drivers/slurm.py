@@ -12,10 +12,12 @@ import asyncio
 import contextlib
 import logging
 import math
+import re
 import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -92,20 +94,43 @@ _ENDED: dict[str, tuple[m.Ending, str]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """Facts of nodes, or of GPUs, that `sinfo` does not tell and an operator states.
+
+    Attributes:
+        clocks: In MHz, falling, the first of them full; empty: jobs ask for none.
+        watts: Idle and full; empty: unknown.
+    """
+
+    clocks: Sequence[float] = ()
+    watts: Sequence[float] = ()
+
+
 class SlurmDriver(Reporting):
     """Nodes are those of a partition.
 
     Args:
         folder: Seen by all nodes under the same path.
         partition: Slurm's default one where None.
-        sleep: Power saving is Slurm's own (SuspendProgram, ResumeProgram); we ask for it with ``scontrol``.
+        nodes: What is stated of each node's processors.
+        gpus: What is stated of each GPU; without it none is announced.
     """
 
     name = "slurm"
     queues = False
 
-    def __init__(self, objects: Objects, folder: Path, partition: str | None = None) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        folder: Path,
+        partition: str | None = None,
+        nodes: Stated | None = None,
+        gpus: Stated | None = None,
+    ) -> None:
         self._objects, self._folder, self._partition = objects, folder.absolute(), partition
+        self._stated, self._gpus = nodes or Stated(), gpus
+        self._refused: set[str] = set()
         self._jobs: dict[int, str] = {}
         self._missing: dict[int, float] = {}
         self._logged: dict[int, int] = {}
@@ -161,6 +186,16 @@ class SlurmDriver(Reporting):
     def power(self, node: str, *, on: bool) -> None:
         """Slurm's own power saving: its SuspendProgram and ResumeProgram do the work."""
         self._errands.begin(self._power(node, on))
+
+    def level(self, node: str, order: m.Level) -> None:
+        """Cannot be: Slurm sets clocks with a job, not of jobs that run. The node announces no clocks any more."""
+        if order.value <= 0 or node in self._refused:
+            return
+        log.warning("%s: Slurm cannot change the clock of jobs that run; the node has full clock from now on", node)
+        self._refused.add(node)
+        # Announced anew, or told to be gone, by the next look at the nodes.
+        if self._nodes.get(node):
+            del self._nodes[node]
 
     # ---- jobs
 
@@ -276,22 +311,33 @@ class SlurmDriver(Reporting):
     # ---- nodes
 
     async def _look_at_nodes(self) -> None:
-        command = ["sinfo", "-h", "-N", "-o", "%N|%c|%m|%T"]
+        # GPUs of which nothing is stated are not announced, so nobody asks for them.
+        command = ["sinfo", "-h", "-N", "-o", "%N|%c|%m|%T|" + ("%G" if self._gpus else "")]
         code, out = await _run(*command, *(["-p", self._partition] if self._partition else []))
         if code != 0:
             log.warning("sinfo: %s", out.strip()[:300])
             return
         for line in dict.fromkeys(out.splitlines()):
-            name, cpus, memory, state = line.split("|")
+            name, cpus, memory, state, gres = line.split("|")
             self._cpus[name] = float(cpus)
             up = not (state.endswith("*") or any(word in state for word in _DOWN))
             if up and not self._nodes.get(name):
-                self.sink.announce(
-                    m.Node(name=name, cpus=float(cpus), memory_bytes=int(memory) << 20, keep_alive_s=0.0)
-                )
+                self.sink.announce(self._node(name, int(cpus), int(memory), gres))
             elif not up and self._nodes.get(name, True):
                 self.sink.gone(name, f"Slurm says {state}")
             self._nodes[name] = up
+
+    def _node(self, name: str, cpus: int, memory_mib: int, gres: str) -> m.Node:
+        """Make the announcement of a node."""
+        # Whoever ordered a clock that was refused would order it again.
+        clocks = [] if name in self._refused else list(self._stated.clocks)
+        node = m.Node(name=name, cpus=float(cpus), memory_bytes=memory_mib << 20, keep_alive_s=0.0,
+                      clocks_mhz=clocks, devices=gpus_of(gres, self._gpus) if self._gpus else [])  # fmt: skip
+        if not self._stated.watts:
+            return node
+        return msgspec.structs.replace(
+            node, busy=[0.0, float(cpus)], watts=list(self._stated.watts), provenance="guessed"
+        )
 
     async def _power(self, node: str, on: bool) -> None:
         state = "POWER_UP" if on else "POWER_DOWN"
@@ -312,6 +358,16 @@ class SlurmDriver(Reporting):
 
     def _place(self, fence: int) -> Path:
         return self._folder / f"attempt-{fence}"
+
+
+def gpus_of(gres: str, stated: Stated) -> list[m.Device]:
+    """Return the GPUs of a node's generic resources (``gpu:h200:4(S:0-1),shard:8``) with what is stated of them."""
+    idle_w, full_w = stated.watts or (None, None)
+    return [
+        m.Device(kind="gpu", model=model or "generic", idle_w=idle_w, full_w=full_w, clocks_mhz=list(stated.clocks))
+        for model, count in re.findall(r"(?:^|,)gpu(?::([^:,(]+))??:(\d+)(?=[,(]|$)", gres)
+        for _ in range(int(count))
+    ]
 
 
 def level_flags(level: m.Level | None) -> list[str]:
