@@ -401,13 +401,14 @@ def _command_of(path: Path) -> bytes:
         return b""
 
 
-def test_an_interrupted_up_leaves_no_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_up_leaves_no_server(how: signal.Signals, tmp_path: Path) -> None:
     folder = tmp_path / "home"
     env = os.environ | {"WATTFLOW_HOME": str(folder)}
     starting = subprocess.Popen(
         [sys.executable, "-m", "wattflow.cli", "up", "--port", "0"], env=env, stderr=subprocess.PIPE, text=True,
-        # A shell that runs the suite in the background has SIGINT ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        # A shell that runs the suite in the background has signals ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(how, signal.SIG_DFL),
     )  # fmt: skip
     end_s = time.monotonic() + 120
     children = Path(f"/proc/{starting.pid}/task/{starting.pid}/children")
@@ -415,11 +416,22 @@ def test_an_interrupted_up_leaves_no_server(tmp_path: Path) -> None:
         assert starting.poll() is None and time.monotonic() < end_s
         time.sleep(0.01)
     time.sleep(0.5)  # a server takes seconds to start, and its process is known by then
-    starting.send_signal(signal.SIGINT)
+    starting.send_signal(how)
     _, told = starting.communicate(timeout=120)
     assert starting.returncode == 130 and "Traceback" not in told, told
     assert not any(Path(f"/proc/{pid}").exists() for pid in started) and not (folder / "server.json").exists()
     assert "running" not in cli(folder, "down").stdout
+
+
+def test_down_ends_a_server_whose_token_is_damaged(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    assert cli(folder, "up", "--port", "0", "--quiet").returncode == 0
+    server = json.loads((folder / "server.json").read_text())["pid"]
+    (folder / "operator.token").write_text("")
+    done = cli(folder, "down")
+    assert done.returncode == 0, done.stderr
+    with contextlib.suppress(FileNotFoundError):  # nobody may have collected it yet
+        assert "(zombie)" in Path(f"/proc/{server}/status").read_text()
 
 
 def test_a_folder_with_modules_of_pythons_names_starts_a_server_and_an_agent(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -324,6 +325,10 @@ def _already(place: Home) -> InvalidInput:
 def _ended_with_us(place: Home) -> Iterator[list[subprocess.Popen[bytes]]]:
     """End what this command started when it is interrupted: a server without its agent takes work and never runs it."""
     started: list[subprocess.Popen[bytes]] = []
+    # A closed terminal or a supervisor interrupts like Ctrl-C, but for who asked for no such signals (nohup).
+    heard = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for one in heard:
+        signal.signal(one, signal.default_int_handler)
     try:
         yield started
     except KeyboardInterrupt:
@@ -336,6 +341,9 @@ def _ended_with_us(place: Home) -> Iterator[list[subprocess.Popen[bytes]]]:
                 server.kill()  # the store is right whenever it ends
                 server.wait()
         raise
+    finally:
+        for one in heard:
+            signal.signal(one, signal.SIG_DFL)
 
 
 def _lacks_agent(place: Home) -> bool:
@@ -350,7 +358,7 @@ def _lacks_agent(place: Home) -> bool:
     try:
         asked = Connection(place.url(), place.token("operator"), place.ca(), timeout_s=PATIENCE_S / 4)
         return bool(asked.call("GET", "/v1/status")["driver"] == "agents")
-    except (Unreachable, Denied):
+    except (Unreachable, Denied, InvalidInput):
         return False
 
 
@@ -364,7 +372,7 @@ def _end_server(place: Home) -> None:
     about = place.server()
     if about is None:
         return
-    with contextlib.suppress(Unreachable, Denied, NotRunning):
+    with contextlib.suppress(Unreachable, Denied, NotRunning, InvalidInput):  # its token may be damaged
         # A short limit: a server that hangs is ended by its process below.
         asked = Connection(str(about["url"]), place.token("operator"), place.ca(), timeout_s=PATIENCE_S / 4)
         asked.call("POST", "/v1/shutdown")

@@ -45,7 +45,7 @@ def own_fault(error: BaseException) -> str | None:
 
 def own_place(error: BaseException) -> str | None:
     """Return ``my.py, line 7``: the innermost place of an error in a user's code."""
-    places = _compiled_places(error) if type(error).__module__.startswith("numba.") else []
+    places = _compiled_places(error) if type(error).__module__.startswith("numba.") else _inferred_places(error)
     # Innermost first: the last frame that is the user's is where they can mend something.
     places += [(frame.filename, frame.lineno or 0) for frame in reversed(traceback.extract_tb(error.__traceback__))]
     return next((f"{_shown(file)}, line {line}" for file, line in places if is_own_file(file)), None)
@@ -69,6 +69,12 @@ def _compiled_places(error: BaseException) -> list[tuple[str, int]]:
     named = [(found["file"], int(found["line"])) for found in _NAMED.finditer(str(error))]
     loc: Any = getattr(error, "loc", None)
     return named if loc is None else [(str(loc.filename), int(loc.line)), *named]
+
+
+def _inferred_places(error: BaseException) -> list[tuple[str, int]]:
+    """Return the line whose types numba was inferring: it lets the error of an unknown name of a module through."""
+    at = [getattr(frame.f_locals.get("constraint"), "loc", None) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return [(str(loc.filename), int(loc.line)) for loc in at if loc is not None]
 
 
 def _reason(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from wattflow.model.errors import InvalidInput, WattflowError
 from wattflow.runtime import processes
 
 LONGEST_TOKEN = 4096
+_OURS = (
+    "agent", "cap.json", "learn", "logs", "objects", "server.", "simulated", "slurm", "store.", "tokens.", "up.lock",
+)  # fmt: skip
+"""How names in the folder begin that are a server's, beside its tokens."""
 
 
 class NotRunning(WattflowError):
@@ -51,19 +56,31 @@ class Home:
         """The folder given, else ``WATTFLOW_HOME``, else ``~/.local/state/wattflow``."""
         named = folder or os.environ.get("WATTFLOW_HOME")
         default = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "wattflow"
-        return cls(Path(named) if named else default)
+        # A server goes on in it wherever its commands are typed.
+        return cls((Path(named) if named else default).absolute())
 
     def make(self) -> None:
-        """Make the folder; what is in it already becomes its owner's alone."""
+        """Make the folder; what a server left in it becomes its owner's alone.
+
+        Raises:
+            InvalidInput: It cannot be made, or is somebody's folder for other things, which nobody else may lose.
+        """
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise InvalidInput(str(self.folder), f"cannot be made: {error.strerror}") from None
-        self._close_to_others()
+        found = sorted(self.folder.iterdir())
+        ours = [path for path in found if path.name.startswith(_OURS) or path.suffix == ".token"]
+        if found and not ours:
+            what = (
+                f"holds {found[0].name}, which is no server's: name an empty folder, since its owner alone may look in"
+            )
+            raise InvalidInput(str(self.folder), what)
+        self._close_to_others(ours)
 
-    def _close_to_others(self) -> None:
+    def _close_to_others(self, ours: Sequence[Path]) -> None:
         """Take everybody else's rights away (0700, 0600): an older start, a backup or a umask may have left some."""
-        for path in (self.folder, *self.folder.iterdir()):
+        for path in (self.folder, *ours):
             try:
                 if not path.is_symlink() and path.stat().st_mode & 0o077:
                     path.chmod(0o700 if path.is_dir() else 0o600)

@@ -16,6 +16,9 @@ POLICIES = {
                "own.py, line 6: ZeroDivisionError: division by zero"),
     "nameless": ('@policy("own")\ndef own(state, task, variant, out):\n    out[0] = nowhere(task)\n',
                  "own.py, line 6: does not compile: NameError: name 'nowhere' is not defined"),
+    "unknown": ('from wattflow.policy import view\n\n\n@policy("own")\ndef own(state, task, variant, out):\n'
+                "    out[0] = view.nope(state)\n",
+                "own.py, line 9: AttributeError: module 'wattflow.policy.view' has no attribute 'nope'"),
     "import": ("import no_such_module_at_all\n", "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
     "top": ("known = {}\nknown['k']\n", "KeyError: 'k' (own.py, line 5)"),
 }  # fmt: skip

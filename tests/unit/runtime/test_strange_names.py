@@ -70,6 +70,27 @@ def test_a_home_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) -> Non
     assert os.access(place.folder / "objects", os.X_OK)
 
 
+def test_somebodys_own_folder_is_refused_before_anything_of_it_changes(tmp_path: Path) -> None:
+    """`--home .` and `--home ""` are typed soon; so is a folder of programs, which would run no more."""
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/sh\n")
+    for path in (script, tmp_path):
+        path.chmod(0o755)
+    with pytest.raises(InvalidInput, match=r"holds run\.sh, which is no server's: name an empty folder"):
+        Home.of(tmp_path).make()
+    assert {path.stat().st_mode & 0o777 for path in (script, tmp_path)} == {0o755}
+    (tmp_path / "store.db").touch(0o644)  # one that a server was started in before
+    Home.of(tmp_path).make()
+    assert script.stat().st_mode & 0o777 == 0o755 and (tmp_path / "store.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_home_is_the_same_folder_wherever_its_commands_are_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Home.of("home").folder == tmp_path / "home"
+
+
 @pytest.mark.parametrize("damage", [b"\xff\xfe\0", b"[1]", b'{"pid":', b""])
 def test_damage_in_a_home_is_told_with_the_file(damage: bytes, tmp_path: Path) -> None:
     place = Home(tmp_path)
