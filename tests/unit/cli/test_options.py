@@ -86,7 +86,7 @@ def test_what_up_is_told_reaches_the_server(
     typed("up", *more, *words)
     (command,) = seen
     told = serving._parser().parse_args(command[4:])
-    assert told.upgrade and told.objects == objects and told.home == "-dash"
+    assert told.upgrade and told.objects == objects and told.home == str(tmp_path / "-dash")
     assert told.log == "json" and told.keep_journal_bytes == 3 << 20
     for name, value in options.items():
         assert f"{name[2:].replace('-', '_')}={value}" in told.driver_option
