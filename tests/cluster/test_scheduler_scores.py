@@ -57,8 +57,8 @@ def test_bare_pods_of_a_service_that_was_just_made_spread_over_zones(
 ) -> None:
     """As shipped, again and again: five nodes in three zones fill unevenly.
 
-    Watches keep no order between kinds, and a pod that is told of before its Service goes by joules (docs/weaknesses.md),
-    so pods come when a controller has been told of the Service.
+    Watches keep no order between kinds, and a pod that is told of before its Service goes by joules
+    (docs/weaknesses.md), so pods come when a controller has been told of the Service.
     """
     kwok_nodes(5, [Shape(CLASS, cpu="32", memory="64Gi", zones=3)])
     nodes = [one["metadata"] for one in cluster.api.items("/api/v1/nodes")]
