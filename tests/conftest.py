@@ -33,8 +33,10 @@ GROUPS = {room: group for group, rooms in TOGETHER.items() for room in rooms}
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the unit tests of a room with one worker (`--dist loadgroup`): it sets up and compiles once for all."""
+    if not config.pluginmanager.hasplugin("xdist"):  # as in the environments of `make test-numba`
+        return
     unit = Path(__file__).parent / "unit"
     for item in items:
         if item.path.is_relative_to(unit) and item.get_closest_marker("xdist_group") is None:
