@@ -64,7 +64,7 @@ def of_job(api: Api, name: str) -> list[JSON]:
 
 
 def told(one: JSON) -> str:
-    """What a pod that waits was told."""
+    """Return the message of a pod that waits."""
     said = [kind for kind in one["status"].get("conditions", []) if kind["type"] == "PodScheduled"]
     return str(said[0].get("message", "")) if said else ""
 

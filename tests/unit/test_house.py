@@ -214,6 +214,14 @@ def test_docstrings_say_what_something_does_and_not_what_or_whether(known: dict[
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         and (ast.get_docstring(node) or "").startswith(("What ", "Whether "))
     ]
+    # A string below an attribute or a constant documents it.
+    told += [
+        f"{name}: {node.value.value!r}"
+        for name, one in known.items()
+        for node in one.nodes
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        and str(node.value.value).startswith(("What ", "Whether "))
+    ]  # fmt: skip
     assert told == []
 
 

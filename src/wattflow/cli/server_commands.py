@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's number, or WORKFLOW/KEY.")]
 
 MOST_BYTES = 1 << 60
-"""What a node's memory is at most."""
+"""Largest memory that a node may have."""
 NO_NODES = (
     "no nodes yet; an agent that was just started takes a second or two (its log: agent.log in the folder of `up`)"
 )

@@ -50,15 +50,19 @@ def read_clocks(option: str, text: str) -> list[float]:
     Raises:
         InvalidInput: What is no such list.
     """
-    try:
-        clocks = [float(word) for word in text.split(",")]
-    except ValueError:
-        clocks = []
+    clocks = _numbers(text)
     # Written so that NaN fails: every comparison with it is false.
     falling = all(before > after for before, after in itertools.pairwise(clocks))
     if not (2 <= len(clocks) <= MOST and falling and clocks[-1] >= 1 and clocks[0] <= HIGHEST_MHZ):
         raise InvalidInput(option, f"{text!r} is not MHZ,MHZ,…: 2 to {MOST} clocks, falling, the first of them full")
     return clocks
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        return []
 
 
 def read_watts(option: str, text: str) -> list[float]:
@@ -67,10 +71,7 @@ def read_watts(option: str, text: str) -> list[float]:
     Raises:
         InvalidInput: What is no such pair.
     """
-    try:
-        watts = [float(word) for word in text.split(",")]
-    except ValueError:
-        watts = []
+    watts = _numbers(text)
     if len(watts) != 2 or not 0 <= watts[0] <= watts[1] <= HIGHEST_W or watts[1] == 0:
         raise InvalidInput(option, f"{text!r} is not IDLE,FULL in watts, the full ones not below the idle ones")
     return watts

@@ -218,7 +218,7 @@ def test_closing_drops_what_was_asked_and_waits_for_nobody(engine: Engine) -> No
 
 
 def test_a_workflow_is_told_once_and_all_of_them_again_after_a_failure(engine: Engine) -> None:
-    """What a look hands over does not grow with what is kept: it was the whole window each time."""
+    """A look hands over what is new; it was the whole window each time."""
     answers: list[object] = [Answer(SAVER, [], 0.0) for _ in range(5)]
     here = Asked(*answers[:2], ValueError("a bug"), *answers[3:])
     twin = Shielding(POLICY, here)

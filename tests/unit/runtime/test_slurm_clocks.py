@@ -55,7 +55,7 @@ def driver_of(played: Played, folder: Path, options: dict[str, str]) -> Any:
 
 
 def flags(played: Played, driver: Any, *, frequency: int = 0, level: int = 0) -> list[str]:
-    """What sbatch is told of the clock, where the engine chose this level on the node as it was announced last."""
+    """Return the clock that sbatch is given, where the engine chose this level on the node as it was announced last."""
     flow = WorkflowRecord("w", "w", "o", 1, {}, 0.0)
     spec = m.Task(key="a", name="a", command=["true"], variants=[m.Variant(gpu=float(level > 0))])
     task = TaskRecord(1, flow, spec, 1, 0.0, 0.0)

@@ -48,7 +48,7 @@ def start(rig: Rig) -> Process:
     )
     # They exist before it is ready: it writes its certificate into them first.
     _webhooks(rig.api, address, authority)
-    until_ready(process, lambda: _ready(health), 120)
+    until_ready(process, lambda: answers(health, "readyz"), 120)
     return process
 
 
@@ -101,7 +101,7 @@ def _define(api: Api, client: JSON) -> None:
         webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
         change = {"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}}
         api.patch(f"{_DEFINITIONS}/{name}.kueue.x-k8s.io", change)
-    api.await_each(_DEFINITIONS, _established, len(files), 60)
+    api.await_each(_DEFINITIONS, established, len(files), 60)
 
 
 def _webhooks(api: Api, address: str, authority: str) -> None:
@@ -122,15 +122,17 @@ def _post(api: Api, path: str, text: bytes) -> None:
             raise
 
 
-def _ready(port: int) -> bool:
+def answers(port: int, path: str) -> bool:
+    """Tell whether a controller says on loopback that it is well."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=2) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
 
 
-def _established(definition: JSON) -> bool:
+def established(definition: JSON) -> bool:
+    """Tell whether objects of a definition may be made."""
     conditions = definition["status"].get("conditions") or []
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 

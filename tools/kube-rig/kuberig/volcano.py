@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import urllib.error
-import urllib.request
 
 from kuberig.api import JSON, Api
+from kuberig.kueue import answers, established
 from kuberig.parts import BY_NAME, part_dir, program
 from kuberig.processes import free_ports, until_ready
 from kuberig.rig import Rig
@@ -42,7 +41,7 @@ def start(rig: Rig) -> None:
     files = sorted(part_dir(BY_NAME["volcano"]).glob("*.yaml"))
     for file in files:
         rig.api.request("POST", _DEFINITIONS, file.read_bytes(), "application/yaml")
-    rig.api.await_each(_DEFINITIONS, _established, len(files), 60)
+    rig.api.await_each(_DEFINITIONS, established, len(files), 60)
     rig.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}, exists_ok=True)
     folder = rig.folder / "volcano"
     folder.mkdir()
@@ -58,7 +57,7 @@ def start(rig: Rig) -> None:
         words = [str(program(name)), f"--kubeconfig={rig.kubeconfig}", "--leader-elect=false", "--enable-healthz"]
         words += [f"--healthz-address=127.0.0.1:{health}", "--kube-api-qps=500", "--kube-api-burst=1000"]
         process = rig.processes.start(f"volcano-{name}", [*words, *more[name]])
-        until_ready(process, functools.partial(_healthy, health), 120)
+        until_ready(process, functools.partial(answers, health, "healthz"), 120)
 
 
 def job(name: str, count: int, least: int, template: JSON) -> JSON:
@@ -77,16 +76,3 @@ def job(name: str, count: int, least: int, template: JSON) -> JSON:
 def phase(api: Api, namespace: str, name: str) -> str:
     """How a job stands."""
     return str(api.get(f"{JOBS.format(namespace)}/{name}").get("status", {}).get("state", {}).get("phase", ""))
-
-
-def _healthy(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
-
-
-def _established(definition: JSON) -> bool:
-    conditions = definition["status"].get("conditions") or []
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)

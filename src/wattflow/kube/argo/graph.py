@@ -150,7 +150,7 @@ class Graph:
     tasks: dict[str, GraphTask] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     unread: dict[str, None] = field(default_factory=dict)
-    """What of its templates is left out, each thing once."""
+    """Parts of its templates that are left out, each once."""
     _fans: dict[str, tuple[_Call, tuple[str, ...]]] = field(default_factory=dict)
     _builder: _Builder | None = None
 

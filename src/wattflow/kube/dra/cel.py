@@ -37,7 +37,7 @@ class CelError(ValueError):
 
 
 _RAISED = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError, InvalidInput)
-"""What a tenant's expression can make Python raise, of attributes of another type than it takes them for, too."""
+"""Errors that a tenant's expression can make Python raise, also by attributes of other types."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
